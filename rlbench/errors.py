@@ -1,0 +1,97 @@
+"""Every error a user can meet, with its exit code.
+
+    RlbenchError                1   a bug in rlbench; the message asks for a report
+    ├── UsageError              2   what was asked for cannot be done
+    │   ├── UnknownName         2   a name that does not exist; says which were meant
+    │   └── DoesNotFit          2   more memory than this machine has; says how much
+    ├── RefusedFile             2   a file that is damaged, newer than this version, or not ours
+    ├── BelowDocument           3   a score below the document or the baseline
+    ├── Inconclusive            4   the evidence is too thin, under --strict
+    ├── RunFailed               5   a run that cannot go on
+    │   ├── Diverged            5   NaN or infinity in a loss, a weight or a return
+    │   └── BrokenEnvironment   5   an environment that broke its contract
+    └── Interrupted       130/143   a signal; the state is saved
+
+A message is one line: where, what, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RlbenchError(Exception):
+    """The root of the hierarchy; raised itself only for what should be impossible."""
+
+    exit_code = 1
+
+
+class UsageError(RlbenchError):
+    """The request cannot be met: a wrong value, an impossible pair, a folder that cannot be written."""
+
+    exit_code = 2
+
+
+class UnknownName(UsageError):
+    """A name that does not exist, with the nearest ones that do."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
+        self.kind, self.name = kind, name
+        prefix = f"{where}: " if where else ""
+        super().__init__(f"{prefix}unknown {kind} {name!r}{meant(name, known)}")
+
+
+class DoesNotFit(UsageError):
+    """A run that needs more memory or disk than there is."""
+
+
+class RefusedFile(RlbenchError):
+    """A file that will not be read: damaged, written by a newer version, or not one of ours."""
+
+    exit_code = 2
+
+
+class BelowDocument(RlbenchError):
+    """At least one cell is below its document or its baseline."""
+
+    exit_code = 3
+
+
+class Inconclusive(RlbenchError):
+    """Under ``--strict``: at least one cell has too little evidence for a verdict."""
+
+    exit_code = 4
+
+
+class RunFailed(RlbenchError):
+    """A run that cannot go on; its record says why and counts in the table."""
+
+    exit_code = 5
+
+
+class Diverged(RunFailed):
+    """NaN or infinity where a number was due."""
+
+
+class BrokenEnvironment(RunFailed):
+    """An environment that raised, hung, or answered with the wrong shape, type or a NaN."""
+
+
+class Interrupted(RlbenchError):
+    """SIGINT or SIGTERM arrived; the state is saved and the same command resumes."""
+
+    def __init__(self, message: str, *, signal: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'a' or 'b'?`` from the nearest names, or ``; known: a, b, c`` when none is near."""
+    names = list(known)
+    folded = {n.lower(): n for n in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.5)
+    if near:
+        return f"; did you mean {' or '.join(repr(folded[n]) for n in near)}?"
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"; known: {shown}" if names else ""

@@ -1,0 +1,104 @@
+"""Files that survive a crash: every write is complete or absent, every read is whole or refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from rlbench.errors import RefusedFile, RunFailed, UsageError
+
+SCHEMA_VERSION = 1
+"""Of every JSON file below ``results/``. Readers take this one and older ones; a newer one is refused."""
+
+
+def sealed(content: Mapping[str, object]) -> str:
+    """One line of JSON that carries its own checksum, so that a flipped byte is noticed."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return f'{{"checksum":"{_checksum(text)}",{text[1:]}'
+
+
+def unsealed(text: str, where: str) -> dict[str, object]:
+    """The content of a sealed line.
+
+    Raises:
+        RefusedFile: not JSON, the checksum is wrong, or the schema is newer than this version.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError:
+        raise RefusedFile(f"{where}: damaged (not complete JSON); restore it, or start over with --force") from None
+    if not isinstance(content, dict) or "checksum" not in content:
+        raise RefusedFile(f"{where}: damaged (no checksum); restore it, or start over with --force")
+    version = content.get("schema_version", SCHEMA_VERSION)
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise RefusedFile(f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade")
+    claimed = content.pop("checksum")
+    if claimed != _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)):
+        raise RefusedFile(f"{where}: damaged (checksum differs); restore it, or start over with --force")
+    return content
+
+
+def read_sealed(path: Path) -> dict[str, object]:
+    """A sealed file of one document."""
+    return unsealed(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """A text file, or a refusal that names it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RefusedFile(f"{path}: damaged (not UTF-8); restore it, or start over with --force") from None
+    except OSError as error:
+        raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
+
+
+def replace(path: Path, text: str) -> None:
+    """Write ``text`` so that a reader sees the old file or the new one, whatever happens in between."""
+    with writing(path):
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def append(path: Path, line: str) -> None:
+    """Add one line and wait until the disk has it."""
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's list of names."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failed write into one line that names the file; what was there before stays."""
+    try:
+        yield
+    except PermissionError:
+        raise UsageError(f"{path.parent}: cannot be written; choose another folder with --results") from None
+    except OSError as error:
+        raise RunFailed(f"{path}: {error.strerror}; free some space and run the same command again: it resumes") from None
+
+
+def _checksum(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]

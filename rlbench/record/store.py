@@ -1,0 +1,216 @@
+"""The only writer below ``results/``: claims a run's folder, appends its epochs, replaces its outcome.
+
+    results/<suite>/<algo>/<task>/<spec id>/seed=<n>/
+        spec.json       the resolved Spec, its id and the environment it ran in
+        epochs.jsonl    one sealed line an epoch
+        outcome.json    how it ended, or stands
+        checkpoint/     what resuming needs; never committed
+        attempt-<k>/    what ``--force`` put aside
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self, TypeVar
+
+from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
+
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.record import files
+from rlbench.record.types import Epoch, Outcome
+from rlbench.spec.override import one_line
+from rlbench.spec.run import Spec
+
+RecordT = TypeVar("RecordT")
+_EPOCH = TypeAdapter(Epoch)
+_OUTCOME = TypeAdapter(Outcome)
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
+
+
+def folder_of(spec: Spec, results: Path) -> Path:
+    """Where the run lives: equal specs, equal folder."""
+    return results / spec.suite / spec.algorithm / spec.task.id / spec.id / f"seed={spec.seed}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One run as it was found on disk."""
+
+    folder: Path
+    spec: Spec
+    environment: Mapping[str, object]
+    epochs: tuple[Epoch, ...]
+    outcome: Outcome | None
+
+
+def read(folder: Path) -> Record:
+    """A run's record, whole.
+
+    A torn last line of ``epochs.jsonl`` is what a crash leaves behind: it is dropped as long as the run
+    has no outcome, or one that says it was interrupted before.
+
+    Raises:
+        RefusedFile: a file is damaged, missing or newer than this version; the message names it.
+    """
+    head = files.read_sealed(folder / "spec.json")
+    spec = _model(Spec, head.get("spec"), folder / "spec.json")
+    if head.get("id") != spec.id:
+        raise RefusedFile(f"{folder / 'spec.json'}: id {head.get('id')} is not that of its spec ({spec.id}); it was edited by hand")
+    outcome = read_outcome(folder)
+    ended = outcome is not None and outcome.status != "interrupted"
+    epochs = read_epochs(folder, complete=ended)
+    if outcome is not None and (len(epochs) < outcome.epochs or (ended and len(epochs) > outcome.epochs)):
+        raise RefusedFile(f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs where outcome.json counts {outcome.epochs}; restore it")
+    environment = head.get("environment")
+    return Record(
+        folder=folder, spec=spec, environment=environment if isinstance(environment, dict) else {}, epochs=epochs, outcome=outcome
+    )
+
+
+def read_outcome(folder: Path) -> Outcome | None:
+    """How the run ended, or None while nothing says so."""
+    path = folder / "outcome.json"
+    return _parsed(_OUTCOME, files.read_sealed(path), str(path)) if path.exists() else None
+
+
+def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
+    """The epochs in order; with ``complete`` a torn last line is refused, not dropped."""
+    path = folder / "epochs.jsonl"
+    if not path.exists():
+        return ()
+    *lines, tail = files.read_text(path).split("\n")
+    if tail and complete:
+        raise RefusedFile(f"{path}: damaged (its last line is torn); restore it, or start over with --force")
+    found = []
+    for number, line in enumerate(lines):
+        epoch = _parsed(_EPOCH, files.unsealed(line, f"{path}:{number + 1}"), f"{path}:{number + 1}")
+        if epoch.number != number:
+            raise RefusedFile(f"{path}:{number + 1}: epoch {epoch.number} where {number} was due; restore it")
+        found.append(epoch)
+    return tuple(found)
+
+
+class Store:
+    """One run's folder, held by one process."""
+
+    def __init__(self, folder: Path, lock: FileLock) -> None:
+        self.folder, self._lock = folder, lock
+        self._epochs: list[Epoch] = []
+
+    @classmethod
+    def claim(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
+        """Hold the run's folder, made if need be; None while another process holds it.
+
+        Raises:
+            UsageError: the folder cannot be written.
+            RefusedFile: what lies there is damaged or newer.
+        """
+        folder = folder_of(spec, results)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{results}: cannot be written ({error.strerror}); choose another folder with --results") from None
+        lock = FileLock(folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return None
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another folder with --results") from None
+        store = cls(folder, lock)
+        try:
+            store._open(spec, environment, force=force)
+        except BaseException:
+            store.release()
+            raise
+        return store
+
+    def release(self) -> None:
+        """Let other processes have the folder."""
+        self._lock.release()
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """What is on disk."""
+        return tuple(self._epochs)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended, or stands."""
+        return read_outcome(self.folder)
+
+    def append(self, epoch: Epoch) -> None:
+        """Put an epoch on disk.
+
+        After a resume the epochs since the checkpoint come again. One that repeats what is recorded changes
+        nothing; one that differs (another machine, another library) replaces it and all that followed.
+        """
+        if epoch.number < len(self._epochs):
+            if scores(self._epochs[epoch.number]) == scores(epoch):
+                return
+            del self._epochs[epoch.number :]
+            kept = [files.sealed(_plain(e)) + "\n" for e in self._epochs]
+            files.replace(self.folder / "epochs.jsonl", "".join(kept))
+        files.append(self.folder / "epochs.jsonl", files.sealed(_plain(epoch)))
+        self._epochs.append(epoch)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Replace the outcome."""
+        files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
+
+    def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
+        if force:
+            self._set_aside()
+        path = self.folder / "spec.json"
+        if not path.exists():
+            head = {"schema_version": files.SCHEMA_VERSION, "id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
+            files.replace(path, files.sealed(head) + "\n")
+            return
+        found = read(self.folder)
+        if found.spec != spec:
+            raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
+        self._epochs = list(found.epochs)
+        kept = "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
+        if self._epochs and files.read_text(self.folder / "epochs.jsonl") != kept:
+            files.replace(self.folder / "epochs.jsonl", kept)
+
+    def _set_aside(self) -> None:
+        present = [self.folder / part for part in PARTS if (self.folder / part).exists()]
+        if not present:
+            return
+        number = 1 + max((int(p.name.partition("-")[2]) for p in self.folder.glob("attempt-[0-9]*")), default=0)
+        aside = self.folder / f"attempt-{number}"
+        with files.writing(aside):
+            aside.mkdir()
+            for part in present:
+                part.rename(aside / part.name)
+            files.sync_folder(self.folder)
+
+
+def scores(epoch: Epoch) -> tuple[object, ...]:
+    """What of an epoch must come again when it is run again: everything but the wall clock."""
+    games = epoch.evaluated
+    judged = None if games is None else (games.returns, games.lengths, games.seeds)
+    return (epoch.number, epoch.env_steps, epoch.updates, epoch.collected.returns, epoch.collected.lengths, epoch.updated, judged)
+
+
+def _plain(record: Epoch | Outcome) -> dict[str, object]:
+    return {"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(record)}
+
+
+def _parsed(adapter: TypeAdapter[RecordT], content: dict[str, object], where: str) -> RecordT:
+    content.pop("schema_version", None)
+    try:
+        return adapter.validate_python(content)
+    except ValidationError as error:
+        raise RefusedFile(f"{where}: not a record of this schema ({one_line(error)})") from None
+
+
+def _model(kind: type[Spec], content: object, where: Path) -> Spec:
+    try:
+        return kind.model_validate(content, strict=False)
+    except ValidationError as error:
+        raise RefusedFile(f"{where}: not a spec of this schema ({one_line(error)})") from None

@@ -1,0 +1,85 @@
+"""What a run leaves behind, as frozen records of plain numbers: the only thing the outside ever sees of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """Where a run stands, after every vector step; never stored."""
+
+    env_steps: int
+    updates: int
+    last_return: float | None  # of the training game that ended last, in raw points
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collected:
+    """Training games that ended in an epoch."""
+
+    episodes: int
+    steps: int  # live agent steps, of ended and unended games
+    returns: tuple[float, ...]  # raw points per ended game, over all its lives
+    lengths: tuple[int, ...]  # agent steps per ended game
+    steps_per_second: float  # of the whole epoch: acting, emulating and learning
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QUpdated:
+    """Means over an epoch's gradient steps of a value-based learner."""
+
+    count: int  # gradient steps
+    loss: float
+    q: float  # value of the actions taken
+
+
+Updated: TypeAlias = QUpdated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluated:
+    """One evaluation: every game that was played, in the order of lanes."""
+
+    returns: tuple[float, ...]  # raw points per game
+    lengths: tuple[int, ...]  # agent steps per game
+    seeds: tuple[int, ...]  # of the lane that played it
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        """The score of this evaluation."""
+        return sum(self.returns) / len(self.returns)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Epoch:
+    """Everything a reader of the run may want to know, once per epoch; number 0 is the untrained policy."""
+
+    number: int
+    env_steps: int  # live agent steps so far; frames = steps × frame skip
+    updates: int  # gradient steps so far
+    seconds: float  # wall clock so far, over all attempts
+    collected: Collected
+    updated: Updated | None  # None while nothing has been learned from
+    evaluated: Evaluated | None
+
+
+Status = Literal["done", "failed", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a run ended, or stands."""
+
+    status: Status
+    reason: str
+    env_steps: int
+    updates: int
+    epochs: int
+    seconds: float
+    final: float | None  # mean return of the last evaluation
+    best: float | None  # highest mean return of any evaluation
+    best_epoch: int | None
+    weights: str | None  # SHA-256 of the policy's parameters

@@ -1,0 +1,35 @@
+"""One spelling for every specification: canonical JSON, its hash, and one ``path = value`` line per field."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """The manners of every specification: immutable, no unknown fields, no silent conversions of type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
+
+
+def canonical(model: BaseModel, exclude: set[str] | None = None) -> str:
+    """JSON with sorted keys and no spaces: equal models, and only those, give equal text."""
+    return json.dumps(model.model_dump(mode="json", exclude=exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(text: str, digits: int = 12) -> str:
+    """The first ``digits`` hexadecimal digits of the SHA-256 of ``text``."""
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def fields(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Every field as ``(dotted path, value)``, depth first in the order of declaration: the paths overrides take."""
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from fields(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

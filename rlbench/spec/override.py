@@ -1,0 +1,154 @@
+"""``algo.head.atoms=51`` → a typed copy of a specification, or an error that says what was meant.
+
+The value is parsed by the field's own type and nothing is ever evaluated. A part that can be one of several
+models is chosen by name (``algo.torso=mlp``) and starts from that model's defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from rlbench.errors import UnknownName, UsageError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Setting(NamedTuple):
+    """One field set from outside, and by whom."""
+
+    path: str  # dotted, e.g. "algo.lr"
+    value: object  # text to be parsed by the field's type, or a value read from a TOML file
+    source: str  # "--set", "RLBENCH_ALGO__LR", "config.toml", "--steps"
+
+
+def parse(text: str, source: str = "--set") -> Setting:
+    """``path=value`` from a command line."""
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise UsageError(f"{source} {text!r}: expected FIELD=VALUE, for example {source} algo.lr=1e-4")
+    return Setting(path.strip(), value.strip(), source)
+
+
+def flatten(tree: Mapping[str, object], source: str, prefix: str = "") -> list[Setting]:
+    """The leaves of a TOML document as settings, in the order of the file."""
+    found: list[Setting] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found += flatten(value, source, f"{prefix}{name}.")
+        else:
+            found.append(Setting(prefix + name, value, source))
+    return found
+
+
+def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
+    """A copy with every setting applied, later ones over earlier ones, and the whole validated again.
+
+    Raises:
+        UnknownName: a path names no field; the nearest field is in the message.
+        UsageError: a value is not of its field's type, or the fields contradict each other.
+    """
+    settings = list(settings)
+    for setting in settings:
+        model = _replaced(model, setting.path.split("."), setting)
+    try:
+        return type(model).model_validate_json(model.model_dump_json())
+    except ValidationError as error:
+        sources = f"{', '.join(s.source + ' ' + s.path for s in settings)}: " if settings else ""
+        raise UsageError(f"{sources}{one_line(error)}") from None
+
+
+def one_line(error: ValidationError) -> str:
+    """The first complaint of a validation error, in one line without its address in memory or on the web."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what
+
+
+def _replaced(node: ModelT, path: list[str], setting: Setting) -> ModelT:
+    name, *rest = path
+    known = type(node).model_fields
+    if name not in known or name == "kind":
+        fields = [n for n in known if n != "kind"]
+        raise UnknownName("field", name, fields, where=f"{setting.source} {setting.path}: {type(node).__name__}")
+    current = getattr(node, name)
+    if rest:
+        if not isinstance(current, BaseModel):
+            raise UsageError(f"{setting.source} {setting.path}: {name} is {current!r} and has no fields")
+        value: object = _replaced(current, rest, setting)
+    else:
+        value = _value(known[name].rebuild_annotation(), current, setting)
+    return node.model_copy(update={name: value})
+
+
+def _value(annotation: Any, current: object, setting: Setting) -> object:
+    models = {_kind(m): m for m in _members(annotation) if isinstance(m, type) and issubclass(m, BaseModel)}
+    text = setting.value
+    if models and isinstance(text, str):
+        if text == "none" and NoneType in _members(annotation):
+            return None
+        if text not in models:
+            raise UnknownName("choice", text, models, where=f"{setting.source} {setting.path}")
+        chosen = models[text]
+        return current if type(current) is chosen else chosen()
+    complaint = ""
+    for candidate in _readings(text):
+        try:
+            return TypeAdapter(annotation).validate_json(json.dumps(candidate))
+        except ValidationError as error:
+            complaint = complaint or one_line(error)
+    raise UsageError(f"{setting.source} {setting.path}={text}: expected {_name(annotation)}; {complaint}")
+
+
+def _readings(value: object) -> list[object]:
+    """What a text may mean, the most specific first: JSON, then a list without brackets, then itself."""
+    if not isinstance(value, str):
+        return [value]
+    found: list[object] = []
+    plain = value.replace("_", "") if value.replace("_", "").lstrip("+-").replace(".", "", 1).isdigit() else value
+    named = {"none": None, "true": True, "false": False, "yes": True, "no": False}
+    if value.lower() in named:
+        found.append(named[value.lower()])
+    for text in (plain, f"[{plain}]"):
+        try:
+            found.append(json.loads(text))
+        except ValueError:
+            continue
+    try:
+        found.append(int(float(plain)) if float(plain).is_integer() else float(plain))  # 1e6 for an int, 1e-4 for a float
+    except (ValueError, OverflowError):
+        pass
+    return [*found, value]
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, through ``Annotated``; one of anything else."""
+    if get_origin(annotation) in {Union, UnionType}:
+        return tuple(m for a in get_args(annotation) for m in _members(a))
+    if hasattr(annotation, "__metadata__"):
+        return _members(get_args(annotation)[0])
+    return (annotation,)
+
+
+def _kind(model: type[BaseModel]) -> str:
+    """The name a model is chosen by: the value of its ``kind``, or its class in lower case."""
+    field = model.model_fields.get("kind") or model.model_fields.get("family")
+    return str(field.default) if field else model.__name__.lower()
+
+
+def _name(annotation: Any) -> str:
+    """A type as a user would say it."""
+    words = []
+    for member in _members(annotation):
+        if get_origin(member) is Literal:
+            words.append(" or ".join(str(v) for v in get_args(member)))
+        elif get_origin(member) is tuple:
+            words.append("a list such as 64,64")
+        else:
+            words.append({int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}.get(member, str(member)))
+    return " or ".join(words)

@@ -1,0 +1,82 @@
+"""A run as data. ``Spec`` is everything that can change a score, ``Runtime`` everything that may not."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from rlbench.spec.algo import Algo
+from rlbench.spec.canon import Frozen, canonical, digest
+from rlbench.spec.task import AtariTask, Task
+
+SCHEMA_VERSION = 1
+
+
+class Protocol(Frozen):
+    """How a policy is judged: a named, versioned procedure on environments of its own."""
+
+    name: str  # e.g. "atari-nature-v4"
+    episodes: int = Field(default=10, ge=1)  # per evaluation; each lane plays the same number
+    envs: int = Field(default=10, ge=1)  # lanes; must divide ``episodes``
+    epsilon: float = Field(default=0.0, ge=0, le=1)  # chance of a random action
+    stop: float | None = None  # the run ends once the mean return of an evaluation reaches this
+
+    @model_validator(mode="after")
+    def _each_lane_plays_as_many(self) -> Self:
+        if self.episodes % self.envs:
+            raise ValueError(f"envs={self.envs} must divide episodes={self.episodes}, so that each lane plays the same number")
+        return self
+
+
+class Budget(Frozen):
+    """How long a run is, in live agent steps (Atari frames are steps × frame skip)."""
+
+    steps: int = Field(ge=1)
+    epoch: int = Field(ge=1)  # steps between evaluations
+    segment: int = Field(ge=1)  # steps between fresh environments: there, and at every checkpoint, resuming is exact
+
+
+class Spec(Frozen):
+    """One run, complete: equal specs on equal machines give equal numbers."""
+
+    suite: str
+    algorithm: str  # the name in the table, e.g. "dqn"
+    task: Task
+    algo: Algo
+    protocol: Protocol
+    budget: Budget
+    smoke: bool = False  # a tiny run of the whole path; never enters a table, a check or a baseline
+    seed: int = Field(default=0, ge=0)
+
+    @property
+    def id(self) -> str:
+        """Twelve hexadecimal digits of everything but the seed: runs of equal id are repeats of each other."""
+        return digest(canonical(self, exclude={"seed"}))
+
+    @property
+    def name(self) -> str:
+        """``suite/algorithm/task``: the cell this run belongs to."""
+        return f"{self.suite}/{self.algorithm}/{self.task.id}"
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
+        rows = self.algo.replay.capacity // self.task.envs
+        if rows < self.algo.replay.horizon + stacked + 1:
+            raise ValueError(
+                f"algo.replay.capacity={self.algo.replay.capacity} leaves {rows} rows for each of {self.task.envs} lanes; "
+                f"horizon {self.algo.replay.horizon} and stack {stacked} need at least {self.algo.replay.horizon + stacked + 1}"
+            )
+        if self.algo.torso.kind == "nature" and self.task.kind != "atari":
+            raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")
+        return self
+
+
+class Runtime(Frozen):
+    """How a run is carried out: nothing here may move a score beyond rounding."""
+
+    device: str = "auto"  # auto, cpu, cuda or cuda:<i>
+    engine: Literal["auto", "eager", "compiled"] = "auto"
+    threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
+    checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment

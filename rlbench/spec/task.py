@@ -1,0 +1,41 @@
+"""What is played: environment and preprocessing as data, everything that can move a score."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rlbench.spec.canon import Frozen
+
+
+class AtariTask(Frozen):
+    """One game of the Arcade Learning Environment behind the preprocessing of the documented tables."""
+
+    kind: Literal["atari"] = "atari"
+    id: str  # the documented name, e.g. "PongNoFrameskip-v4"
+    game: str  # ALE's own, e.g. "space_invaders"
+    env: Literal["ale", "envpool", "gymnasium"] = "ale"  # who steps the emulator; differences: envs/*.py docstrings
+    envs: int = Field(default=10, ge=1)  # emulators stepped side by side
+    frame_skip: int = Field(default=4, ge=1)  # emulator frames per agent step
+    stack: int = Field(default=4, ge=1)  # frames an observation holds
+    size: int = Field(default=84, ge=36)  # pixels per side after area interpolation
+    noops: int = Field(default=30, ge=0)  # at most this many no-op frames after a reset
+    fire: bool = True  # press FIRE after a reset where the game has it
+    episodic_life: bool = True  # in training a lost life ends the episode; evaluation always plays full games
+    clip: bool = True  # in training the reward is its sign; evaluation always counts raw points
+    sticky: float = Field(default=0.0, ge=0, le=1)  # probability that the emulator repeats the last action
+    full_actions: bool = False  # all 18 actions instead of the game's minimal set
+    max_frames: int = Field(default=108_000, ge=1)  # emulator frames per game, then truncation
+
+
+class ToyTask(Frozen):
+    """A task of seconds with a known optimum: the sanity suite."""
+
+    kind: Literal["toy"] = "toy"
+    id: str  # "Catch", or a Gymnasium id
+    envs: int = Field(default=8, ge=1)
+    stack: Literal[1] = 1
+
+
+Task = Annotated[AtariTask | ToyTask, Field(discriminator="kind")]

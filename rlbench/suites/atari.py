@@ -1,0 +1,73 @@
+"""The Atari table: the documented games, the documented settings of each algorithm, and the exceptions.
+
+Settings: thu-ml/tianshou examples/atari (README tables, v0.2.7 – v0.4.4; unchanged defaults up to v2.0.1).
+"""
+
+from __future__ import annotations
+
+from rlbench.spec.algo import QLearning
+from rlbench.spec.run import Budget, Protocol, Spec
+from rlbench.spec.task import AtariTask
+
+DOCUMENTED = tuple(
+    f"{game}NoFrameskip-v4" for game in ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
+)
+
+GAMES = (
+    "adventure air_raid alien amidar assault asterix asteroids atlantis atlantis2 backgammon bank_heist basic_math "
+    "battle_zone beam_rider berzerk blackjack bowling boxing breakout carnival casino centipede chopper_command combat "
+    "crazy_climber crossbow darkchambers defender demon_attack donkey_kong double_dunk earthworld elevator_action enduro "
+    "entombed et fishing_derby flag_capture freeway frogger frostbite galaxian gopher gravitar hangman haunted_house hero "
+    "human_cannonball ice_hockey jamesbond journey_escape joust kaboom kangaroo keystone_kapers king_kong klax koolaid krull "
+    "kung_fu_master laser_gates lost_luggage mario_bros maze_craze miniature_golf montezuma_revenge mr_do ms_pacman "
+    "name_this_game othello pacman phoenix pitfall pitfall2 pong pooyan private_eye qbert riverraid road_runner robotank "
+    "seaquest sir_lancelot skiing solaris space_invaders space_war star_gunner superman surround tennis tetris "
+    "tic_tac_toe_3d time_pilot trondead turmoil tutankham up_n_down venture video_checkers video_chess video_cube "
+    "video_pinball warlords wizard_of_wor word_zapper yars_revenge zaxxon"
+).split()
+"""Every game of ALE by its own name."""
+
+
+def task_id(game: str) -> str:
+    """``space_invaders`` → ``SpaceInvadersNoFrameskip-v4``, as Gym named its environments."""
+    return "".join(part.capitalize() for part in game.split("_")) + "NoFrameskip-v4"
+
+
+TASKS = {name: name for name in DOCUMENTED} | {task_id(game): task_id(game) for game in GAMES}
+_GAME = {task_id(game): game for game in GAMES}
+
+ALGORITHMS = {
+    "dqn": QLearning(),
+}
+
+BATCH_ON_PONG = 64  # every README row of Pong was made with --batch_size 64
+GAMES_PER_EVALUATION = 100  # README rows of DQN other than Pong: --num_test_envs 100
+
+
+def spec(algorithm: str, task: str, seed: int) -> Spec:
+    """The documented settings of one cell of the Atari table."""
+    pong = task == "PongNoFrameskip-v4"
+    algo = ALGORITHMS[algorithm]
+    batch = BATCH_ON_PONG if pong else algo.batch
+    many = algorithm == "dqn" and not pong
+    return Spec(
+        suite="atari",
+        algorithm=algorithm,
+        task=AtariTask(id=task, game=_GAME[task]),
+        algo=algo.model_copy(
+            update={
+                "batch": batch,
+                "warmup": batch * 10,
+                "replay": algo.replay.model_copy(update={"horizon": 3}),
+            }
+        ),
+        protocol=Protocol(
+            name="atari-nature-v4",
+            episodes=GAMES_PER_EVALUATION if many else 10,
+            envs=20 if many else 10,
+            epsilon=0.005,
+            stop=20.0 if pong else None,
+        ),
+        budget=Budget(steps=10_000_000, epoch=100_000, segment=1_000_000),
+        seed=seed,
+    )
