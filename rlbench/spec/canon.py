@@ -15,9 +15,13 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
 
-def canonical(model: BaseModel, exclude: set[str] | None = None) -> str:
-    """JSON with sorted keys and no spaces: equal models, and only those, give equal text."""
-    return json.dumps(model.model_dump(mode="json", exclude=exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
+def canonical(model: BaseModel, exclude: frozenset[str] = frozenset()) -> str:
+    """JSON with sorted keys and no spaces of all that sets a model apart from its type's defaults.
+
+    Defaults stay out, so that a field added later, with a default that changes nothing, keeps every old identity.
+    What kind of model it is always stays in.
+    """
+    return json.dumps(_distinct(model, exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(text: str, digits: int = 12) -> str:
@@ -33,3 +37,17 @@ def fields(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:
             yield from fields(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
+
+
+def _distinct(model: BaseModel, exclude: frozenset[str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            found[name] = _distinct(value, frozenset())
+        elif name not in exclude and (name in _ALWAYS or value != field.default):
+            found[name] = value
+    return found
+
+
+_ALWAYS = {"kind", "family", "revision"}

@@ -52,7 +52,7 @@ class Spec(Frozen):
     @property
     def id(self) -> str:
         """Twelve hexadecimal digits of everything but the seed: runs of equal id are repeats of each other."""
-        return digest(canonical(self, exclude={"seed"}))
+        return digest(canonical(self, frozenset({"seed"})))
 
     @property
     def name(self) -> str:

@@ -1,0 +1,169 @@
+"""A ring of vector steps, and the one place where n-step returns and frame stacks are made.
+
+Row (t, n) holds what lane n saw and did at ring time t, and nothing twice: the next observation is the observation
+of the next row. With next-step autoreset that is the true final observation after an episode's end, so a truncated
+episode bootstraps from where it really stopped. The row that holds a final observation starts no transition; it is
+marked ``dead``.
+
+A row is written in two halves: ``observe`` puts down what the lanes show (and gives it back, stacked, to act on),
+``record`` what was done and how it was answered.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlbench.buffers.samplers import Sampler, Span
+from rlbench.ops.state import State, branch, tensor, whole
+from rlbench.ops.types import Transition
+
+
+class Column(NamedTuple):
+    """Shape and type of one lane's observation or action."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Ring:
+    """``capacity // lanes`` rows of ``lanes`` slots, preallocated; no step costs more when more is stored."""
+
+    def __init__(
+        self,
+        *,
+        capacity: int,
+        lanes: int,
+        obs: Column,
+        action: Column,
+        horizon: int,
+        gamma: float,
+        stack: int,
+        sampler: Sampler,
+        device: torch.device,
+    ) -> None:
+        self.length, self.lanes, self.horizon, self.stack, self.sampler = capacity // lanes, lanes, horizon, stack, sampler
+        if self.length < horizon + stack + 1:
+            raise ValueError(f"capacity {capacity} leaves {self.length} rows a lane; needs {horizon + stack + 1}")
+        shape = (self.length, lanes)
+        self.obs = torch.zeros(*shape, *obs.shape, dtype=obs.dtype, device=device)
+        self.action = torch.zeros(*shape, *action.shape, dtype=action.dtype, device=device)
+        self.reward = torch.zeros(shape, device=device)
+        self.terminated, self.done, self.dead = (torch.zeros(shape, dtype=torch.bool, device=device) for _ in range(3))
+        self.age = torch.zeros(shape, dtype=torch.int32, device=device)  # steps since the episode began
+        self.dead[-1] = True  # so that the very first row begins an episode like any other after an end
+        self._head = self._size = 0  # the same two numbers for the host
+        self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
+        self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
+        powers = gamma ** np.arange(horizon + 1, dtype=np.float64)
+        self.powers = torch.from_numpy(powers).to(torch.float32).to(device)
+        self.ahead = torch.arange(horizon, device=device)
+        self.back = torch.arange(stack - 1, -1, -1, device=device)
+        self.lane = torch.arange(lanes, device=device)
+
+    def observe(self, frames: NDArray[np.generic]) -> Tensor:
+        """Begin a row with what every lane shows, ``[N, ...]``; gives the same stacked, ``[N, (stack,) ...]``."""
+        now, before = self._head, (self._head - 1) % self.length
+        self.obs[now] = torch.from_numpy(frames)
+        self.dead[now] = self.done[before]
+        self.age[now] = torch.where(self.dead[before], 0, self.age[before] + 1)
+        return self.newest()
+
+    def newest(self) -> Tensor:
+        """What every lane shows now, stacked, ``[N, (stack,) ...]``."""
+        return self._stacked(self._head * self.lanes + self.lane)
+
+    def record(
+        self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
+    ) -> None:
+        """Complete the row: what every lane did, ``[N, ...]``, and what it got for it, each ``[N]``."""
+        now, live = self._head, ~self.dead[self._head]
+        self.action[now] = action
+        self.reward[now] = torch.from_numpy(reward)
+        self.terminated[now] = torch.from_numpy(terminated)
+        self.done[now] = torch.from_numpy(terminated | truncated)
+        for column in (self.reward, self.terminated, self.done):
+            column[now] *= live
+        self._advance()
+
+    def close(self) -> None:
+        """Truncate every running episode at what its lane shows now: the environments go away."""
+        now, before = self._head, (self._head - 1) % self.length
+        self.done[before] |= ~self.dead[before]
+        self.dead[now] = True
+        for column in (self.action, self.reward, self.terminated, self.done):
+            column[now] = 0
+        self._advance()
+
+    def sample(self, batch: int) -> Transition:
+        """``batch`` transitions of up to ``horizon`` steps; those drawn at a dead row weigh 0."""
+        slot, weight = self.sampler.draw(batch, self.span())
+        return self.gather(slot, weight)
+
+    def span(self) -> Span:
+        """The rows that may be drawn: ``horizon`` complete rows ahead, ``stack − 1`` of their own past behind."""
+        behind = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
+        return Span(self.head, self.horizon, (self.size - self.horizon + 1 - behind).clamp_min(0), self.length, self.lanes)
+
+    def gather(self, slot: Tensor, weight: Tensor) -> Transition:
+        """The transitions that start at flat slots ``[B]``."""
+        row, lane = slot // self.lanes, slot % self.lanes
+        path = (row[:, None] + self.ahead) % self.length * self.lanes + lane[:, None]  # [B, horizon] flat
+        done = self.done.view(-1)[path]
+        counted = (done.cumsum(1) - done.long() == 0).float()  # 1 up to and with the step that ends the episode
+        steps = counted.sum(1).long()  # rewards summed, 1 … horizon
+        last = (row + steps - 1) % self.length * self.lanes + lane
+        after = (row + steps) % self.length * self.lanes + lane
+        return Transition(
+            obs=self._stacked(slot),
+            action=self.action.flatten(0, 1)[slot],
+            reward=(self.reward.view(-1)[path] * counted * self.powers[:-1]).sum(1),
+            discount=self.powers[steps] * ~self.terminated.view(-1)[last],
+            next_obs=self._stacked(after),
+            weight=weight * ~self.dead.view(-1)[slot],
+            slot=slot,
+        )
+
+    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+        """Tell the sampler what was learned."""
+        self.sampler.reprioritize(slot, priority)
+
+    def state_dict(self) -> State:
+        """Every row that holds something, and the sampler's state."""
+        rows = self.length if self._size == self.length - 1 else self._size + 1
+        columns = {name: column[:rows] for name, column in self._columns().items()}
+        return {**columns, "head": self._head, "size": self._size, "sampler": self.sampler.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take the rows over, in place."""
+        for name, column in self._columns().items():
+            stored = tensor(state, name)
+            column[: len(stored)] = stored
+        self._head, self._size = whole(state, "head"), whole(state, "size")
+        self.head.fill_(self._head)
+        self.size.fill_(self._size)
+        self.sampler.load_state_dict(branch(state, "sampler"))
+
+    def _columns(self) -> dict[str, Tensor]:
+        names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
+        return {name: getattr(self, name) for name in names}
+
+    def _advance(self) -> None:
+        self.sampler.added(self._head, self.dead[self._head])
+        self._head, self._size = (self._head + 1) % self.length, min(self._size + 1, self.length - 1)
+        self.head.fill_(self._head)
+        self.size.fill_(self._size)
+
+    def _stacked(self, slot: Tensor) -> Tensor:
+        """The last ``stack`` observations of each slot's own episode, the first one repeated, ``[B, (stack,) ...]``."""
+        flat = self.obs.flatten(0, 1)
+        if self.stack == 1:
+            return flat.index_select(0, slot)
+        back = torch.minimum(self.back, self.age.view(-1)[slot][:, None])  # [B, stack]
+        row = (slot[:, None] // self.lanes - back) % self.length
+        frames = flat.index_select(0, (row * self.lanes + slot[:, None] % self.lanes).flatten())
+        return frames.view(len(slot), self.stack, *self.obs.shape[2:])

@@ -1,0 +1,215 @@
+"""From a Spec to a run: the only module that names concrete classes."""
+
+from __future__ import annotations
+
+import os
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import nn
+
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.collectors.evaluate import Evaluation
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.collectors.sync import Collector
+from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
+from rlbench.errors import UsageError
+from rlbench.fast.metrics import Metrics
+from rlbench.fast.updater import Eager
+from rlbench.learners.qlearning import QLearner
+from rlbench.nets.heads import ExpectedHead, QNet
+from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.ops.value import Expected
+from rlbench.record.types import QUpdated
+from rlbench.seeds import Seeds
+from rlbench.spec.algo import Mlp, Nature
+from rlbench.spec.run import Runtime, Spec
+from rlbench.spec.task import AtariTask, ToyTask
+from rlbench.trainers.offpolicy import OffPolicy
+
+DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
+MOST_THREADS = 4  # a batch of 32 to 64 frames gains nothing from more
+
+
+def device_of(runtime: Runtime) -> torch.device:
+    """The device a run uses.
+
+    Raises:
+        UsageError: it is not a device, or this machine has none such.
+    """
+    name = runtime.device if runtime.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--device {name}: not a device; use auto, cpu, cuda or cuda:<number>") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu")
+    if device.type not in {"cpu", "cuda"}:
+        raise UsageError(f"--device {name}: only cpu and cuda are supported")
+    return device
+
+
+def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
+    """Threads torch computes with: as many as pay, for the shapes of this run; ``OMP_NUM_THREADS`` overrules."""
+    if runtime.threads is not None:
+        return runtime.threads
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    convolves = isinstance(spec.algo.torso, Nature) and device.type == "cpu"
+    return min(MOST_THREADS, len(os.sched_getaffinity(0))) if convolves else 1
+
+
+def environments(task: AtariTask | ToyTask, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
+    """One lane per seed, freshly made."""
+    match task:
+        case AtariTask():
+            return _atari(task, seeds, training=training)
+        case ToyTask(id="Catch"):
+            from rlbench.envs.toy import Catch
+
+            return Catch(seeds=seeds)
+        case ToyTask():
+            from rlbench.envs.gymnasium import GymnasiumVector, made
+
+            return GymnasiumVector(name=task.id, factory=made(task.id), seeds=seeds)
+        case _:
+            assert_never(task)
+
+
+def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> VectorEnv:
+    match task.env:
+        case "ale":
+            from rlbench.envs.ale import AleVector
+
+            return AleVector(task=task, seeds=seeds, training=training)
+        case "envpool":
+            from rlbench.envs.envpool import EnvPoolVector
+
+            return EnvPoolVector(task=task, seeds=seeds, training=training)
+        case "gymnasium":
+            from rlbench.envs.gymnasium import atari
+
+            return atari(task=task, seeds=seeds, training=training)
+        case _:
+            assert_never(task.env)
+
+
+def describe(spec: Spec) -> EnvInfo:
+    """What the environments of a run look like; makes one lane and lets it go."""
+    env = environments(spec.task, seeds=(0,), training=True)
+    try:
+        return env.info
+    finally:
+        env.close()
+
+
+def network(spec: Spec, info: EnvInfo) -> QNet[Expected]:
+    """The value network, freshly drawn from torch's own generator."""
+    if not isinstance(info.actions, Discrete):
+        raise UsageError(f"{spec.name}: {spec.algorithm} chooses among numbered actions; {spec.task.id} wants real vectors")
+    torso: NatureTorso | MlpTorso
+    match spec.algo.torso:
+        case Nature(scale=scale):
+            torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
+        case Mlp(widths=widths):
+            torso = MlpTorso(obs_shape=(spec.task.stack, *info.obs_shape), widths=widths)
+        case _:
+            assert_never(spec.algo.torso)
+    head = spec.algo.head
+    return QNet(
+        torso, ExpectedHead(features=torso.features, hidden=spec.algo.hidden, actions=info.actions.n, huber=head.huber)
+    )
+
+
+def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
+    """Everything a run is made of, at its beginning."""
+    seeds, device, algo = Seeds(spec.seed), device_of(runtime), spec.algo
+    torch.set_num_threads(threads_of(spec, runtime, device))
+    torch.manual_seed(seeds.child("init").number())
+    net = network(spec, info).to(device)
+    torch.manual_seed(seeds.child("noise").number())  # what networks draw while learning
+    learner = QLearner(
+        net,
+        lr=algo.lr,
+        adam_epsilon=algo.adam_epsilon,
+        max_grad_norm=algo.max_grad_norm,
+        double=algo.double,
+        sync_every=algo.sync_every,
+    )
+    ring = _ring(spec, info, device, capacity=algo.replay.capacity, lanes=spec.task.envs, stream="replay")
+    collector = Collector(
+        actor=learner,
+        recorder=ring,
+        explorer=EpsilonGreedy(actions=_actions(info), generator=seeds.child("explore").torch(device)),
+        open_envs=lambda segment: environments(
+            spec.task, seeds=seeds.child("env", segment).numbers(spec.task.envs), training=True
+        ),
+        lanes=spec.task.envs,
+    )
+    updater = Eager(
+        source=ring,
+        update=learner.update,
+        every=learner.every,
+        batch=algo.batch,
+        metrics=Metrics(("loss", "q"), device),
+        summary=lambda count, means: QUpdated(count=count, loss=means[0], q=means[1]),
+    )
+    return OffPolicy(
+        collector=collector,
+        updater=updater,
+        buffer=ring,
+        learner=learner,
+        evaluate=lambda epoch: _evaluation(spec, info, learner, device, epoch),
+        budget=spec.budget,
+        epsilon=algo.epsilon,
+        warmup=algo.warmup,
+        updates_per_step=algo.updates_per_step,
+    )
+
+
+def policy_of(trainer: OffPolicy) -> nn.Module:
+    """The network that acts."""
+    learner = trainer.learner
+    if not isinstance(learner, QLearner):
+        raise TypeError(type(learner).__name__)
+    return learner.policy()
+
+
+def _evaluation(spec: Spec, info: EnvInfo, learner: QLearner[Expected], device: torch.device, epoch: int) -> Evaluation:
+    seeds, protocol = Seeds(spec.seed).child("evaluation", epoch), spec.protocol
+    lanes = seeds.child("env").numbers(protocol.envs)
+    torch.manual_seed(seeds.child("noise").number())
+    return Evaluation(
+        actor=learner,
+        recorder=_ring(spec, info, device, capacity=(spec.task.stack + 2) * protocol.envs, lanes=protocol.envs, stream="none"),
+        explorer=EpsilonGreedy(
+            actions=_actions(info), generator=seeds.child("explore").torch(device), epsilon=protocol.epsilon
+        ),
+        envs=environments(spec.task, seeds=lanes, training=False),
+        seeds=lanes,
+        episodes=protocol.episodes,
+    )
+
+
+def _ring(spec: Spec, info: EnvInfo, device: torch.device, *, capacity: int, lanes: int, stream: str) -> Ring:
+    training = stream == "replay"
+    return Ring(
+        capacity=capacity,
+        lanes=lanes,
+        obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
+        action=Column((), torch.int64),
+        horizon=spec.algo.replay.horizon if training else 1,
+        gamma=spec.algo.gamma,
+        stack=spec.task.stack,
+        sampler=Uniform(Seeds(spec.seed).child(stream).torch(device)),
+        device=device,
+    )
+
+
+def _actions(info: EnvInfo) -> int:
+    if not isinstance(info.actions, Discrete):
+        raise TypeError(type(info.actions).__name__)
+    return info.actions.n

@@ -1,0 +1,151 @@
+"""A tree of tensors and plain values in a folder: safetensors, and JSON with a checksum of every file.
+
+A checkpoint is written beside the old one and renamed into place, so that at any moment there is a whole one.
+Reading takes all of it or refuses by name; nothing in it can run code.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from hashlib import file_digest
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from rlbench.errors import RefusedFile
+from rlbench.ops.state import State
+from rlbench.record import files
+
+SHARD = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
+SEPARATOR = "/"
+
+
+def save(folder: Path, state: State) -> None:
+    """Write ``state`` so that ``folder`` holds all of it or what it held before."""
+    fresh = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    with files.writing(folder):
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        try:
+            _write(fresh, state)
+            _swap(fresh, folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def load(folder: Path) -> State:
+    """The state in ``folder``, on the host.
+
+    Raises:
+        RefusedFile: a file is missing, damaged or newer; the message names it.
+    """
+    recover(folder)
+    head = files.read_sealed(folder / "manifest.json")
+    sums, values = head.get("files"), head.get("values")
+    if not isinstance(sums, dict) or not isinstance(values, dict):
+        raise RefusedFile(f"{folder / 'manifest.json'}: not a checkpoint's; start over with --force")
+    pieces: dict[str, list[Tensor]] = {}
+    for name, checksum in sums.items():
+        path = folder / name
+        if path.parent != folder or not path.is_file() or _sum(path) != checksum:
+            raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
+        try:
+            loaded = load_file(path)
+        except SafetensorError as error:
+            raise RefusedFile(f"{path}: not safetensors ({error}); start over with --force") from None
+        for key, piece in loaded.items():
+            pieces.setdefault(key.partition("@")[0], []).append(piece)
+    state: State = {}
+    for key, value in [*values.items(), *((k, torch.cat(p) if len(p) > 1 else p[0]) for k, p in pieces.items())]:
+        _plant(state, key.split(SEPARATOR), value)
+    return state
+
+
+def exists(folder: Path) -> bool:
+    """Whether there is something to load."""
+    recover(folder)
+    return folder.is_dir()
+
+
+def discard(folder: Path) -> None:
+    """Remove a checkpoint that nothing will resume from."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def recover(folder: Path) -> None:
+    """Finish a swap that a crash cut in two."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.is_dir():
+        if folder.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.rename(folder)
+
+
+def _write(folder: Path, state: State) -> None:
+    sums, values = {}, {}
+    shard: dict[str, Tensor] = {}
+    size = number = 0
+
+    def flush() -> None:
+        nonlocal shard, size, number
+        path = folder / f"tensors-{number:03}.safetensors"
+        save_file(shard, path)
+        _sync(path)
+        sums[path.name] = _sum(path)
+        shard, size, number = {}, 0, number + 1
+
+    for key, value in _leaves(state):
+        if not isinstance(value, Tensor):
+            values[key] = value
+            continue
+        rows = max(1, SHARD // max(1, value[:1].nbytes)) if value.dim() else 1
+        for i, piece in enumerate(value.split(rows) if value.dim() and len(value) > rows else (value,)):
+            shard[f"{key}@{i}"] = piece.detach().contiguous().cpu()
+            size += piece.nbytes
+            if size >= SHARD:
+                flush()
+    flush()
+    files.replace(folder / "manifest.json", files.sealed({"schema_version": files.SCHEMA_VERSION, "files": sums, "values": values}))
+
+
+def _swap(fresh: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old")
+    if folder.is_dir():
+        folder.rename(old)
+    fresh.rename(folder)
+    files.sync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor | int | float | str]]:
+    for key, value in state.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}{SEPARATOR}")
+        else:
+            yield prefix + key, value
+
+
+def _plant(state: State, path: list[str], value: Tensor | int | float | str) -> None:
+    *branches, leaf = path
+    for name in branches:
+        below = state.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise RefusedFile(f"{SEPARATOR.join(path)}: a value where a tree was due")
+        state = below
+    state[leaf] = value
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,66 @@
+"""The command ``rlbench``: one Typer app, one file per verb, and the one place where an error becomes a line and a code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from rlbench import __version__
+from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
+from rlbench.cli.show import show
+from rlbench.errors import RlbenchError
+
+INTERNAL = 1
+
+app = typer.Typer(name="rlbench", rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("show")(show)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; every error is one line on stderr."""
+    tolerate_narrow_encodings()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        code = typer.main.get_command(app).main([w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False)
+    except typer.TyperException as error:
+        complain(f"{error.format_message().rstrip('.')} (see: rlbench --help)")
+        return error.exit_code
+    except RlbenchError as error:
+        _trace(debug=debug)
+        complain(str(error))
+        return error.exit_code
+    except typer.Abort:
+        complain("stopped")
+        return INTERNAL
+    except Exception as error:  # the last line of defence: a bug must still be one line and a code
+        _trace(debug=debug)
+        hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
+        complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
+        return INTERNAL
+    return code if isinstance(code, int) else 0
+
+
+@app.callback(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+def top(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; taken anywhere on the line.")] = False,
+) -> None:
+    """Documented scores of deep reinforcement learning, measured again: train, compare, and say whether a score was reproduced."""
+    if version:
+        emit(f"rlbench {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        emit(context.get_help())
+        raise typer.Exit(2)
+
+
+def _trace(*, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()

@@ -1,0 +1,41 @@
+"""Where results go: stdout, whole, and quietly when the reader has left. Everything else goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from io import TextIOWrapper
+
+import typer
+
+BROKEN_PIPE = 141
+"""128 + SIGPIPE: what a shell reports for every tool whose reader closed the pipe."""
+
+
+def emit(text: str) -> None:
+    """Write to stdout and be sure it arrived."""
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
+
+
+def emit_json(document: Mapping[str, object]) -> None:
+    """Write one JSON document; keys stay in the order they were given."""
+    emit(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def complain(message: str) -> None:
+    """One line on stderr, whatever the message holds."""
+    sys.stderr.write(f"rlbench: {' '.join(message.split())}\n")
+
+
+def tolerate_narrow_encodings() -> None:
+    """A terminal that cannot show ≈ or 84×84 gets a question mark, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -1,0 +1,189 @@
+"""From what was typed to one ``Spec``, with the origin of every field.
+
+Precedence: option > ``--set`` > ``RLBENCH_*`` > ``--config`` > suite table > default. ``--smoke`` is an option
+that only ever makes a run smaller: it caps what the others chose.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from rlbench import suites
+from rlbench.errors import UsageError
+from rlbench.spec.canon import fields
+from rlbench.spec.override import Setting, applied, flatten, parse
+from rlbench.spec.run import Spec
+from rlbench.spec.task import AtariTask
+
+SELECTORS = ("kind", "family")
+"""Fields that say which model a part is; written as the part itself, ``algo.torso=mlp``."""
+
+IDENTITY = {
+    "suite": "the suite is the first argument",
+    "algorithm": "the algorithm is the second argument",
+    "algo": "the algorithm is the second argument",
+    "algo.revision": "the revision belongs to the code",
+    "task": "use --task",
+    "task.id": "use --task",
+    "task.game": "use --task",
+    "seed": "use --seeds",
+    "smoke": "use --smoke",
+}
+"""Fields that say which run is meant; each has its own place on the command line."""
+
+GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
+"""How the name of an environment variable that sets a field goes on after ``RLBENCH_``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolved:
+    """A specification and where each of its fields came from."""
+
+    spec: Spec
+    sources: Mapping[str, str]  # path as overrides take it → "default", "suite table", "--set", "RLBENCH_ALGO__LR", …
+
+    def rows(self) -> list[tuple[str, object, str]]:
+        """Every field as ``(path, value, source)``, in the order of declaration."""
+        return [(path, value, self.sources[path]) for path, value in _spelled(self.spec)]
+
+
+def resolve(
+    suite: str,
+    algorithm: str,
+    task: str,
+    *,
+    seed: int | None = None,
+    sets: Iterable[str] = (),
+    config: Path | None = None,
+    steps: int | None = None,
+    smoke: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Resolved:
+    """The specification of one run.
+
+    Raises:
+        UnknownName: a suite, algorithm, task or field does not exist.
+        UsageError: a value does not fit its field, a field has its own option, or the file cannot be read.
+    """
+    table = suites.spec(suite, algorithm, task, seed=seed or 0)
+    settings = from_file(config) if config else []
+    settings += from_environment(environ or {})
+    settings += [parse(text) for text in sets]
+    settings = [_checked(setting) for setting in settings]
+    if smoke:
+        settings += _limits(applied(table, settings))
+    if steps is not None:
+        settings.append(Setting("budget.steps", steps, "--steps"))
+    found = applied(table, settings)
+    return Resolved(spec=found, sources=_sources(found, settings, explicit_seed=seed is not None))
+
+
+def smoke(spec: Spec) -> Spec:
+    """The whole path on a tiny budget: epochs, a segment boundary, updates, evaluations; seconds on two slow cores."""
+    return applied(spec, _limits(spec))
+
+
+def from_file(path: Path) -> list[Setting]:
+    """The fields a TOML file sets; the choice of a part comes before the part's own fields."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config {path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--config {path}: not UTF-8 text; expected a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"--config {path}: not TOML: {error}") from None
+    found = [s if isinstance(s.value, str | int | float | bool | list) else s._replace(value=str(s.value)) for s in flatten(tree, path.name)]
+    return sorted(found, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
+
+
+def from_environment(environ: Mapping[str, str]) -> list[Setting]:
+    """The fields that ``RLBENCH_ALGO__LR=1e-3`` and its like set; ``RLBENCH_STEPS`` is ``budget.steps``."""
+    found = []
+    for name in sorted(environ):
+        rest = name.removeprefix("RLBENCH_")
+        if rest == name:
+            continue
+        if rest == "STEPS":
+            found.append(Setting("budget.steps", environ[name], name))
+        elif rest.startswith(GROUPS):
+            found.append(Setting(rest.lower().replace("__", "."), environ[name], name))
+    return found
+
+
+def written(value: object) -> str:
+    """A value as ``--set`` would take it back."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(written(part) for part in value) if value else "[]"
+    return str(value)
+
+
+def _checked(setting: Setting) -> Setting:
+    """The setting under the path that overrides take, unless the field has its own place on the command line."""
+    parent, _, last = setting.path.rpartition(".")
+    path = parent if last in SELECTORS and parent else setting.path
+    if path in IDENTITY:
+        raise UsageError(f"{setting.source} {setting.path}: says which run is meant and cannot be set here; {IDENTITY[path]}")
+    return setting._replace(path=path)
+
+
+def _limits(spec: Spec) -> list[Setting]:
+    """What a smoke run makes smaller."""
+    caps = {
+        "budget.steps": (spec.budget.steps, 2_000),
+        "budget.epoch": (spec.budget.epoch, 1_000),
+        "budget.segment": (spec.budget.segment, 1_000),
+        "algo.replay.capacity": (spec.algo.replay.capacity, 5_000),
+        "algo.warmup": (spec.algo.warmup, 400),
+        "protocol.episodes": (spec.protocol.episodes, 2),
+        "protocol.envs": (spec.protocol.envs, 2),
+    }
+    if isinstance(spec.task, AtariTask):
+        caps["task.max_frames"] = (spec.task.max_frames, 2_000)
+    found = [Setting(path, limit, "--smoke") for path, (value, limit) in caps.items() if value > limit]
+    return [*found, Setting("smoke", True, "--smoke")]
+
+
+def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dict[str, str]:
+    last = {setting.path: setting.source for setting in settings}
+    identity = {"suite": "argument", "algorithm": "argument", "task": "argument", "task.id": "argument"}
+    if explicit_seed:
+        identity["seed"] = "--seed"
+    usual = _defaults(spec)
+    return {
+        path: last.get(path) or identity.get(path) or ("default" if path in usual and usual[path] == value else "suite table")
+        for path, value in _spelled(spec)
+    }
+
+
+def _spelled(spec: Spec) -> list[tuple[str, object]]:
+    """Every field under the path that overrides take: ``algo.torso = nature`` for ``algo.torso.kind``."""
+    found = []
+    for path, value in fields(spec):
+        parent, _, last = path.rpartition(".")
+        found.append((parent if last in SELECTORS else path, value))
+    return found
+
+
+def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = "") -> dict[str, object]:
+    """What each field of ``model`` would be if nobody had chosen; a field that must be chosen is absent."""
+    found: dict[str, object] = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        default = getattr(usual, name) if isinstance(usual, type(model)) else None if field.is_required() else field.default
+        if isinstance(value, BaseModel):
+            found |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
+            if isinstance(default, BaseModel):
+                found[prefix + name] = next((getattr(default, s) for s in SELECTORS if hasattr(default, s)), None)
+        elif name not in SELECTORS and (isinstance(usual, type(model)) or not field.is_required()):
+            found[prefix + name] = default
+    return found

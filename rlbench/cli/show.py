@@ -1,0 +1,64 @@
+"""``rlbench show``: every field of a run and where its value came from."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import Algo, Config, Json, Sets, Smoke, Steps, Suite
+from rlbench.cli.output import emit, emit_json
+
+if TYPE_CHECKING:
+    from rlbench.cli.resolve import Resolved
+    from rlbench.spec.footprint import Footprint
+
+SHOW_SCHEMA = 1
+
+
+def show(
+    suite: Suite,
+    algo: Algo,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Task id; see: rlbench list tasks")],
+    *,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of the run.", show_default=False)] = None,
+    sets: Sets = None,
+    config: Config = None,
+    steps: Steps = None,
+    smoke: Smoke = False,
+    json: Json = False,
+) -> None:
+    """Print every resolved field as `path = value`, with its source, and the memory the run will take."""
+    from rlbench.cli.resolve import resolve
+    from rlbench.spec.footprint import footprint
+
+    found = resolve(suite, algo, task, seed=seed, sets=sets or (), config=config, steps=steps, smoke=smoke, environ=os.environ)
+    memory = footprint(found.spec)
+    if json:
+        emit_json(_document(found, memory))
+    else:
+        emit(_text(found, memory))
+
+
+def _text(found: Resolved, memory: Footprint) -> str:
+    from rlbench.cli.resolve import written
+
+    lines = [(f"{path} = {written(value)}", source) for path, value, source in found.rows()]
+    width = max(len(line) for line, _ in lines)
+    return "\n".join([*(f"{line:<{width}}  # {source}" for line, source in lines), "", f"id {found.spec.id}", memory.line()])
+
+
+def _document(found: Resolved, memory: Footprint) -> dict[str, object]:
+    return {
+        "schema_version": SHOW_SCHEMA,
+        "id": found.spec.id,
+        "fields": [{"path": path, "value": value, "source": source} for path, value, source in found.rows()],
+        "memory": {
+            "replay": memory.replay,
+            "networks": memory.networks,
+            "environments": memory.emulators,
+            "libraries": memory.base,
+            "total": memory.total,
+        },
+    }

@@ -1,0 +1,175 @@
+"""All lanes step together: act on what they show, wait for every answer, put it in the ring.
+
+One of the two places where data cross between host and device: frames in, actions out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlbench.collectors.explore import Explorer
+from rlbench.envs.base import VectorEnv
+from rlbench.errors import BrokenEnvironment
+from rlbench.ops.state import State, branch, tensor, whole
+from rlbench.ops.types import Role
+
+
+class Actor(Protocol):
+    """What a collector needs of a learner."""
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Preferred actions."""
+
+
+class Recorder(Protocol):
+    """What a collector needs of a buffer."""
+
+    def observe(self, frames: NDArray[np.generic]) -> Tensor:
+        """Begin a row; gives the frames stacked, on the device."""
+
+    def newest(self) -> Tensor:
+        """The row begun last, stacked."""
+
+    def record(
+        self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
+    ) -> None:
+        """Complete the row."""
+
+    def close(self) -> None:
+        """Truncate what is running."""
+
+
+class Games:
+    """Training games that ended since the last ``take``, and the running ones, in raw points."""
+
+    def __init__(self, lanes: int) -> None:
+        self.score, self.length = np.zeros(lanes), np.zeros(lanes, np.int64)
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+        self.last: float | None = None
+
+    def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
+        """One answer of every lane, each ``[N]``."""
+        self.score += score
+        self.length += live
+        for lane in np.flatnonzero(over):
+            self.last = float(self.score[lane])
+            self.returns.append(self.last)
+            self.lengths.append(int(self.length[lane]))
+        self.drop(over)
+
+    def drop(self, lanes: NDArray[np.bool_]) -> None:
+        """Begin anew in these lanes."""
+        self.score[lanes], self.length[lanes] = 0, 0
+
+    def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Returns and lengths of the ended games, which are forgotten."""
+        taken = tuple(self.returns), tuple(self.lengths)
+        self.returns, self.lengths = [], []
+        return taken
+
+    def state_dict(self) -> State:
+        """Ended and running games."""
+        numbers = {"score": self.score, "length": self.length, "returns": np.array(self.returns), "lengths": np.array(self.lengths, np.int64)}
+        state: State = {name: torch.from_numpy(value.copy()) for name, value in numbers.items()}
+        return state if self.last is None else {**state, "last": self.last}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over."""
+        self.score, self.length = tensor(state, "score").numpy().copy(), tensor(state, "length").numpy().copy()
+        self.returns, self.lengths = tensor(state, "returns").tolist(), tensor(state, "lengths").tolist()
+        last = state.get("last")
+        self.last = last if isinstance(last, float) else None
+
+
+class Collector:
+    """Steps the environments of one segment after another.
+
+    The actions of the running segment are kept: an environment is a function of its seeds and its actions, so
+    replaying them in a fresh one gives back its exact state, in mid-game, whatever engine it is.
+    """
+
+    def __init__(
+        self, *, actor: Actor, recorder: Recorder, explorer: Explorer, open_envs: Callable[[int], VectorEnv], lanes: int
+    ) -> None:
+        self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
+        self.segment = -1
+        self.envs: VectorEnv | None = None
+        self.taken: list[NDArray[np.generic]] = []  # actions of this segment, a row a step
+        self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
+        self.games = Games(lanes)
+
+    def open(self, segment: int) -> None:
+        """Close what runs, truncating it, and begin ``segment`` in fresh environments."""
+        if self.envs is not None:
+            self.recorder.close()
+            self.close()
+        self.segment, self.envs, self.taken = segment, self.open_envs(segment), []
+        self.ended[:] = False
+        self.games.drop(np.ones_like(self.ended))
+        self.recorder.observe(self.envs.reset())
+
+    def step(self) -> int:
+        """One action in every lane; gives the number of live ones."""
+        if self.envs is None:
+            raise RuntimeError("open a segment first")
+        action = self.explorer(self.actor.act(self.recorder.newest(), "act"))
+        chosen = action.cpu().numpy()
+        self.envs.send(chosen)
+        answer = self.envs.recv()
+        self.taken.append(chosen)
+        self.recorder.record(action, answer.reward, answer.terminated, answer.truncated)
+        live = ~self.ended
+        self.games.add(answer.score, live, answer.over)
+        self.ended = answer.terminated | answer.truncated
+        self.recorder.observe(answer.obs)
+        return int(live.sum())
+
+    def close(self) -> None:
+        """Let the environments go."""
+        if self.envs is not None:
+            self.envs.close()
+            self.envs = None
+
+    def state_dict(self) -> State:
+        """The segment, what was done in it, and the games."""
+        taken = torch.from_numpy(np.stack(self.taken)) if self.taken else torch.zeros(0)
+        return {
+            "segment": self.segment,
+            "taken": taken.to(torch.int16) if taken.dtype == torch.int64 else taken,
+            "ended": torch.from_numpy(self.ended.copy()),
+            "games": self.games.state_dict(),
+            "explorer": self.explorer.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take the segment over, playing its actions again in fresh environments; the recorder must be loaded.
+
+        Raises:
+            BrokenEnvironment: they do not end where they were: another version, or not deterministic.
+        """
+        self.games.load_state_dict(branch(state, "games"))
+        self.explorer.load_state_dict(branch(state, "explorer"))
+        self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
+        if self.segment < 0:
+            return
+        taken = tensor(state, "taken")
+        self.taken = list((taken.long() if taken.dtype == torch.int16 else taken).numpy())
+        self.envs = self.open_envs(self.segment)
+        frames = self.envs.reset()
+        for action in self.taken:
+            self.envs.send(action)
+            frames = self.envs.recv().obs
+        shown = self.recorder.newest()
+        newest = shown[:, -1] if shown.dim() > frames.ndim else shown
+        if not np.array_equal(newest.cpu().numpy(), frames):
+            raise BrokenEnvironment(
+                f"segment {self.segment}: {len(self.taken)} replayed actions do not lead back to the saved frames; "
+                "the environment's version differs from the checkpoint's: restore it, or start over with --force"
+            )

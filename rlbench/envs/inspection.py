@@ -1,0 +1,86 @@
+"""What every adapter checks of its engine: all of a lane's first answers, and cheaply every reward and action.
+
+An environment that breaks its contract is told apart from a bug of ours: everything here raises
+``BrokenEnvironment`` with the environment's name, the lane where it is known, and the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
+from rlbench.errors import BrokenEnvironment, RlbenchError
+
+
+class Inspection:
+    """Watches one vector of environments; counts its steps."""
+
+    def __init__(self, *, name: str, info: EnvInfo) -> None:
+        self.name: Final = name
+        self.info: Final = info
+        self.steps = 0
+        self._unseen = np.ones(info.lanes, np.bool_)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Whatever the engine raises inside comes out as ``BrokenEnvironment``, with its cause."""
+        try:
+            yield
+        except RlbenchError:
+            raise
+        except Exception as cause:
+            message = f"{self.name}: step {self.steps}: {type(cause).__name__}: {cause}"
+            raise BrokenEnvironment(message) from cause
+
+    def action(self, action: NDArray[Any]) -> None:
+        """Refuse what no engine may see: some of them hang on it instead of raising."""
+        actions, lanes = self.info.actions, self.info.lanes
+        if isinstance(actions, Discrete):
+            if action.shape != (lanes,) or action.dtype.kind != "i":
+                wanted = f"[{lanes}] integers"
+            elif ((action < 0) | (action >= actions.n)).any():
+                wanted = f"numbers from 0 to {actions.n - 1}"
+            else:
+                return
+        elif action.shape == (lanes, *actions.low.shape) and action.dtype == np.float32:
+            return
+        else:
+            wanted = f"{[lanes, *actions.low.shape]} float32"
+        message = f"{self.name}: step {self.steps}: actions must be {wanted}, got {action.dtype} {list(action.shape)}"
+        raise RlbenchError(message)
+
+    def begun(self, obs: Frames) -> Frames:
+        """The first observations, ``[N, *obs_shape]``, once they are what ``info`` promised."""
+        for lane, row in enumerate(obs):
+            self.first(lane, row, self.info.obs_dtype)
+        return obs
+
+    def first(self, lane: int, obs: Frames, dtype: np.dtype[Any]) -> None:
+        """Check one lane's observation, ``obs_shape``, as the engine gave it."""
+        if obs.shape != self.info.obs_shape:
+            self._broken(lane, f"observation of shape {list(obs.shape)}, promised {list(self.info.obs_shape)}")
+        if obs.dtype != dtype:
+            self._broken(lane, f"observation of type {obs.dtype}, promised {dtype}")
+        if obs.dtype.kind == "f" and not np.isfinite(obs).all():
+            self._broken(lane, "observation is not finite")
+
+    def answered(self, step: Step) -> Step:
+        """The same step, once its rewards are finite and, where a lane answers first, its observation is whole."""
+        self.steps += 1
+        finite = np.isfinite(step.reward) & np.isfinite(step.score)
+        if not finite.all():
+            self._broken(int(step.lane[~finite][0]), "reward is not finite")
+        if self._unseen.any():
+            for lane, row in zip(step.lane, step.obs, strict=True):
+                if self._unseen[lane]:
+                    self.first(int(lane), row, self.info.obs_dtype)
+            self._unseen[step.lane] = False
+        return step
+
+    def _broken(self, lane: int, what: str) -> None:
+        raise BrokenEnvironment(f"{self.name}: lane {lane}, step {self.steps}: {what}")

@@ -1,0 +1,84 @@
+"""Sample, update, reprioritize, K times: the inner loop of every off-policy learner, and nothing else in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from rlbench.fast.metrics import Metrics
+from rlbench.ops.state import State, branch
+from rlbench.ops.types import Transition
+from rlbench.record.types import Updated
+
+
+class Report(Protocol):
+    """What an update says: 0-d tensors for the metrics, and this."""
+
+    @property
+    def priority(self) -> Tensor:
+        """``[B]``."""
+
+
+class Source(Protocol):
+    """What an updater needs of a buffer."""
+
+    def sample(self, batch: int) -> Transition:
+        """``batch`` transitions."""
+
+    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+        """What was learned."""
+
+
+class Periodic(Protocol):
+    """Something due after every so many updates."""
+
+    @property
+    def period(self) -> int:
+        """In updates."""
+
+    @property
+    def action(self) -> Callable[[], None]:
+        """What to do."""
+
+
+class Eager:
+    """One operation after another."""
+
+    def __init__(
+        self,
+        *,
+        source: Source,
+        update: Callable[[Transition], Report],
+        every: tuple[Periodic, ...],
+        batch: int,
+        metrics: Metrics,
+        summary: Callable[[int, tuple[float, ...]], Updated],
+    ) -> None:
+        self.source, self.update, self.every, self.batch = source, update, every, batch
+        self.metrics, self.summary = metrics, summary
+
+    def run(self, first: int, count: int) -> None:
+        """Updates ``first`` … ``first + count − 1``."""
+        for number in range(first, first + count):
+            batch = self.source.sample(self.batch)
+            report = self.update(batch)
+            self.source.reprioritize(batch.slot, report.priority)
+            self.metrics.add(report)
+            for periodic in self.every:
+                if (number + 1) % periodic.period == 0:
+                    periodic.action()
+
+    def take(self) -> Updated | None:
+        """Means since the last call; None if nothing was learned."""
+        count, means = self.metrics.take()
+        return self.summary(count, means) if count else None
+
+    def state_dict(self) -> State:
+        """The sums so far."""
+        return {"metrics": self.metrics.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over."""
+        self.metrics.load_state_dict(branch(state, "metrics"))

@@ -1,0 +1,26 @@
+"""What flows between modules. Tensors travel in NamedTuples, which copy, compile and capture as they are.
+
+Shape letters, used in every comment and never as variable suffixes:
+B batch · T time · N environments · A actions (or action size) · Q atoms or quantiles · K ensemble members · F features.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+Role = Literal["act", "eval", "learn", "target"]
+"""Why a network is being run: the only thing that switches noise and sample counts."""
+
+
+class Transition(NamedTuple):
+    """A minibatch to learn from; what bootstraps, and by how much, is already decided."""
+
+    obs: Tensor  # [B, ...] where the action was taken
+    action: Tensor  # [B] int64, or [B, A] float32 in [-1, 1]
+    reward: Tensor  # [B] discounted sum over the horizon
+    discount: Tensor  # [B] what multiplies the bootstrap: γᵏ, or 0 after a terminal state
+    next_obs: Tensor  # [B, ...] k steps later
+    weight: Tensor  # [B] importance weight; 0 drops the row
+    slot: Tensor  # [B] int64 place in the buffer, for priorities

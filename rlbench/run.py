@@ -1,0 +1,132 @@
+"""One run from its first step, or from where it stopped, to its last: the loop that sees every record.
+
+Between two records everything is at rest. That is where epochs reach the disk, checkpoints are written, broken
+numbers end the run and a signal is honoured; no other module does any of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from time import monotonic
+
+import torch
+
+from rlbench import checkpoint
+from rlbench.build import build, describe, policy_of
+from rlbench.errors import Diverged, Interrupted, RlbenchError, RunFailed
+from rlbench.ops.state import of_module
+from rlbench.record.store import Store
+from rlbench.record.types import Epoch, Evaluated, Outcome, Progress, Status
+from rlbench.spec.run import Runtime, Spec
+from rlbench.trainers.offpolicy import OffPolicy
+
+
+@dataclass(slots=True)
+class Stop:
+    """Set by a signal handler; the run ends at the next record, its state saved."""
+
+    signal: int | None = None
+
+
+def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Progress | Epoch]:
+    """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
+
+    Raises:
+        Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
+        RunFailed: the run cannot go on; its outcome says why.
+        RefusedFile: the checkpoint is damaged.
+    """
+    trainer = build(spec, runtime, describe(spec))
+    folder = store.folder / "checkpoint"
+    if checkpoint.exists(folder / "resume"):
+        trainer.load_state_dict(checkpoint.load(folder / "resume"))
+    try:
+        yield from _followed(spec, runtime, store, stop, trainer)
+    except Interrupted:
+        raise
+    except (RlbenchError, ArithmeticError, RuntimeError) as error:
+        _finish(store, trainer, "failed", f"{type(error).__name__}: {error}".splitlines()[0])
+        raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {error}") from error
+    finally:
+        trainer.collector.close()
+
+
+def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: OffPolicy) -> Iterator[Progress | Epoch]:
+    folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.env_steps // spec.budget.segment
+    reason = "the budget is spent"
+    if _reached(spec, store.epochs[: trainer.clock.epochs]):
+        return
+    for record in trainer:
+        if isinstance(record, Epoch):
+            _healthy(record, trainer)
+            best = _best(store.epochs[: record.number])
+            store.append(record)
+            if record.evaluated is not None and (best is None or record.evaluated.mean > best.mean):
+                checkpoint.save(folder / "best", {"policy": of_module(policy_of(trainer)), "epoch": record.number})
+        yield record
+        if isinstance(record, Epoch) and _reached(spec, (record,)):
+            reason = f"reached {spec.protocol.stop:g}, where the protocol stops"
+            break
+        now = trainer.clock.env_steps // spec.budget.segment
+        if stop.signal is not None or now != segment or monotonic() - saved > runtime.checkpoint_seconds:
+            checkpoint.save(folder / "resume", trainer.state_dict())
+            saved, segment = monotonic(), now
+        if stop.signal is not None:
+            _finish(store, trainer, "interrupted", f"signal {stop.signal}")
+            raise Interrupted(f"{store.folder}: stopped at {trainer.clock.env_steps:,} steps; the same command resumes", signal=stop.signal)
+    checkpoint.save(folder / "last", {"policy": of_module(policy_of(trainer)), "epoch": trainer.clock.epochs - 1})
+    _finish(store, trainer, "done", reason)
+    checkpoint.discard(folder / "resume")
+
+
+def weights(trainer: OffPolicy) -> str:
+    """SHA-256 of the policy's parameters: two runs that agree here agree everywhere."""
+    total = sha256()
+    for name, value in sorted(policy_of(trainer).state_dict().items()):
+        total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def _reached(spec: Spec, epochs: tuple[Epoch, ...]) -> bool:
+    best = _best(epochs)
+    return spec.protocol.stop is not None and best is not None and best.mean >= spec.protocol.stop
+
+
+def _best(epochs: tuple[Epoch, ...]) -> Evaluated | None:
+    return max((e.evaluated for e in epochs if e.evaluated is not None), key=lambda e: e.mean, default=None)
+
+
+def _finish(store: Store, trainer: OffPolicy, status: Status, reason: str) -> None:
+    epochs, clock = store.epochs, trainer.clock
+    judged = [(e.evaluated.mean, -e.number) for e in epochs if e.evaluated is not None]
+    store.finish(
+        Outcome(
+            status=status,
+            reason=reason,
+            env_steps=clock.env_steps,
+            updates=clock.updates,
+            epochs=len(epochs),
+            seconds=clock.seconds,
+            final=judged[-1][0] if judged else None,
+            best=max(judged)[0] if judged else None,
+            best_epoch=-max(judged)[1] if judged else None,
+            weights=weights(trainer) if status == "done" else None,
+        )
+    )
+
+
+def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
+    """Raise ``Diverged`` where a number is not one, naming it."""
+    numbers: dict[str, float] = {}
+    if epoch.updated is not None:
+        numbers |= {"loss": epoch.updated.loss, "q": epoch.updated.q}
+    if epoch.evaluated is not None:
+        numbers["evaluated return"] = epoch.evaluated.mean
+    broken = [name for name, value in numbers.items() if not math.isfinite(value)]
+    broken += [f"weight {name}" for name, p in policy_of(trainer).named_parameters() if not torch.isfinite(p).all()]
+    if broken:
+        raise Diverged(f"epoch {epoch.number}, {epoch.env_steps:,} steps: {broken[0]} is not a finite number")
+

@@ -1,0 +1,176 @@
+"""Off-policy training: a step in every lane, then the gradient steps that are due, until the budget is spent.
+
+The loop is a generator of frozen records. Between two of them everything is at rest, so whoever iterates may show,
+store, save or stop as it likes, and a loaded state goes on exactly where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import torch
+
+from rlbench.ops.state import State, Stateful, branch, tensor
+from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
+from rlbench.spec.algo import Linear
+from rlbench.spec.run import Budget
+from rlbench.trainers.clock import Clock
+
+
+class Explorer(Protocol):
+    """How much to explore."""
+
+    def set(self, amount: float) -> None:
+        """From now on."""
+
+
+class Games(Protocol):
+    """Training games."""
+
+    @property
+    def last(self) -> float | None:
+        """Return of the one that ended last."""
+
+    def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Returns and lengths since the last call."""
+
+
+class Collector(Stateful, Protocol):
+    """Where experience comes from."""
+
+    @property
+    def segment(self) -> int:
+        """The segment that is open, −1 before the first."""
+
+    @property
+    def games(self) -> Games:
+        """Training games."""
+
+    @property
+    def explorer(self) -> Explorer:
+        """How much to explore."""
+
+    def open(self, segment: int) -> None:
+        """Begin a segment in fresh environments."""
+
+    def step(self) -> int:
+        """One step in every lane; gives the number of live ones."""
+
+
+class Updater(Stateful, Protocol):
+    """Where learning happens: sample, update, reprioritize, and what is due every so often."""
+
+    def run(self, first: int, count: int) -> None:
+        """Updates ``first`` … ``first + count − 1``."""
+
+    def take(self) -> Updated | None:
+        """Means since the last call; None if nothing was learned."""
+
+
+class Evaluation(Protocol):
+    """An evaluation under way."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Steps it."""
+
+    def result(self) -> Evaluated:
+        """What came of it."""
+
+
+class OffPolicy:
+    """One run of an off-policy learner; iterate it."""
+
+    def __init__(
+        self,
+        *,
+        collector: Collector,
+        updater: Updater,
+        buffer: Stateful,
+        learner: Stateful,
+        evaluate: Callable[[int], Evaluation],
+        budget: Budget,
+        epsilon: Linear,
+        warmup: int,
+        updates_per_step: float,
+    ) -> None:
+        self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
+        self.evaluate, self.budget, self.epsilon = evaluate, budget, epsilon
+        self.warmup, self.updates_per_step = warmup, updates_per_step
+        self.clock = Clock()
+        self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
+        self._noise: torch.Tensor | None = None  # the state of torch's own generator, set aside during an evaluation
+
+    def __iter__(self) -> Iterator[Progress | Epoch]:
+        """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
+        while self.clock.epochs == 0 or self.clock.env_steps < self.budget.steps:
+            end = min(self.clock.epochs * self.budget.epoch, self.budget.steps)
+            while self.clock.env_steps < end:
+                self._step()
+                yield self._progress()
+            yield from self._evaluated()
+
+    def state_dict(self) -> State:
+        """Everything the next record depends on."""
+        began = torch.tensor(self._epoch_began, dtype=torch.float64)
+        noise = torch.get_rng_state() if self._noise is None else self._noise
+        parts = {name: getattr(self, name).state_dict() for name in _PARTS}
+        return {**parts, "began": began, "noise": noise}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take it over; the buffer comes before the collector, which checks itself against it."""
+        for name in _PARTS:
+            getattr(self, name).load_state_dict(branch(state, name))
+        steps, seconds = tensor(state, "began").tolist()
+        self._epoch_began = (int(steps), seconds)
+        torch.set_rng_state(tensor(state, "noise"))
+
+    def _step(self) -> None:
+        segment = self.clock.env_steps // self.budget.segment
+        if segment != self.collector.segment:
+            self.collector.open(segment)
+        self.collector.explorer.set(self.epsilon.at(self.clock.env_steps))
+        self.clock.env_steps += self.collector.step()
+        due = int((self.clock.env_steps - self.warmup) * self.updates_per_step) - self.clock.updates
+        if due > 0 and self.clock.env_steps >= self.warmup:
+            self.updater.run(self.clock.updates, due)
+            self.clock.updates += due
+
+    def _evaluated(self) -> Iterator[Progress | Epoch]:
+        """Judge the policy without moving any stream of the training, then close the epoch."""
+        self._noise = torch.get_rng_state()
+        evaluation = self.evaluate(self.clock.epochs)
+        for _ in evaluation:
+            yield self._progress()
+        torch.set_rng_state(self._noise)
+        self._noise = None
+        yield self._close_epoch(evaluation.result())
+
+    def _close_epoch(self, evaluated: Evaluated) -> Epoch:
+        clock, (steps, seconds) = self.clock, self._epoch_began
+        returns, lengths = self.collector.games.take()
+        collected = Collected(
+            episodes=len(returns),
+            steps=clock.env_steps - steps,
+            returns=returns,
+            lengths=lengths,
+            steps_per_second=(clock.env_steps - steps) / max(clock.seconds - seconds - evaluated.seconds, 1e-9),
+        )
+        epoch = Epoch(
+            number=clock.epochs,
+            env_steps=clock.env_steps,
+            updates=clock.updates,
+            seconds=clock.seconds,
+            collected=collected,
+            updated=self.updater.take(),
+            evaluated=evaluated,
+        )
+        clock.epochs += 1
+        self._epoch_began = (clock.env_steps, clock.seconds)
+        return epoch
+
+    def _progress(self) -> Progress:
+        return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=self.collector.games.last)
+
+
+_PARTS = ("clock", "learner", "buffer", "updater", "collector")

@@ -1,0 +1,258 @@
+"""The ring against a reference that keeps every episode as a list and never wraps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+
+CPU = torch.device("cpu")
+GAMMA = 0.9
+
+
+@dataclass
+class Episode:
+    """One lane's episode as it happened: k rewards, k + 1 observations."""
+
+    observations: list[float] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)  # the vector step at which each observation was shown
+    terminated: bool = False
+    ended: bool = False
+
+
+@dataclass
+class World:
+    """Lanes of random episodes played into a ring, and the same kept naively."""
+
+    ring: Ring
+    lanes: int
+    episodes: list[list[Episode]]
+    row: int = 0
+
+    def shown(self) -> np.ndarray:
+        return np.array([self.row * self.lanes + lane + 1 for lane in range(self.lanes)], np.float32)
+
+
+def ring_of(lanes: int, rows: int, horizon: int, stack: int, seed: int = 0) -> Ring:
+    return Ring(
+        capacity=rows * lanes,
+        lanes=lanes,
+        obs=Column((), torch.float32),
+        action=Column((), torch.int64),
+        horizon=horizon,
+        gamma=GAMMA,
+        stack=stack,
+        sampler=Uniform(torch.Generator().manual_seed(seed)),
+        device=CPU,
+    )
+
+
+def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
+    """Steps as ``ends[row][lane]`` says: 0 goes on, 1 terminates, 2 truncates; dead rows ignore it."""
+    ring, lanes = world.ring, world.lanes
+    dead = [False] * lanes
+    shown = world.shown()
+    ring.observe(shown)
+    for lane in range(lanes):
+        world.episodes[lane].append(Episode([float(shown[lane])], rows=[world.row]))
+    for number, codes in enumerate(ends):
+        if number == close_at:
+            ring.close()
+            for lane in range(lanes):
+                if not dead[lane]:
+                    world.episodes[lane][-1].ended = True
+            world.row += 1
+            shown = world.shown()
+            ring.observe(shown)
+            for lane in range(lanes):
+                world.episodes[lane].append(Episode([float(shown[lane])], rows=[world.row]))
+            dead = [False] * lanes
+        action = np.array([(world.row * 7 + lane) % 5 for lane in range(lanes)])
+        reward = np.array([0.0 if dead[lane] else float(world.row % 11 - lane) for lane in range(lanes)], np.float32)
+        codes = [0 if dead[lane] else codes[lane] for lane in range(lanes)]
+        terminated, truncated = np.array([c == 1 for c in codes]), np.array([c == 2 for c in codes])
+        ring.record(torch.from_numpy(action), reward, terminated, truncated)
+        world.row += 1
+        shown = world.shown()
+        ring.observe(shown)
+        for lane in range(lanes):
+            if dead[lane]:
+                world.episodes[lane].append(Episode([float(shown[lane])], rows=[world.row]))
+                dead[lane] = False
+                continue
+            episode = world.episodes[lane][-1]
+            episode.actions.append(int(action[lane]))
+            episode.rewards.append(float(reward[lane]))
+            episode.observations.append(float(shown[lane]))
+            episode.rows.append(world.row)
+            if codes[lane]:
+                episode.ended, episode.terminated = True, codes[lane] == 1
+                dead[lane] = True
+
+
+def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
+    """Every transition the definition allows, by (row, lane): what the ring must give, and nothing else."""
+    found = {}
+    for lane, episodes in enumerate(world.episodes):
+        for episode in episodes:
+            for t in range(len(episode.actions)):
+                k = min(horizon, len(episode.actions) - t)
+                if k < horizon and not episode.ended:
+                    continue  # its future is not known yet
+                reward = sum(GAMMA**i * episode.rewards[t + i] for i in range(k))
+                final = episode.ended and t + k == len(episode.actions)
+                discount = 0.0 if final and episode.terminated else GAMMA**k
+                stacks = [
+                    [episode.observations[max(0, u - back)] for back in range(stack - 1, -1, -1)] for u in (t, t + k)
+                ]
+                found[episode.rows[t], lane] = (stacks[0], episode.actions[t], reward, discount, stacks[1])
+    return found
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
+    lanes, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    rows = draw(st.integers(horizon + stack + 1, 40))
+    steps = draw(st.integers(horizon + 1, 90))
+    likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
+    ends = [[draw(st.sampled_from(likely)) for _ in range(lanes)] for _ in range(steps)]
+    world = World(ring_of(lanes, rows, horizon, stack), lanes, [[] for _ in range(lanes)])
+    play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
+    return world, horizon, stack
+
+
+def usable(world: World) -> list[tuple[int, int]]:
+    """Every (row, lane) that the ring's own span may draw, by the vector step at which it was shown."""
+    span = world.ring.span()
+    rows = [world.row - span.youngest - i for i in range(int(span.count))]
+    return [(row, lane) for row in rows for lane in range(world.lanes)]
+
+
+@settings(max_examples=150)
+@given(worlds())
+def test_every_transition_the_ring_may_draw_is_the_one_the_definition_gives(case: tuple[World, int, int]) -> None:
+    world, horizon, stack = case
+    ring, want, places = world.ring, expected(world, horizon, stack), usable(world)
+    if not places:
+        return
+    slot = torch.tensor([(row % ring.length) * world.lanes + lane for row, lane in places])
+    batch = ring.gather(slot, torch.ones(len(slot)))
+    for i, place in enumerate(places):
+        if batch.weight[i] == 0:
+            assert place not in want, f"{place} starts a transition but weighs nothing"
+            continue
+        assert place in want, f"{place} starts nothing"
+        obs, action, reward, discount, next_obs = want[place]
+        assert batch.obs[i].reshape(-1).tolist() == obs
+        assert batch.action[i].item() == action
+        assert batch.reward[i].item() == pytest.approx(reward, rel=1e-5, abs=1e-5)
+        assert batch.discount[i].item() == pytest.approx(discount, rel=1e-6)
+        assert batch.next_obs[i].reshape(-1).tolist() == next_obs
+
+
+@settings(max_examples=60)
+@given(worlds())
+def test_nothing_that_could_be_drawn_is_left_out(case: tuple[World, int, int]) -> None:
+    world, horizon, stack = case
+    places = set(usable(world))
+    span, length = world.ring.span(), world.ring.length
+    overwritten = world.row - (length - 1)  # rows up to here may have lost themselves or their stack
+    for (row, lane), transition in expected(world, horizon, stack).items():
+        if row > overwritten + stack - 1 and row <= world.row - horizon:
+            assert (row, lane) in places, (row, lane, transition, int(span.count))
+
+
+@settings(max_examples=40)
+@given(worlds())
+def test_a_ring_reads_back_from_its_state_as_it_was(case: tuple[World, int, int]) -> None:
+    world, horizon, stack = case
+    if not usable(world):
+        return
+    copy = ring_of(world.lanes, world.ring.length, horizon, stack, seed=9)
+    copy.load_state_dict(world.ring.state_dict())
+    assert torch.equal(copy.newest(), world.ring.newest())
+    for ours, theirs in zip(world.ring.sample(64), copy.sample(64), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_the_stack_to_act_on_repeats_the_first_frame_of_its_own_episode() -> None:
+    ring = ring_of(1, 20, 1, 4)
+    nothing, flag = np.zeros(1, np.float32), np.zeros(1, np.bool_)
+    acts = []
+    for frame in range(8):
+        acts.append(ring.observe(np.array([frame], np.float32))[0].tolist())
+        ring.record(torch.zeros(1, dtype=torch.int64), nothing, np.array([frame == 4]), flag)
+    assert acts == [
+        [0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 4],
+        [2, 3, 4, 5],  # the final observation still belongs to the episode that it ends
+        [6, 6, 6, 6], [6, 6, 6, 7],
+    ]  # fmt: skip
+
+
+def test_uniform_draws_every_usable_slot_equally_often() -> None:
+    world = World(ring_of(3, 11, 2, 2), 3, [[], [], []])
+    play(world, [[0, 0, 0]] * 40)
+    span = world.ring.span()
+    count = int(span.count) * 3
+    assert count == (10 - 2 + 1 - 1) * 3
+    drawn = 60_000
+    slots, weights = world.ring.sampler.draw(drawn, span)
+    seen = torch.bincount(slots, minlength=33).double()
+    allowed = seen[seen > 0]
+    assert len(allowed) == count
+    chi2 = float(((allowed - drawn / count) ** 2 / (drawn / count)).sum())
+    assert chi2 < 54.0  # 0.1 % of a χ² with 23 degrees of freedom lies above 49.7
+    assert torch.equal(weights, torch.ones(drawn))
+
+
+class Touched(TorchDispatchMode):
+    """Counts the elements of everything that operations make or change; a view of what exists is free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+        out = func(*args, **(kwargs or {}))
+        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            fresh = isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known
+            if fresh or func._schema.is_mutable:
+                self.elements += tensor.numel()
+        return out
+
+
+def touched_by_one_step(stored: int) -> int:
+    ring = ring_of(4, 5_000, 3, 4)
+    frames, reward, flag = np.zeros(4, np.float32), np.zeros(4, np.float32), np.zeros(4, np.bool_)
+    action = torch.zeros(4, dtype=torch.int64)
+    ring.observe(frames)
+    for _ in range(stored):
+        ring.record(action, reward, flag, flag)
+        ring.observe(frames)
+    with Touched() as touched:
+        ring.record(action, reward, flag, flag)
+        ring.observe(frames)
+        ring.sample(32)
+    return touched.elements
+
+
+def test_a_step_touches_as_many_slots_in_a_full_ring_as_in_an_empty_one() -> None:
+    few, many = touched_by_one_step(20), touched_by_one_step(4_990)
+    assert few == many
+    assert few < 5_000
+
+
+def test_a_ring_too_small_for_its_horizon_and_stack_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs 8"):
+        ring_of(2, 7, 3, 4)
