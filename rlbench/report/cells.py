@@ -86,7 +86,7 @@ def _measured(records: Sequence[Record], failed: int) -> Measured | None:
     if not scored:
         return None
     scores = [score for _, score in scored]
-    low, high = interval(scores) or (None, None)
+    low, high = interval(scores) if len(scores) > 1 else (None, None)
     return Measured(
         score=mean(scores),
         low=low,
@@ -117,8 +117,7 @@ def _remarks(key: Key, document: Documented | None, runs: Runs, verdict: Verdict
     if verdict.word == "NOT COMPARABLE":
         found.append("no document speaks of this cell" if document is None else f"the document's {document.estimator} is not measured yet")
     if verdict.word == "PARTIAL":
-        furthest = max(_steps(record) for record in runs.short)
-        found.append(f"{furthest:,} of {_budget(runs):,} steps")
+        found.append(f"{max(_steps(record) for record in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
         found.append(f"{_count(len(runs.short), 'run')} short of the budget")
     if runs.failed:
@@ -126,3 +125,17 @@ def _remarks(key: Key, document: Documented | None, runs: Runs, verdict: Verdict
     if runs.variants:
         found.append(f"{_count(runs.variants, 'run')} with other settings")
     return found
+
+
+def _steps(record: Record) -> int:
+    return record.epochs[-1].env_steps if record.epochs else 0
+
+
+def _env_id(record: Record) -> str:
+    """The environment as it was made; older records leave it to the task."""
+    made = record.environment.get("env_id")
+    return made if isinstance(made, str) else record.spec.task.id
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

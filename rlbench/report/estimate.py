@@ -28,13 +28,13 @@ def spread(scores: Sequence[float]) -> float:
     return math.sqrt(math.fsum((score - middle) ** 2 for score in scores) / (len(scores) - 1))
 
 
-def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """The t-interval of the mean, or None for a single score."""
+def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """The t-interval of the mean; at least two scores."""
     return _around(scores, confidence, 1 / len(scores))
 
 
-def prediction(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Where one more run of the same kind would fall, or None for a single score."""
+def prediction(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Where one more run of the same kind would fall; at least two scores."""
     return _around(scores, confidence, 1 + 1 / len(scores))
 
 
@@ -48,9 +48,7 @@ def upper(scores: Sequence[float], confidence: float = 0.95) -> float:
     return mean(scores) + _half(scores, confidence, 1 / len(scores))
 
 
-def _around(scores: Sequence[float], confidence: float, variance: float) -> tuple[float, float] | None:
-    if len(scores) < 2:
-        return None
+def _around(scores: Sequence[float], confidence: float, variance: float) -> tuple[float, float]:
     half = _half(scores, (1 + confidence) / 2, variance)
     return mean(scores) - half, mean(scores) + half
 

@@ -23,6 +23,7 @@ class Runs:
     failed: list[Record] = field(default_factory=list)  # the documented settings; the run could not go on
     short: list[Record] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
     variants: int = 0  # runs with any other setting
+    budget: int = 0  # documented steps of a run
 
 
 def folders(results: Path) -> Iterator[Path]:
@@ -65,6 +66,7 @@ def key_of(spec: Spec) -> Key:
 def _sort(record: Record, runs: Runs) -> None:
     usual = _reference(record.spec.suite, record.spec.algorithm, record.spec.task.id)
     spec = record.spec.model_copy(update={"seed": 0})
+    runs.budget = usual.budget.steps if usual else 0
     if usual is None or spec.model_copy(update={"budget": usual.budget}) != usual:
         runs.variants += 1
     elif spec == usual:

@@ -35,10 +35,9 @@ class Verdict:
 
 def against_run(scores: Sequence[float], document: float) -> Verdict:
     """Measured seeds against a document of a single run: does it fall where one more run of ours would?"""
-    expected = prediction(scores)
-    if len(scores) < FEWEST or expected is None:
+    if len(scores) < FEWEST:
         return Verdict("INCONCLUSIVE", FEWEST - len(scores))
-    low, high = expected
+    low, high = prediction(scores)
     if document < low:
         return Verdict("ABOVE")
     return Verdict("BELOW") if document > high else Verdict("CONSISTENT")

@@ -1,0 +1,87 @@
+"""Where a run was made: versions, code, processor, graphics card and threads, as plain values for its record."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+import rlbench
+
+PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
+
+
+def environment(**more: object) -> dict[str, object]:
+    """What a stranger needs to know to run it again; ``more`` is what only the caller knows."""
+    return {
+        "rlbench": rlbench.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": processor(),
+        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
+        "memory": psutil.virtual_memory().total,
+        "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None},
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **more,
+    }
+
+
+def processor() -> str:
+    """The model of the processor, as the kernel names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def commit() -> str | None:
+    """The commit this package's checkout is at, with ``+dirty`` where its code differs; None outside a checkout."""
+    folder = Path(rlbench.__file__).parent
+    try:
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--", ".")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + ("+dirty" if changed else "")
+
+
+def available_memory() -> int:
+    """Bytes a new process may take: what the machine has free, or less where its control group says so."""
+    free = psutil.virtual_memory().available
+    limit, used = (_cgroup(name) for name in ("memory.max", "memory.current"))
+    return min(free, limit - used) if limit is not None and used is not None else free
+
+
+def threads(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The thread policy that libraries were started with."""
+    return {name: environ[name] for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS") if name in environ}
+
+
+def _cgroup(name: str) -> int | None:
+    try:
+        text = Path("/sys/fs/cgroup", name).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603 - no shell, and nothing of the user's in it
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=5  # noqa: S607 - git is where PATH says
+    )
+    return done.stdout.strip()
