@@ -49,7 +49,7 @@ def load(folder: Path) -> State:
     sums, values = head.get("files"), head.get("values")
     if not isinstance(sums, dict) or not isinstance(values, dict):
         raise RefusedFile(f"{folder / 'manifest.json'}: not a checkpoint's; start over with --force")
-    pieces: dict[str, list[Tensor]] = {}
+    pieces: dict[str, dict[int, Tensor]] = {}
     for name, checksum in sums.items():
         path = folder / name
         if path.parent != folder or not path.is_file() or _sum(path) != checksum:
@@ -59,9 +59,11 @@ def load(folder: Path) -> State:
         except SafetensorError as error:
             raise RefusedFile(f"{path}: not safetensors ({error}); start over with --force") from None
         for key, piece in loaded.items():
-            pieces.setdefault(key.partition("@")[0], []).append(piece)
+            whole, _, number = key.rpartition("@")
+            pieces.setdefault(whole, {})[int(number)] = piece
     state: State = {}
-    for key, value in [*values.items(), *((k, torch.cat(p) if len(p) > 1 else p[0]) for k, p in pieces.items())]:
+    tensors = {key: torch.cat([found[i] for i in range(len(found))]) if len(found) > 1 else found[0] for key, found in pieces.items()}
+    for key, value in {**values, **tensors}.items():
         _plant(state, key.split(SEPARATOR), value)
     return state
 

@@ -90,7 +90,8 @@ def meant(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'a' or 'b'?`` from the nearest names, or ``; known: a, b, c`` when none is near."""
     names = list(known)
     folded = {n.lower(): n for n in reversed(names)}
-    near = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.5)
+    inside = [f for f in folded if name and name.lower() in f]
+    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]))[:3]
     if near:
         return f"; did you mean {' or '.join(repr(folded[n]) for n in near)}?"
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -34,11 +34,15 @@ class Stop:
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Progress | Epoch]:
     """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
 
+    A run that has ended gives nothing.
+
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
         RunFailed: the run cannot go on; its outcome says why.
         RefusedFile: the checkpoint is damaged.
     """
+    if store.outcome is not None and store.outcome.status != "interrupted":
+        return
     trainer = build(spec, runtime, describe(spec))
     folder = store.folder / "checkpoint"
     if checkpoint.exists(folder / "resume"):

@@ -1,4 +1,4 @@
-"""The command ``rlbench``: one Typer app, one file per verb, and the one place where an error becomes a line and a code."""
+"""The command ``rlbench``: one file per verb, and the one place where an error becomes a line and an exit code."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from typing import Annotated
 import typer
 
 from rlbench import __version__
+from rlbench.cli.doctor import doctor
+from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
+from rlbench.cli.run import run
 from rlbench.cli.show import show
+from rlbench.cli.status import status
+from rlbench.cli.table import table
 from rlbench.errors import RlbenchError
 
 INTERNAL = 1
 
 app = typer.Typer(name="rlbench", rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("run")(run)
+app.command("table")(table)
+app.command("list")(listing)
 app.command("show")(show)
+app.command("status")(status)
+app.command("doctor")(doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
-        code = typer.main.get_command(app).main([w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False)
+        code = typer.main.get_command(app).main(
+            [w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False
+        )
     except typer.TyperException as error:
         complain(f"{error.format_message().rstrip('.')} (see: rlbench --help)")
         return error.exit_code
@@ -37,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.Abort:
         complain("stopped")
         return INTERNAL
-    except Exception as error:  # the last line of defence: a bug must still be one line and a code
+    except Exception as error:  # noqa: BLE001 - the last line of defence: even a bug is one line and a code
         _trace(debug=debug)
         hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
         complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
@@ -50,9 +62,15 @@ def top(
     context: typer.Context,
     *,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; taken anywhere on the line.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; anywhere on the line.")
+    ] = False,
 ) -> None:
-    """Documented scores of deep reinforcement learning, measured again: train, compare, and say whether a score was reproduced."""
+    """Documented scores of deep reinforcement learning, measured again.
+
+    Train, compare, and say whether a score was reproduced.
+    """
+    del debug  # ``main`` has taken it out of the line; it is here for --help
     if version:
         emit(f"rlbench {__version__}")
         raise typer.Exit

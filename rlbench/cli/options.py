@@ -13,13 +13,16 @@ Results: TypeAlias = Annotated[
     Path, typer.Option("--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="Folder of the records.")
 ]
 Sets: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Set one field, for example algo.lr=1e-3; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="One field, as algo.lr=1e-3; may be repeated.")
 ]
-Config: TypeAlias = Annotated[Path | None, typer.Option("--config", metavar="FILE.toml", help="Fields from a TOML file.")]
+Config: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE.toml", help="Fields from a TOML file.")
+]
 Steps: TypeAlias = Annotated[
-    int | None, typer.Option("--steps", metavar="N", help="Budget in agent steps; also RLBENCH_STEPS.", show_default=False)
+    int | None,
+    typer.Option("--steps", metavar="N", help="Budget in agent steps; also RLBENCH_STEPS.", show_default=False),
 ]
-Smoke: TypeAlias = Annotated[bool, typer.Option("--smoke", help="The whole path on a tiny budget; the record never enters a table.")]
+Smoke: TypeAlias = Annotated[bool, typer.Option("--smoke", help="The whole path on a tiny budget; enters no table.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 RESULTS = Path("results")

@@ -29,9 +29,14 @@ def emit_json(document: Mapping[str, object]) -> None:
     emit(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
 
 
+def remark(message: str) -> None:
+    """One line on stderr that is no error."""
+    sys.stderr.write(_one_line(message) + "\n")
+
+
 def complain(message: str) -> None:
     """One line on stderr, whatever the message holds."""
-    sys.stderr.write(f"rlbench: {' '.join(message.split())}\n")
+    sys.stderr.write(f"rlbench: {_one_line(message)}\n")
 
 
 def tolerate_narrow_encodings() -> None:
@@ -39,3 +44,8 @@ def tolerate_narrow_encodings() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _one_line(message: str) -> str:
+    """The message without line breaks, and without the escape codes that a name or a file may have brought along."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))

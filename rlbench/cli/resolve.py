@@ -36,6 +36,9 @@ IDENTITY = {
 }
 """Fields that say which run is meant; each has its own place on the command line."""
 
+SCALARS = (str, int, float, bool, list)
+"""What a TOML file may hold that a field can be; a date is taken as text."""
+
 GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
 """How the name of an environment variable that sets a field goes on after ``RLBENCH_``."""
 
@@ -98,7 +101,7 @@ def from_file(path: Path) -> list[Setting]:
         raise UsageError(f"--config {path}: not UTF-8 text; expected a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"--config {path}: not TOML: {error}") from None
-    found = [s if isinstance(s.value, str | int | float | bool | list) else s._replace(value=str(s.value)) for s in flatten(tree, path.name)]
+    found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in flatten(tree, path.name)]
     return sorted(found, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 
 
@@ -132,7 +135,9 @@ def _checked(setting: Setting) -> Setting:
     parent, _, last = setting.path.rpartition(".")
     path = parent if last in SELECTORS and parent else setting.path
     if path in IDENTITY:
-        raise UsageError(f"{setting.source} {setting.path}: says which run is meant and cannot be set here; {IDENTITY[path]}")
+        raise UsageError(
+            f"{setting.source} {setting.path}: cannot be set, it says which run is meant; {IDENTITY[path]}"
+        )
     return setting._replace(path=path)
 
 
@@ -159,10 +164,11 @@ def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dic
     if explicit_seed:
         identity["seed"] = "--seed"
     usual = _defaults(spec)
-    return {
-        path: last.get(path) or identity.get(path) or ("default" if path in usual and usual[path] == value else "suite table")
-        for path, value in _spelled(spec)
-    }
+    found = {}
+    for path, value in _spelled(spec):
+        unchosen = "default" if path in usual and usual[path] == value else "suite table"
+        found[path] = last.get(path) or identity.get(path) or unchosen
+    return found
 
 
 def _spelled(spec: Spec) -> list[tuple[str, object]]:
@@ -179,11 +185,12 @@ def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = ""
     found: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
-        default = getattr(usual, name) if isinstance(usual, type(model)) else None if field.is_required() else field.default
+        known = isinstance(usual, type(model))
+        default = getattr(usual, name) if known else None if field.is_required() else field.default
         if isinstance(value, BaseModel):
             found |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
             if isinstance(default, BaseModel):
                 found[prefix + name] = next((getattr(default, s) for s in SELECTORS if hasattr(default, s)), None)
-        elif name not in SELECTORS and (isinstance(usual, type(model)) or not field.is_required()):
+        elif name not in SELECTORS and (known or not field.is_required()):
             found[prefix + name] = default
     return found

@@ -22,18 +22,25 @@ def show(
     algo: Algo,
     task: Annotated[str, typer.Argument(metavar="TASK", help="Task id; see: rlbench list tasks")],
     *,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of the run.", show_default=False)] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of the run.", show_default=False)
+    ] = None,
     sets: Sets = None,
     config: Config = None,
     steps: Steps = None,
     smoke: Smoke = False,
     json: Json = False,
 ) -> None:
-    """Print every resolved field as `path = value`, with its source, and the memory the run will take."""
+    """Every field of a run, and where it came from.
+
+    One `path = value` a line: the paths that --set takes. Below them the run's id and the memory it will take.
+    """
     from rlbench.cli.resolve import resolve
     from rlbench.spec.footprint import footprint
 
-    found = resolve(suite, algo, task, seed=seed, sets=sets or (), config=config, steps=steps, smoke=smoke, environ=os.environ)
+    found = resolve(
+        suite, algo, task, seed=seed, sets=sets or (), config=config, steps=steps, smoke=smoke, environ=os.environ
+    )
     memory = footprint(found.spec)
     if json:
         emit_json(_document(found, memory))
@@ -46,7 +53,8 @@ def _text(found: Resolved, memory: Footprint) -> str:
 
     lines = [(f"{path} = {written(value)}", source) for path, value, source in found.rows()]
     width = max(len(line) for line, _ in lines)
-    return "\n".join([*(f"{line:<{width}}  # {source}" for line, source in lines), "", f"id {found.spec.id}", memory.line()])
+    aligned = [f"{line:<{width}}  # {source}" for line, source in lines]
+    return "\n".join([*aligned, "", f"id {found.spec.id}", memory.line()])
 
 
 def _document(found: Resolved, memory: Footprint) -> dict[str, object]:

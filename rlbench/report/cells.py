@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlbench.record.store import Record
-from rlbench.report.documented import Documented, Estimator, Key, documented, notes
+from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, documented, notes
 from rlbench.report.estimate import best_of_run, interval, mean
 from rlbench.report.gather import Runs, gather
 from rlbench.report.verdict import Verdict, against_optimum, against_run, with_failures
-from rlbench.suites import toy
 
-OPTIMUM = "known optimum"
-"""The source of a score that nobody had to measure."""
+SUITES = ("atari", "mujoco", "offline", "goals", "toy")
+"""Every suite that has a table; those without settings yet can only say NOT RUN."""
 
 TOLERANCE = 0.05
 """How far below the known optimum the mean of a toy task may lie, as a share of it."""
@@ -44,41 +43,22 @@ class Cell:
     note: str
 
 
-def cells(suite: str, results: Path) -> tuple[Cell, ...]:
-    """Every cell of a suite: the documented ones in the documents' order, then what was measured beyond them."""
-    return tuple(cell for cell in every_cell((suite,), results))
-
-
 def every_cell(suites: Sequence[str], results: Path) -> tuple[Cell, ...]:
-    """The cells of several suites, one after the other."""
+    """The cells of each suite: the documented ones in the documents' order, then what was measured beyond them."""
     runs = gather(results)
     found = []
     for suite in suites:
-        documents = _documents(suite)
+        documents = {cell.key: cell.primary for cell in documented(suite)}
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
         found += [_cell(key, documents.get(key), runs.get(key, Runs())) for key in (*documents, *beyond)]
     return tuple(found)
 
 
-def _documents(suite: str) -> dict[Key, Documented]:
-    """The primary document of each cell of a suite."""
-    if suite == "toy":
-        return {Key(suite, a, t, ""): _optimum(score) for a in toy.ALGORITHMS for t, score in toy.OPTIMUM.items()}
-    return {cell.key: cell.primary for cell in documented(suite)}
-
-
-def _optimum(score: float) -> Documented:
-    return Documented(
-        score=score, std=None, low=None, high=None, n=None, estimator="best-of-run", steps="", metric="mean return of the best policy",
-        variant="", system=OPTIMUM, source=OPTIMUM, note="",
-    )  # fmt: skip
-
-
 def _cell(key: Key, document: Documented | None, runs: Runs) -> Cell:
-    counted = runs.complete or ([] if runs.failed else runs.short)
-    measured = _measured(counted, len(runs.failed) if counted is runs.complete else 0)
+    measured = _measured(runs.complete or ([] if runs.failed else runs.short), len(runs.failed))
     verdict = _verdict(document, runs)
-    return Cell(key=key, documented=document, measured=measured, verdict=verdict, note="; ".join(_remarks(key, document, runs, verdict)))
+    remarks = _remarks(key, document, runs, verdict)
+    return Cell(key=key, documented=document, measured=measured, verdict=verdict, note="; ".join(remarks))
 
 
 def _measured(records: Sequence[Record], failed: int) -> Measured | None:
@@ -115,13 +95,14 @@ def _remarks(key: Key, document: Documented | None, runs: Runs, verdict: Verdict
     """What must stand beside the numbers, in a fixed order."""
     found = list(notes(key))
     if verdict.word == "NOT COMPARABLE":
-        found.append("no document speaks of this cell" if document is None else f"the document's {document.estimator} is not measured yet")
+        found.append(f"the document's {document.estimator} is not measured yet" if document else "not documented")
     if verdict.word == "PARTIAL":
         found.append(f"{max(_steps(record) for record in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
         found.append(f"{_count(len(runs.short), 'run')} short of the budget")
     if runs.failed:
-        found.append(f"{len(runs.failed)} of {_count(len(runs.failed) + len(runs.complete), 'run')} failed, not in the mean")
+        every = _count(len(runs.failed) + len(runs.complete), "run")
+        found.append(f"{len(runs.failed)} of {every} failed, not in the mean")
     if runs.variants:
         found.append(f"{_count(runs.variants, 'run')} with other settings")
     return found
@@ -132,8 +113,9 @@ def _steps(record: Record) -> int:
 
 
 def _env_id(record: Record) -> str:
-    """The environment as it was made; older records leave it to the task."""
-    made = record.environment.get("env_id")
+    """What stepped the environment, as the run noted it."""
+    noted = record.environment.get("env")
+    made = noted.get("env") if isinstance(noted, dict) else None
     return made if isinstance(made, str) else record.spec.task.id
 
 

@@ -1,4 +1,4 @@
-"""From evaluations to one score a run, and from the scores of several seeds to an interval. Seeds are the replicates, never games."""
+"""From evaluations to one score a run, and from several seeds to an interval: seeds are replicates, games are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a results folder to the runs of each cell: which of them count, which are too short, which are something else."""
+"""From a results folder to the runs of each cell: which count, which are too short, which are something else."""
 
 from __future__ import annotations
 
@@ -72,10 +72,16 @@ def _sort(record: Record, runs: Runs) -> None:
     elif spec == usual:
         ended = record.outcome.status if record.outcome else "interrupted"
         {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[ended].append(record)
-    elif spec.budget.steps < usual.budget.steps and spec.budget.model_copy(update={"steps": usual.budget.steps}) == usual.budget:
+    elif _shorter(spec, usual):
         runs.short.append(record)
     else:
         runs.variants += 1
+
+
+def _shorter(spec: Spec, usual: Spec) -> bool:
+    """Whether the number of steps is smaller and the rest of the budget the same."""
+    steps = usual.budget.steps
+    return spec.budget.steps < steps and spec.budget.model_copy(update={"steps": steps}) == usual.budget
 
 
 @cache

@@ -13,7 +13,7 @@ SLOT = 8 + 4 + 3 * 1 + 4
 """Bytes of one slot of the ring beside its observation: action int64, reward float32, three flags, age int32."""
 
 PYTHON = 600_000_000
-"""Resident bytes of an interpreter with torch, its threads and its compiler's code; measured 300 MB without the latter."""
+"""Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
 
 EMULATOR = 1_500_000
 """Resident bytes of one ALE emulator with its screens; 1.0 MB measured."""
@@ -45,9 +45,15 @@ class Footprint:
         return self.replay + self.networks + self.emulators + self.base
 
     def line(self) -> str:
-        """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, environments 30.0 MB, libraries 0.60 GB)``."""
-        parts = {"replay": self.replay, "networks": self.networks, "environments": self.emulators, "libraries": self.base}
-        return f"memory ≈ {size(self.total)} ({', '.join(f'{name} {size(count)}' for name, count in parts.items() if count)})"
+        """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, …)``."""
+        parts = {
+            "replay": self.replay,
+            "networks": self.networks,
+            "environments": self.emulators,
+            "libraries": self.base,
+        }
+        told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
+        return f"memory ≈ {size(self.total)} ({told})"
 
 
 def footprint(spec: Spec) -> Footprint:

@@ -1,0 +1,205 @@
+"""``rlbench doctor``: what this machine has and lacks, one line each, with the remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import emit, emit_json
+from rlbench.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from rlbench.spec.run import Spec
+
+DOCTOR_SCHEMA = 1
+OLDEST_PYTHON = (3, 11)
+DISK_NEEDED = 1_000_000_000
+"""Bytes: checkpoints of one Atari run hold its replay, 0.7 GB; records are a few hundred kilobytes."""
+
+INSTALL = "run scripts/rlbench, which installs the locked versions, or: pip install"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the diagnosis."""
+
+    state: Literal["ok", "missing", "optional"]  # optional: absent, and runs do without it
+    what: str
+    detail: str  # what is there, or the remedy
+
+
+def doctor(
+    suite: Annotated[
+        str | None, typer.Argument(metavar="[SUITE]", help="Only what it needs.", show_default=False)
+    ] = None,
+    *,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """What this machine has and lacks, with the remedy.
+
+    The exit code is 2 when something needed is missing.
+    """
+    from rlbench import suites
+
+    if suite is not None and suite not in suites.names():
+        raise UnknownName("suite", suite, suites.names())
+    chosen = [suite] if suite else suites.names()
+    found = [finding for check in _checks(chosen, results) for finding in check()]
+    if json:
+        emit_json({"schema_version": DOCTOR_SCHEMA, "findings": [asdict(finding) for finding in found]})
+    else:
+        emit("\n".join(f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in found))
+    if any(finding.state == "missing" for finding in found):
+        raise typer.Exit(UsageError.exit_code)
+
+
+def _checks(suites: list[str], results: Path) -> Iterator[Callable[[], Iterator[Finding]]]:
+    yield _python
+    yield _torch
+    yield lambda: _package("gymnasium", "gymnasium>=1.2")
+    if "atari" in suites:
+        yield _roms
+        yield lambda: _optional_package("envpool", "envpool>=1.2", "another stepper of Atari games, task.env=envpool")
+    if "mujoco" in suites or len(suites) > 1:
+        yield lambda: _package("mujoco", "mujoco>=3.2,<4")
+    yield _compiler
+    yield lambda: _disk(results)
+    yield lambda: _memory(suites)
+    yield _cores
+
+
+def _python() -> Iterator[Finding]:
+    version = sys.version.split()[0]
+    if sys.version_info >= OLDEST_PYTHON:
+        yield Finding("ok", "python", f"{version} at {sys.executable}")
+    else:
+        yield Finding("missing", "python", f"{version} is too old; install 3.11 or newer and run scripts/rlbench")
+
+
+def _torch() -> Iterator[Finding]:
+    torch = _imported("torch")
+    if not isinstance(torch, ModuleType):
+        yield Finding("missing", "torch", f"{torch}; {INSTALL} 'torch>=2.10'")
+        return
+    yield Finding("ok", "torch", torch.__version__)
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+        yield Finding("ok", "device", f"cuda: {names}")
+    else:
+        yield Finding(
+            "optional", "device", "cpu only; for an NVIDIA card, install its driver and a CUDA build of torch"
+        )
+
+
+def _roms() -> Iterator[Finding]:
+    roms = _imported("ale_py.roms")
+    if not isinstance(roms, ModuleType):
+        yield Finding("missing", "ale", f"{roms}; {INSTALL} 'ale-py>=0.11'")
+        return
+    from rlbench.suites.atari import GAMES
+
+    absent = [game for game in GAMES if not _rom(roms, game)]
+    if absent:
+        remedy = "pip install --force-reinstall 'ale-py>=0.11'"
+        yield Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
+    else:
+        yield Finding("ok", "ale roms", f"{len(GAMES)} games")
+
+
+def _rom(roms: ModuleType, game: str) -> bool:
+    path: str | Path | None = roms.get_rom_path(game)
+    return path is not None and Path(path).exists()
+
+
+def _package(name: str, requirement: str) -> Iterator[Finding]:
+    module = _imported(name)
+    if isinstance(module, ModuleType):
+        yield Finding("ok", name, _version(name))
+    else:
+        yield Finding("missing", name, f"{module}; {INSTALL} '{requirement}'")
+
+
+def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Finding]:
+    from importlib.util import find_spec
+
+    if find_spec(name) is not None:
+        yield Finding("ok", name, _version(name))
+    else:
+        yield Finding("optional", name, f"not installed; {purpose}: pip install '{requirement}'")
+
+
+def _compiler() -> Iterator[Finding]:
+    asked = os.environ.get("CXX", "")
+    path = next((found for name in (asked, "g++", "clang++", "c++") if name and (found := shutil.which(name))), None)
+    if path:
+        yield Finding("ok", "c++ compiler", path)
+    else:
+        yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: apt install g++")
+
+
+def _disk(results: Path) -> Iterator[Finding]:
+    place = next(folder for folder in (results.absolute(), *results.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    text = f"{free / 1e9:.1f} GB free at {place}"
+    if not os.access(place, os.W_OK) or not place.is_dir():
+        yield Finding("missing", "disk", f"{place} cannot be written; choose another folder with --results")
+    elif free < DISK_NEEDED:
+        need = f"{DISK_NEEDED / 1e9:.0f} GB needed"
+        yield Finding("missing", "disk", f"{text}, {need}; free some or choose another folder with --results")
+    else:
+        yield Finding("ok", "disk", text)
+
+
+def _memory(suites: list[str]) -> Iterator[Finding]:
+    from rlbench.record.machine import available_memory
+    from rlbench.spec.footprint import footprint, size
+
+    free = available_memory()
+    for suite in suites:
+        need = footprint(_largest(suite)).total
+        text = f"{size(free)} available, {size(need)} needed by a run of {suite}"
+        if free >= need:
+            yield Finding("ok", "memory", text)
+        else:
+            yield Finding("missing", "memory", f"{text}; lower algo.replay.capacity with --set")
+
+
+def _largest(suite: str) -> Spec:
+    """The documented run of a suite that takes the most memory."""
+    from rlbench import suites
+    from rlbench.spec.footprint import footprint
+
+    tasks = suites.tasks(suite, documented=True)
+    specs = [suites.spec(suite, algo, task) for algo in suites.algorithms(suite) for task in tasks]
+    return max(specs, key=lambda spec: footprint(spec).total)
+
+
+def _cores() -> Iterator[Finding]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding("ok", "cores", f"{usable} usable of {os.cpu_count() or 1}")
+
+
+def _imported(name: str) -> ModuleType | str:
+    """The module, or in one line why it cannot be imported; a broken library may raise anything."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except Exception as error:  # noqa: BLE001 - its remedy is the same whatever it raises
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package)

@@ -1,0 +1,60 @@
+"""``rlbench list``: the names that other verbs take, one a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import emit, emit_json
+from rlbench.errors import UnknownName
+
+LIST_SCHEMA = 1
+KINDS = ("suites", "algos", "tasks", "runs")
+
+
+def listing(
+    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="What to list.")],
+    *,
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="SUITE", help="Only of this suite.", show_default=False)
+    ] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Suites, algorithms, tasks or runs, one a line.
+
+    Algorithms and tasks have their suite in front, unless --suite names it.
+    """
+    if kind not in KINDS:
+        raise UnknownName("kind", kind, KINDS, where="list")
+    rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
+    if json:
+        emit_json({"schema_version": LIST_SCHEMA, kind: [{"suite": of, "name": name} for of, name in rows]})
+    elif rows:
+        alone = suite is not None or kind in {"suites", "runs"}
+        emit("\n".join(name if alone else f"{of}\t{name}" for of, name in rows))
+
+
+def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
+    """``(suite, name)`` for each suite, algorithm or task that can be run."""
+    from rlbench import suites
+
+    chosen = suites.names() if suite is None else [suite]
+    if kind == "suites":
+        known = suites.names()
+        if suite is not None and suite not in known:
+            raise UnknownName("suite", suite, known)
+        return [(name, name) for name in chosen]
+    names = suites.algorithms if kind == "algos" else suites.tasks
+    return [(of, name) for of in chosen for name in names(of)]
+
+
+def _runs(suite: str | None, results: Path) -> list[tuple[str, str]]:
+    """``(suite, folder)`` for each run, whatever became of it."""
+    from rlbench.report.gather import folders
+
+    found = [(folder.relative_to(results).parts[0], str(folder)) for folder in folders(results)]
+    return [(of, folder) for of, folder in found if suite in {None, of}]

@@ -1,0 +1,220 @@
+"""``rlbench run``: train the cells that were asked for, resume what was interrupted, skip what is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
+from rlbench.cli.output import emit, emit_json
+
+if TYPE_CHECKING:
+    from rlbench.cli.live import Display
+    from rlbench.record.store import Store
+    from rlbench.record.types import Outcome
+    from rlbench.run import Stop
+    from rlbench.spec.run import Runtime, Spec
+
+RUN_SCHEMA = 1
+FAILED = 5
+
+
+def run(
+    suite: Suite,
+    algo: Algo,
+    *,
+    task: Annotated[list[str] | None, typer.Option("--task", metavar="GLOB", help="Task id or pattern; may be repeated.")] = None,
+    seeds: Annotated[str, typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Which seeds.")] = "0",
+    steps: Steps = None,
+    sets: Sets = None,
+    config: Config = None,
+    device: Annotated[str, typer.Option("--device", envvar="RLBENCH_DEVICE", help="auto, cpu, cuda or cuda:<i>.")] = "auto",
+    results: Results = RESULTS,
+    smoke: Smoke = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and write nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Json = False,
+) -> None:
+    """Train, and compare with the documented score.
+
+    A finished run is skipped, an interrupted one resumes where it stopped.
+    """
+    from rlbench.cli.live import display
+    from rlbench.spec.run import Runtime
+
+    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, smoke=smoke)
+    if dry_run:
+        _plan(specs, results, json=json)
+        return
+    _fits(specs)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads cost a factor of 3 on shared cores; before torch starts any
+    runtime, told, worst = Runtime(device=device), [], 0
+    with _signals() as stop, display(quiet=quiet, runs=len(specs)) as shown:
+        for spec in specs:
+            row = _one(spec, runtime, results, stop, shown, force=force)
+            told.append(row)
+            worst = max(worst, int(row["status"] == "failed") * FAILED)
+            if stop.signal is not None:
+                worst = 128 + stop.signal
+                break
+    if json:
+        emit_json({"schema_version": RUN_SCHEMA, "runs": told})
+    else:
+        emit("\n".join(_sentence(row) for row in told))
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _specs(
+    suite: str, algo: str, globs: tuple[str, ...], seeds: str, steps: int | None, sets: list[str], config: Path | None, *, smoke: bool
+) -> list[Spec]:
+    """Every run that was asked for, all of them valid, before the first one starts."""
+    from rlbench import suites
+    from rlbench.cli.resolve import resolve
+    from rlbench.cli.seeds import parse_seeds
+
+    numbers = parse_seeds(seeds)
+    return [
+        resolve(suite, algo, name, seed=seed, sets=sets, config=config, steps=steps, smoke=smoke, environ=os.environ).spec
+        for name in suites.matching(suite, globs)
+        for seed in numbers
+    ]
+
+
+def _fits(specs: list[Spec]) -> None:
+    """Refuse a run that would not fit, with the number, before anything is made."""
+    from rlbench.errors import DoesNotFit
+    from rlbench.record.machine import available_memory
+    from rlbench.spec.footprint import footprint, size
+
+    free = available_memory()
+    for spec in specs:
+        need = footprint(spec)
+        if need.total > free:
+            raise DoesNotFit(
+                f"{spec.name}: needs {need.line().removeprefix('memory ')} and this machine has {size(free)} free; "
+                "lower algo.replay.capacity with --set, or use a larger machine"
+            )
+
+
+def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
+    """Carry one run to its end and tell what became of it."""
+    from rlbench.build import describe, device_of, threads_of
+    from rlbench.errors import Interrupted, RunFailed
+    from rlbench.record.machine import environment, threads
+    from rlbench.record.store import Store, folder_of
+    from rlbench.run import run as carry_on
+
+    device = device_of(runtime)
+    machine = environment(device=str(device), torch_threads=threads_of(spec, runtime, device), env=dict(describe(spec).versions), **threads())
+    store = Store.claim(spec, results, machine, force=force)
+    if store is None:
+        shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
+        return _row(spec, folder_of(spec, results), "running", None)
+    try:
+        outcome = store.outcome
+        if outcome is not None and outcome.status != "interrupted":
+            shown.end(f"{spec.name} seed {spec.seed}: {outcome.status} already ({outcome.reason}); --force runs it again")
+            return _row(spec, store.folder, outcome.status, outcome)
+        shown.begin(spec, store.epochs[-1].env_steps if store.epochs else 0)
+        try:
+            for record in carry_on(spec, runtime, store, stop):
+                shown.show(record)
+        except Interrupted as error:
+            shown.end(str(error))
+        except RunFailed as error:
+            shown.end(f"{spec.name} seed {spec.seed}: failed: {error}")
+        else:
+            shown.end(f"{spec.name} seed {spec.seed}: done")
+        return _told(spec, store)
+    finally:
+        store.release()
+
+
+def _told(spec: Spec, store: Store) -> dict[str, object]:
+    outcome = store.outcome
+    return _row(spec, store.folder, outcome.status if outcome is not None else "interrupted", outcome)
+
+
+def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
+    from rlbench.report.documented import Key, documented
+
+    key = Key(spec.suite, spec.algorithm, spec.task.id, "")
+    document = next((cell.primary for cell in documented(spec.suite) if cell.key == key and not spec.smoke), None)
+    return {
+        "suite": spec.suite,
+        "algorithm": spec.algorithm,
+        "task": spec.task.id,
+        "seed": spec.seed,
+        "folder": str(folder),
+        "status": status,
+        "reason": outcome.reason if outcome else "",
+        "env_steps": outcome.env_steps if outcome else 0,
+        "best": outcome.best if outcome else None,
+        "final": outcome.final if outcome else None,
+        "documented": document.score if document else None,
+    }
+
+
+def _sentence(row: dict[str, object]) -> str:
+    """``atari/dqn/Pong… seed 0: done at 1,500,000 steps, best 20.3 (documented 20)  results/…``."""
+    best, document = row["best"], row["documented"]
+    score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
+    score += f" (documented {document:.6g})" if isinstance(document, float) else ""
+    why = f" ({row['reason']})" if row["status"] == "failed" else ""
+    name = f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}"
+    return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}  {row['folder']}"
+
+
+def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
+    """What would be run, and what is there already."""
+    from rlbench.record.store import folder_of, read_epochs, read_outcome
+    from rlbench.spec.footprint import footprint
+
+    rows: list[dict[str, object]] = []
+    for spec in specs:
+        folder = folder_of(spec, results)
+        outcome = read_outcome(folder) if folder.is_dir() else None
+        epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
+        status = outcome.status if outcome else ("interrupted" if epochs else "new")
+        done = epochs[-1].env_steps if epochs else 0
+        rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": footprint(spec).total})
+    if json:
+        emit_json({"schema_version": RUN_SCHEMA, "plan": rows})
+        return
+    lines = [
+        f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}: {row['status']}, "
+        f"{row['env_steps']:,} of {row['steps']:,} steps done, {spec.budget.steps // spec.budget.epoch} epochs, "
+        f"{footprint(spec).line()}  {row['folder']}"
+        for row, spec in zip(rows, specs, strict=True)
+    ]
+    emit("\n".join(lines))
+
+
+@contextmanager
+def _signals() -> Iterator[Stop]:
+    """SIGINT and SIGTERM ask the run to stop at the next record; a second SIGINT ends the process at once."""
+    from rlbench.run import Stop
+
+    stop = Stop()
+
+    def ask(number: int, _frame: object) -> None:
+        if stop.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.signal = number
+
+    before: dict[signal.Signals, Callable[..., object] | int | None] = {
+        name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,101 @@
+"""``rlbench status``: what is running, done, failed, and when it will end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import complain, emit, emit_json
+from rlbench.errors import RefusedFile, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlbench.report.standing import Standing
+
+STATUS_SCHEMA = 1
+SECONDS_BETWEEN_LOOKS = 2.0
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def status(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until Ctrl-C.")] = False,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """How every run stands, and when it will end.
+
+    A run is running, done, failed, interrupted, or damaged; the last makes the exit code 2.
+    """
+    from rlbench.report.standing import standings
+
+    if watch and json:
+        raise UsageError("--watch and --json contradict each other; give one of them")
+    while watch:
+        found = standings(results)
+        emit((CLEAR if sys.stdout.isatty() else "") + (_text(found)))
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    found = standings(results)
+    if json:
+        emit_json({"schema_version": STATUS_SCHEMA, "runs": [_document(run) for run in found]})
+    else:
+        emit(_text(found))
+    damaged = [run for run in found if run.state == "damaged"]
+    for run in damaged:
+        complain(run.reason)
+    if damaged:
+        raise typer.Exit(RefusedFile.exit_code)
+
+
+def spoken(seconds: float | None) -> str:
+    """A length of time for people: ``42 s``, ``7 min``, ``3 h 20 min``, ``2 d 4 h``."""
+    if seconds is None:
+        return ""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def _text(runs: Sequence[Standing]) -> str:
+    """Aligned columns, and a line that counts the states."""
+    if not runs:
+        return "no runs"
+    rows: list[tuple[str, ...]] = [("STATE", "RUN", "SEED", "STEPS", "BEST", "ETA", "")]
+    rows += [_row(run) for run in runs]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    counts = {state: sum(run.state == state for run in runs) for state in dict.fromkeys(run.state for run in runs)}
+    return "\n".join([*lines, "", ", ".join(f"{count} {state}" for state, count in counts.items())])
+
+
+def _row(run: Standing) -> tuple[str, ...]:
+    if run.state == "damaged":
+        return (run.state, run.name, "", "", "", "", "")
+    steps = f"{run.env_steps:,} / {run.budget:,}"
+    best = "" if run.best is None else f"{run.best:,.2f}"
+    remark = ", ".join(filter(None, ("smoke" if run.smoke else "", run.reason)))
+    return (run.state, run.name, str(run.seed), steps, best, spoken(run.eta), remark)
+
+
+def _document(run: Standing) -> dict[str, object]:
+    return {
+        "folder": str(run.folder),
+        "state": run.state,
+        "name": run.name,
+        "seed": run.seed,
+        "smoke": run.smoke,
+        "env_steps": run.env_steps,
+        "budget": run.budget,
+        "best": run.best,
+        "eta_seconds": run.eta,
+        "reason": run.reason,
+    }

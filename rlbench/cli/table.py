@@ -1,0 +1,104 @@
+"""``rlbench table``: documented beside measured, cell by cell."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import emit, remark
+from rlbench.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlbench.report.cells import Cell
+
+FORMATS = ("rich", "md", "csv", "json", "html")
+SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html"}
+
+
+def table(
+    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite with documented scores, or all.")],
+    *,
+    algo: Annotated[
+        list[str] | None, typer.Option("--algo", metavar="GLOB", help="Only these; may be repeated.")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="GLOB", help="Only these; may be repeated.")
+    ] = None,
+    style: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="|".join(FORMATS), help="Default: rich, or what FILE ends in.", show_default=False
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="A file instead of stdout.")] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Documented scores beside measured ones, with verdicts."""
+    from rlbench.report.cells import every_cell
+    from rlbench.report.tables import TEXTS, to_rich
+
+    chosen = _format(style, output, json=json)
+    of_algorithm = _only(every_cell(_suites(suite), results), "algorithm", algo or [], suite)
+    found = _only(of_algorithm, "task", task or [], suite)
+    if not results.exists():
+        remark(f"{results}: no such folder, so nothing has been measured")
+    if output is not None:
+        _write(output, TEXTS[chosen](found))
+    elif chosen == "rich" and sys.stdout.isatty():
+        emit(to_rich(found, width=shutil.get_terminal_size().columns))
+    else:
+        emit(TEXTS[chosen](found))
+
+
+def _suites(name: str) -> list[str]:
+    """The suites a name stands for: every one that the command line knows and a document speaks of, or ``toy``."""
+    from rlbench.report.cells import SUITES
+
+    if name == "all":
+        return list(SUITES)
+    if name not in SUITES:
+        raise UnknownName("suite", name, [*SUITES, "all"])
+    return [name]
+
+
+def _format(style: str | None, output: Path | None, *, json: bool) -> str:
+    chosen = style or ("json" if json else SUFFIXES.get(output.suffix.lower(), "rich") if output else "rich")
+    if chosen not in FORMATS:
+        raise UnknownName("format", chosen, FORMATS, where="--format")
+    if json and chosen != "json":
+        raise UsageError(f"--json and --format {chosen} contradict each other; give one of them")
+    return chosen
+
+
+def _only(
+    cells: Sequence[Cell], kind: Literal["algorithm", "task"], globs: Sequence[str], suite: str
+) -> Sequence[Cell]:
+    """The cells whose algorithm or task any of ``globs`` names; a glob that names none is refused."""
+    names = [cell.key.algorithm if kind == "algorithm" else cell.key.task for cell in cells]
+    kept: set[str] = set()
+    for glob in globs:
+        hits = {name for name in names if fnmatchcase(name.lower(), glob.lower())}
+        if not hits:
+            raise UnknownName(kind, glob, dict.fromkeys(names), where=suite)
+        kept |= hits
+    return [cell for cell, name in zip(cells, names, strict=True) if not globs or name in kept]
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file whole or not at all."""
+    from rlbench.record import files
+
+    if not path.parent.is_dir():
+        raise UsageError(f"--output {path}: {path.parent} is not a folder; make it first")
+    if path.is_dir():
+        raise UsageError(f"--output {path}: is a folder; name a file")
+    files.replace(path, text)

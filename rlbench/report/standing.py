@@ -1,0 +1,104 @@
+"""How every run below a results folder stands right now: running, done, failed, interrupted, or damaged."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rlbench.errors import RefusedFile
+from rlbench.record.store import Record, read
+from rlbench.report.estimate import best_of_run
+from rlbench.report.gather import folders
+
+State = Literal["running", "done", "failed", "interrupted", "damaged"]
+RECENT = 3
+"""Epochs that the speed of a run is read from."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """One run as it stands."""
+
+    folder: Path
+    state: State
+    name: str  # suite/algorithm/task; of a damaged record, its folder
+    seed: int | None
+    smoke: bool
+    env_steps: int  # at the end of its last epoch
+    budget: int
+    best: float | None  # highest mean return of any evaluation
+    eta: float | None  # seconds to the end of the budget; None unless running, or while nothing is known
+    reason: str
+
+
+def standings(results: Path) -> tuple[Standing, ...]:
+    """Every run, in order of folder; a record that cannot be read is listed as damaged, with the reason."""
+    return tuple(_standing(folder) for folder in folders(results))
+
+
+def held(folder: Path) -> bool:
+    """Whether a process is at work in a run's folder; asks for a shared lock and gives it back at once."""
+    try:
+        handle = os.open(folder / ".lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def _standing(folder: Path) -> Standing:
+    try:
+        record = read(folder)
+    except RefusedFile as error:
+        return Standing(
+            folder=folder,
+            state="damaged",
+            name=str(folder),
+            seed=None,
+            smoke=False,
+            env_steps=0,
+            budget=0,
+            best=None,
+            eta=None,
+            reason=str(error),
+        )
+    state = _state(record)
+    return Standing(
+        folder=folder,
+        state=state,
+        name=record.spec.name,
+        seed=record.spec.seed,
+        smoke=record.spec.smoke,
+        env_steps=record.epochs[-1].env_steps if record.epochs else 0,
+        budget=record.spec.budget.steps,
+        best=best_of_run(record),
+        eta=_eta(record) if state == "running" else None,
+        reason="" if state == "running" or record.outcome is None else record.outcome.reason,
+    )
+
+
+def _state(record: Record) -> State:
+    if record.outcome is not None and record.outcome.status != "interrupted":
+        return record.outcome.status
+    return "running" if held(record.folder) else "interrupted"
+
+
+def _eta(record: Record) -> float | None:
+    """Seconds to the end of the budget at the speed of the last epochs."""
+    recent = record.epochs[-RECENT - 1 :]
+    if len(recent) < 2 or recent[-1].env_steps <= recent[0].env_steps:
+        return None
+    per_step = (recent[-1].seconds - recent[0].seconds) / (recent[-1].env_steps - recent[0].env_steps)
+    since = time.time() - (record.folder / "epochs.jsonl").stat().st_mtime
+    return max(0.0, per_step * (record.spec.budget.steps - recent[-1].env_steps) - since)

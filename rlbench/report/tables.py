@@ -1,0 +1,253 @@
+"""Cells as text: for a terminal, Markdown, CSV, JSON, or one HTML page. Equal cells give equal bytes.
+
+``csv`` and ``json`` hold every number in full; the others round for people.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from rlbench.report.documented import DATA
+
+if TYPE_CHECKING:
+    from rlbench.report.cells import Cell, Measured
+    from rlbench.report.documented import Documented
+
+SCHEMA_VERSION = 1
+"""Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""
+
+UNLIMITED = 100_000
+"""Columns of a page that nobody has to fit on a screen."""
+
+Style = Literal["green", "cyan", "red", "yellow", "dim"]
+STYLES: dict[str, Style] = {
+    "REPRODUCED": "green",
+    "CONSISTENT": "green",
+    "ABOVE": "cyan",
+    "BELOW": "red",
+    "INCONCLUSIVE": "yellow",
+    "PARTIAL": "yellow",
+    "NOT COMPARABLE": "dim",
+    "NOT RUN": "dim",
+}
+KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
+"""Columns that a terminal shows even when they are empty."""
+
+FOLDED = {"Task": 14, "Note": 16}
+"""Columns that a narrow terminal may fold, and to what width."""
+
+COLUMNS = ("Suite", "Algorithm", "Task", "Documented", "Measured", "Seeds", "Steps", "Verdict", "Note")
+NUMBERS = {"Documented", "Measured", "Seeds", "Steps"}
+
+
+def to_markdown(cells: Sequence[Cell]) -> str:
+    """A table for a README, and below it what the documents are."""
+    header = [*columns(cells)]
+    rule = ["---:" if name in NUMBERS else "---" for name in header]
+    lines = [_barred(header), _barred(rule), *(_barred(_row(cell, header)) for cell in cells)]
+    return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells))]) + "\n"
+
+
+def to_csv(cells: Sequence[Cell]) -> str:
+    """One line a cell, one column a field; a missing number is empty."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    flat = [dict(_flat("", document(cell))) for cell in cells]
+    header = list(dict(_flat("", _EMPTY)))
+    writer.writerow(header)
+    writer.writerows([row.get(name, "") for name in header] for row in flat)
+    return file.getvalue()
+
+
+def to_json(cells: Sequence[Cell]) -> str:
+    """The document that scripts read."""
+    content = {"schema_version": SCHEMA_VERSION, "cells": [document(cell) for cell in cells]}
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def to_html(cells: Sequence[Cell]) -> str:
+    """One self-contained page."""
+    header = columns(cells)
+    body = "\n".join(_html_row(cell, header) for cell in cells)
+    template = (DATA / "table.html").read_text(encoding="utf-8")
+    parts = {
+        "{{head}}": "".join(f"<th{_numeric(name)}>{name}</th>" for name in header),
+        "{{body}}": body,
+        "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells)),
+    }
+    for mark, text in parts.items():
+        template = template.replace(mark, text)
+    return template
+
+
+def to_rich(cells: Sequence[Cell], *, width: int | None = None) -> str:
+    """A table for people: plain and as wide as it needs, or with ``width`` coloured and folded for a terminal."""
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    everything = columns(cells)
+    rows = [_row(cell, everything) for cell in cells]
+    lengths = {name: max((len(row[i]) for row in rows), default=0) for i, name in enumerate(everything)}
+    header = [name for name in everything if name in KEPT or lengths[name]]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in header:
+        longest = max(len(name), lengths[name])
+        least = min(longest, FOLDED.get(name, longest))
+        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold", min_width=least)
+    for cell in cells:
+        texts = [Text(text) for text in _row(cell, header)]
+        texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
+        table.add_row(*texts)
+    # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
+    console = Console(file=io.StringIO(), width=UNLIMITED, height=1, force_terminal=width is not None)
+    if width is not None:  # a terminal that is too narrow wraps the lines itself: nothing is lost
+        console.width = max(width, Measurement.get(console, console.options, table).minimum)
+    with console.capture() as captured:
+        console.print(table, *(Text(line) for line in ("", *legend(cells))), sep="\n")
+    return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
+
+
+TEXTS: dict[str, Callable[[Sequence[Cell]], str]] = {
+    "rich": to_rich,
+    "md": to_markdown,
+    "csv": to_csv,
+    "json": to_json,
+    "html": to_html,
+}
+"""Every format by the name it has on the command line."""
+
+
+def document(cell: Cell) -> dict[str, object]:
+    """A cell as scripts read it."""
+    return {
+        "suite": cell.key.suite,
+        "algorithm": cell.key.algorithm,
+        "task": cell.key.task,
+        "dataset": cell.key.dataset or None,
+        "documented": _documented(cell.documented) if cell.documented else None,
+        "measured": _measured(cell.measured) if cell.measured else None,
+        "verdict": str(cell.verdict),
+        "note": cell.note,
+    }
+
+
+def columns(cells: Sequence[Cell]) -> list[str]:
+    """The columns that a table of these cells needs."""
+    return [name for name in COLUMNS if name != "Suite" or len({cell.key.suite for cell in cells}) > 1]
+
+
+def legend(cells: Sequence[Cell]) -> list[str]:
+    """What the two columns of scores are, one line a kind of document."""
+    kinds = dict.fromkeys(_kind(cell.documented) for cell in cells if cell.documented)
+    found = [f"Documented: {kind}." for kind in kinds]
+    if any(cell.measured for cell in cells):
+        found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
+    return found
+
+
+def _kind(found: Documented) -> str:
+    seeds = "" if found.n is None else ", one run" if found.n == 1 else f", {found.n} seeds"
+    system = "" if found.system == found.source else f"{found.system}, "
+    return f"{system}{found.source} ({found.estimator}{seeds})"
+
+
+def _documented(found: Documented) -> dict[str, object]:
+    return {
+        "score": found.score,
+        "std": found.std,
+        "n": found.n,
+        "estimator": found.estimator,
+        "source": found.source,
+    }
+
+
+def _measured(found: Measured) -> dict[str, object]:
+    return {
+        "score": found.score,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "estimator": found.estimator,
+        "env_steps": found.env_steps,
+        "env_id": found.env_id,
+    }
+
+
+_EMPTY: dict[str, object] = {
+    "suite": "",
+    "algorithm": "",
+    "task": "",
+    "dataset": "",
+    "documented": dict.fromkeys(("score", "std", "n", "estimator", "source"), ""),
+    "measured": dict.fromkeys(("score", "low", "high", "n", "estimator", "env_steps", "env_id"), ""),
+    "verdict": "",
+    "note": "",
+}
+
+
+def _flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
+    """``documented.score`` as the column ``documented_score``."""
+    found: list[tuple[str, object]] = []
+    for name, value in content.items():
+        found += (
+            _flat(f"{prefix}{name}_", value)
+            if isinstance(value, dict)
+            else [(prefix + name, "" if value is None else value)]
+        )
+    return found
+
+
+def _row(cell: Cell, header: Sequence[str]) -> list[str]:
+    """A cell as people read it."""
+    measured = cell.measured
+    texts = {
+        "Suite": cell.key.suite,
+        "Algorithm": cell.key.algorithm,
+        "Task": f"{cell.key.task} on {cell.key.dataset}" if cell.key.dataset else cell.key.task,
+        "Documented": _score(cell.documented) if cell.documented else "",
+        "Measured": _estimate(measured) if measured else "",
+        "Seeds": str(measured.n) if measured else "",
+        "Steps": f"{measured.env_steps:,}" if measured else "",
+        "Verdict": str(cell.verdict),
+        "Note": cell.note,
+    }
+    return [texts[name] for name in header]
+
+
+def _score(found: Documented) -> str:
+    """A published number with as many digits as were printed."""
+    return f"{found.score:,.10g}" + ("" if found.std is None else f" ± {found.std:,.10g}")
+
+
+def _estimate(found: Measured) -> str:
+    if found.low is None or found.high is None:
+        return _rounded(found.score)
+    return f"{_rounded(found.score)} [{_rounded(found.low)}, {_rounded(found.high)}]"
+
+
+def _rounded(value: float) -> str:
+    text = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
+
+
+def _barred(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
+def _html_row(cell: Cell, header: Sequence[str]) -> str:
+    texts = [html.escape(text) for text in _row(cell, header)]
+    place = header.index("Verdict")
+    texts[place] = f'<span class="{STYLES[cell.verdict.word]}">{texts[place]}</span>'
+    fields = (f"<td{_numeric(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
+    return f"<tr>{''.join(fields)}</tr>"
+
+
+def _numeric(name: str) -> str:
+    return ' class="number"' if name in NUMBERS else ""

@@ -1,0 +1,147 @@
+"""A run that was stopped, killed or crashed ends as the one that never was: bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench import suites
+from rlbench.errors import Interrupted
+from rlbench.record.store import Store, folder_of, read, scores
+from rlbench.run import Stop, run
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+
+CATCH = (
+    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.horizon=3",
+    "algo.warmup=100", "algo.batch=8", "protocol.episodes=8", "protocol.envs=8",
+)  # fmt: skip
+PONG = (
+    "task.envs=3", "task.max_frames=600", "budget.steps=420", "budget.epoch=140", "budget.segment=200", "algo.batch=4",
+    "algo.replay.capacity=600", "algo.warmup=60", "protocol.episodes=2", "protocol.envs=2",
+)  # fmt: skip
+
+
+def spec_of(suite: str, task: str, changes: tuple[str, ...]) -> Spec:
+    return applied(suites.spec(suite, "dqn", task), [parse(c) for c in changes])
+
+
+def carry(spec: Spec, results: Path, stop_after: int | None = None, checkpoint_seconds: float = 1e9) -> int:
+    """Go on with a run, to its end or for so many records; gives how many it made."""
+    store = Store.claim(spec, results, {})
+    assert store is not None
+    stop, made = Stop(), 0
+    try:
+        for _ in run(spec, Runtime(device="cpu", threads=1, checkpoint_seconds=checkpoint_seconds), store, stop):
+            made += 1
+            if made == stop_after:
+                stop.signal = signal.SIGTERM
+    except Interrupted as error:
+        assert error.exit_code == 128 + signal.SIGTERM
+    finally:
+        store.release()
+    return made
+
+
+def ending(spec: Spec, results: Path) -> tuple[object, ...]:
+    record = read(folder_of(spec, results))
+    assert record.outcome is not None
+    assert record.outcome.status == "done"
+    return record.outcome.weights, record.outcome.best, [scores(e) for e in record.epochs]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, ...]]:
+    results = tmp_path_factory.mktemp("golden")
+    found = {}
+    for suite, task, changes in (("toy", "Catch", CATCH), ("atari", "PongNoFrameskip-v4", PONG)):
+        spec = spec_of(suite, task, changes)
+        carry(spec, results)
+        found[task] = ending(spec, results)
+    return found
+
+
+def test_equal_specs_give_equal_runs_and_other_seeds_do_not(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    carry(spec, tmp_path)
+    assert ending(spec, tmp_path) == golden["Catch"]
+    other = spec.model_copy(update={"seed": 1})
+    carry(other, tmp_path)
+    assert ending(other, tmp_path)[0] != golden["Catch"][0]
+
+
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stops=st.lists(st.integers(1, 170), min_size=1, max_size=4))
+def test_catch_stopped_anywhere_ends_as_if_it_never_was(
+    golden: dict[str, tuple[object, ...]], tmp_path_factory: pytest.TempPathFactory, stops: list[int]
+) -> None:
+    """Records come after every vector step and in mid-evaluation: each is a place to stop."""
+    results, spec = tmp_path_factory.mktemp("stopped"), spec_of("toy", "Catch", CATCH)
+    for stop in stops:
+        carry(spec, results, stop_after=stop)
+    carry(spec, results)
+    assert ending(spec, results) == golden["Catch"]
+
+
+@pytest.mark.parametrize("stop", [40, 195, 400])
+def test_pong_stopped_in_mid_game_ends_as_if_it_never_was(golden: dict[str, tuple[object, ...]], tmp_path: Path, stop: int) -> None:
+    spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
+    made = carry(spec, tmp_path, stop_after=stop)
+    assert made == stop
+    carry(spec, tmp_path)
+    assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
+
+
+def test_a_run_that_lost_its_process_goes_on_from_its_last_checkpoint(golden: dict[str, tuple[object, ...]], tmp_path: Path) -> None:
+    """The generator is dropped without a word, as SIGKILL would: epochs on disk are ahead of the checkpoint."""
+    spec = spec_of("toy", "Catch", CATCH)
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
+    while len(store.epochs) < 3:
+        next(records)
+    folder = store.folder
+    store.release()
+    assert (folder / "checkpoint" / "resume").is_dir()
+    with (folder / "epochs.jsonl").open("a") as file:
+        file.write('{"number":3,"torn')
+    carry(spec, tmp_path)
+    assert ending(spec, tmp_path) == golden["Catch"]
+    assert len(read(folder).epochs) == 4
+    assert not (folder / "checkpoint" / "resume").exists()
+
+
+def command(results: Path, task: str, changes: tuple[str, ...], suite: str) -> list[str]:
+    sets = [word for change in changes for word in ("--set", change)]
+    return [sys.executable, "-m", "rlbench", "run", suite, "dqn", "--task", task, "--device", "cpu", "--results", str(results), *sets]
+
+
+def test_pong_killed_with_minus_nine_and_run_again_ends_as_if_it_never_was(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path
+) -> None:
+    spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
+    words, folder = command(tmp_path, spec.task.id, PONG, "atari"), folder_of(spec, tmp_path)
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    waited = time.monotonic() + 120
+    while not (folder / "checkpoint" / "resume").is_dir():
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < waited, "no checkpoint within two minutes"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "resumes at" in done.stderr
+    assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
+    again = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0
+    assert "done already" in again.stderr

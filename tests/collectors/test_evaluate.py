@@ -1,0 +1,98 @@
+"""Evaluation: full games, the same number in every lane, raw points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.collectors.evaluate import Evaluation
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.envs.base import Discrete, EnvInfo, Step
+
+
+class Lengths:
+    """Lane n's games take ``lengths[n]`` live steps and pay the lane's number + 1 a step; a life is lost on the way."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths = np.array(lengths)
+        self.at, self.dead = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+        self.closed = False
+
+    @property
+    def info(self) -> EnvInfo:
+        return EnvInfo(len(self.lengths), (), np.dtype(np.float32), Discrete(2), ())
+
+    def reset(self) -> NDArray[np.float32]:
+        return np.zeros(len(self.lengths), np.float32)
+
+    def send(self, action: NDArray[np.generic]) -> None:
+        assert action.shape == self.lengths.shape
+
+    def recv(self) -> Step:
+        lanes = np.arange(len(self.lengths))
+        self.at = np.where(self.dead, 0, self.at + 1)
+        over = ~self.dead & (self.at == self.lengths)
+        points = np.where(self.dead, 0.0, lanes + 1.0)
+        self.dead = over
+        none = np.zeros_like(over)
+        return Step(np.zeros(len(lanes), np.float32), np.zeros(len(lanes), np.float32), over, none, lanes, points, over)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Asked:
+    """Remembers why it was asked."""
+
+    def __init__(self) -> None:
+        self.roles: set[str] = set()
+
+    def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
+        self.roles.add(role)
+        return torch.zeros(len(obs), dtype=torch.int64)
+
+
+def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengths, Asked]:
+    envs, actor = Lengths(lengths), Asked()
+    lanes = len(lengths)
+    ring = Ring(
+        capacity=3 * lanes,
+        lanes=lanes,
+        obs=Column((), torch.float32),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=1.0,
+        stack=1,
+        sampler=Uniform(torch.Generator()),
+        device=torch.device("cpu"),
+    )
+    explorer = EpsilonGreedy(actions=2, generator=torch.Generator())
+    made = Evaluation(
+        actor=actor, recorder=ring, explorer=explorer, envs=envs, seeds=tuple(range(50, 50 + lanes)), episodes=episodes
+    )
+    return made, envs, actor
+
+
+def test_every_lane_plays_its_share_however_long_its_games_are() -> None:
+    made, envs, actor = evaluation([1, 3, 10], episodes=6)
+    ended = list(made)
+    found = made.result()
+    assert found.returns == (1.0, 1.0, 6.0, 6.0, 30.0, 30.0)
+    assert found.lengths == (1, 1, 3, 3, 10, 10)
+    assert found.seeds == (50, 50, 51, 51, 52, 52)
+    assert found.mean == pytest.approx(74 / 6)
+    assert ended[-1] == 6
+    assert len(ended) == 21  # two games of ten steps, and the idle step between them
+    assert envs.closed
+    assert actor.roles == {"eval"}
+
+
+def test_shares_that_are_not_equal_are_refused() -> None:
+    with pytest.raises(ValueError, match="equal shares"):
+        evaluation([1, 1, 1], episodes=4)

@@ -1,0 +1,184 @@
+"""The collector on environments whose every answer is written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.collectors.sync import Collector
+from rlbench.envs.base import Discrete, EnvInfo, Step
+from rlbench.errors import BrokenEnvironment
+
+LANES = 2
+
+
+@dataclass
+class Scripted:
+    """Lane 0 loses a life every 3 live steps and the game every 6; lane 1 is truncated every 4. Shows a count."""
+
+    segment: int
+    shift: int = 0
+    sent: list[list[int]] = field(default_factory=list)
+    at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(LANES, np.int64))
+    dead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(LANES, np.bool_))
+    closed: bool = False
+
+    @property
+    def info(self) -> EnvInfo:
+        return EnvInfo(LANES, (), np.dtype(np.float32), Discrete(3), ())
+
+    def shown(self) -> NDArray[np.float32]:
+        return (1000 * self.segment + 100 * np.arange(LANES) + len(self.sent) + self.shift).astype(np.float32)
+
+    def reset(self) -> NDArray[np.float32]:
+        return self.shown()
+
+    def send(self, action: NDArray[np.generic]) -> None:
+        self.sent.append(action.tolist())
+
+    def recv(self) -> Step:
+        live = ~self.dead
+        self.at += live
+        life = np.array([live[0] and self.at[0] % 3 == 0, False])
+        game = np.array([live[0] and self.at[0] % 6 == 0, live[1] and self.at[1] % 4 == 0])
+        terminated, truncated = life, np.array([False, bool(game[1])])
+        self.dead = terminated | truncated
+        points = np.where(live, 5.0, 0.0)
+        return Step(self.shown(), np.sign(points).astype(np.float32), terminated, truncated, np.arange(LANES), points, game)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Always:
+    """Prefers one action."""
+
+    def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
+        assert role == "act"
+        return torch.full((len(obs),), 2)
+
+
+def ring(seed: int = 0) -> Ring:
+    return Ring(
+        capacity=200,
+        lanes=LANES,
+        obs=Column((), torch.float32),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=0.9,
+        stack=1,
+        sampler=Uniform(torch.Generator().manual_seed(seed)),
+        device=torch.device("cpu"),
+    )
+
+
+def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, list[Scripted]]:
+    made: list[Scripted] = []
+
+    def opened(segment: int) -> Scripted:
+        made.append(Scripted(segment, shift))
+        return made[-1]
+
+    buffer = ring()
+    explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
+    return Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, lanes=LANES), buffer, made
+
+
+def test_only_live_steps_are_counted() -> None:
+    made, _, _ = collector()
+    made.open(0)
+    # lane 0 ends at its 3rd live step, lane 1 at its 4th; the step after each is the idle one
+    assert [made.step() for _ in range(10)] == [2, 2, 2, 1, 1, 2, 2, 1, 2, 1]
+
+
+def test_a_game_is_all_its_lives_in_raw_points() -> None:
+    made, buffer, _ = collector()
+    made.open(0)
+    for _ in range(8):
+        made.step()
+    assert made.games.take() == ((20.0, 30.0), (4, 6))  # lane 1's four steps, then lane 0's six over two lives
+    assert made.games.take() == ((), ())
+    assert made.games.last == 30.0
+    assert buffer.reward[:3, 0].tolist() == [1.0, 1.0, 1.0]  # the learner is paid the sign
+
+
+def test_what_is_stored_is_what_was_shown_done_and_answered() -> None:
+    made, buffer, envs = collector()
+    made.open(0)
+    for _ in range(5):
+        made.step()
+    assert buffer.obs[:5, 0].tolist() == [0, 1, 2, 3, 4]
+    assert buffer.action[:5].tolist() == envs[0].sent == [[2, 2]] * 5
+    assert buffer.terminated[:5, 0].tolist() == [False, False, True, False, False]
+    assert buffer.dead[:5, 0].tolist() == [False, False, False, True, False]
+    assert buffer.done[:5, 1].tolist() == [False, False, False, True, False]
+    assert not buffer.terminated[:5, 1].any()
+
+
+def test_a_new_segment_truncates_what_runs_and_starts_in_fresh_environments() -> None:
+    made, buffer, envs = collector()
+    made.open(0)
+    made.step()
+    made.step()
+    made.open(1)
+    made.step()
+    assert envs[0].closed
+    assert not envs[1].closed
+    assert buffer.done[1].tolist() == [True, True]
+    assert not buffer.terminated[1].any()
+    assert buffer.dead[2].tolist() == [True, True]
+    assert buffer.obs[2:4, 0].tolist() == [2, 1000]  # where it stopped, then the new beginning
+    assert buffer.age[3].tolist() == [0, 0]
+    assert made.games.take() == ((), ())  # a game cut short is no game
+
+
+@pytest.mark.parametrize("stop", [0, 1, 3, 4, 9])
+def test_a_collector_goes_on_from_its_state_in_mid_game(stop: int) -> None:
+    whole, buffer, _ = collector(epsilon=0.5)
+    whole.open(0)
+    for _ in range(stop):
+        whole.step()
+    saved, rows = whole.state_dict(), {k: v for k, v in buffer.state_dict().items()}
+    rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
+    live = [whole.step() for _ in range(12)]
+    other, copy, envs = collector(epsilon=0.5)
+    copy.load_state_dict(rows)
+    other.load_state_dict(saved)
+    assert [other.step() for _ in range(12)] == live
+    assert torch.equal(copy.obs, buffer.obs)
+    assert torch.equal(copy.action, buffer.action)
+    assert other.games.take() == whole.games.take()
+    assert len(envs[0].sent) == stop + 12
+
+
+def test_an_environment_that_does_not_come_back_to_the_same_frames_is_refused() -> None:
+    made, buffer, _ = collector()
+    made.open(0)
+    made.step()
+    other, copy, _ = collector(shift=7)
+    copy.load_state_dict(buffer.state_dict())
+    with pytest.raises(BrokenEnvironment, match="do not lead back"):
+        other.load_state_dict(made.state_dict())
+
+
+def test_epsilon_is_the_share_of_lanes_that_act_at_random() -> None:
+    explorer = EpsilonGreedy(actions=4, generator=torch.Generator().manual_seed(1), epsilon=0.3)
+    taken = explorer(torch.full((40_000,), 9))
+    random = taken[taken != 9]
+    assert abs(len(random) / 40_000 - 0.3) < 0.01
+    assert torch.bincount(random).tolist() == pytest.approx([3_000] * 4, abs=250)
+    explorer.set(0.0)
+    assert (explorer(torch.full((1_000,), 2)) == 2).all()
+
+
+def test_lanes_toss_their_own_coins() -> None:
+    explorer = EpsilonGreedy(actions=2, generator=torch.Generator().manual_seed(1), epsilon=0.5)
+    mixed = [len({bool(a == 9) for a in explorer(torch.full((8,), 9)).tolist()}) for _ in range(50)]
+    assert sum(m == 2 for m in mixed) > 40

@@ -1,0 +1,141 @@
+"""Checkpoints: whole or refused, and never a byte taken for another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rlbench import checkpoint
+from rlbench.errors import RefusedFile
+from rlbench.ops.state import State
+
+
+def tree() -> State:
+    return {
+        "count": 3,
+        "seconds": 0.25,
+        "name": "x/y",
+        "network": {"layers.0.weight": torch.randn(3, 4), "flags": torch.tensor([True, False])},
+        "ring": {"obs": torch.randint(0, 256, (50, 2, 7), dtype=torch.uint8), "empty": torch.zeros(0), "scalar": torch.tensor(2.5)},
+        "deep": {"deeper": {"number": torch.arange(5)}},
+    }
+
+
+def same(one: State, other: State) -> bool:
+    if one.keys() != other.keys():
+        return False
+    for key, a in one.items():
+        b = other[key]
+        if isinstance(a, dict):
+            if not (isinstance(b, dict) and same(a, b)):
+                return False
+        elif isinstance(a, torch.Tensor):
+            if not (isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)):
+                return False
+        elif a != b or type(a) is not type(b):
+            return False
+    return True
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    state = tree()
+    checkpoint.save(tmp_path / "c", state)
+    assert same(checkpoint.load(tmp_path / "c"), state)
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_large_tensor_is_split_over_files_and_put_together_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SHARD", 100)
+    state = tree()
+    checkpoint.save(tmp_path / "c", state)
+    assert len(list((tmp_path / "c").glob("*.safetensors"))) == 5
+    assert same(checkpoint.load(tmp_path / "c"), state)
+
+
+def test_rows_of_more_than_eleven_pieces_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SHARD", 16)
+    state: State = {"rows": torch.arange(200, dtype=torch.uint8).view(100, 2)}
+    checkpoint.save(tmp_path / "c", state)
+    assert same(checkpoint.load(tmp_path / "c"), state)
+
+
+def test_a_view_of_a_larger_tensor_is_saved_as_what_it_shows(tmp_path: Path) -> None:
+    whole = torch.arange(12.0).view(3, 4)
+    checkpoint.save(tmp_path / "c", {"column": whole[:, 1], "rows": whole[:2]})
+    assert same(checkpoint.load(tmp_path / "c"), {"column": whole[:, 1], "rows": whole[:2]})
+
+
+def test_a_new_checkpoint_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "c", tree())
+    checkpoint.save(tmp_path / "c", {"only": 1})
+    assert checkpoint.load(tmp_path / "c") == {"only": 1}
+
+
+def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path / "c", {"old": 1})
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "_swap", fail)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path / "c", {"new": 2})
+    assert checkpoint.load(tmp_path / "c") == {"old": 1}
+
+
+def test_a_crash_between_the_two_renames_is_mended_on_the_next_look(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "c", {"old": 1})
+    (tmp_path / "c").rename(tmp_path / ".c.old")
+    assert checkpoint.exists(tmp_path / "c")
+    assert checkpoint.load(tmp_path / "c") == {"old": 1}
+    checkpoint.save(tmp_path / "c", {"new": 2})
+    (tmp_path / ".c.old").mkdir()
+    assert checkpoint.load(tmp_path / "c") == {"new": 2}
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_flipped_or_missing_byte_anywhere_is_refused_by_name(tmp_path: Path, data: st.DataObject) -> None:
+    folder = tmp_path / "c"
+    checkpoint.save(folder, tree())
+    path = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    raw = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(raw) - 1))
+    if data.draw(st.booleans()):
+        raw[at] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        del raw[at:]
+    path.write_bytes(bytes(raw))
+    with pytest.raises(RefusedFile, match=path.name):
+        checkpoint.load(folder)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    for missing in ("manifest.json", "tensors-000.safetensors"):
+        checkpoint.save(tmp_path / "c", tree())
+        (tmp_path / "c" / missing).unlink()
+        with pytest.raises(RefusedFile, match=missing):
+            checkpoint.load(tmp_path / "c")
+
+
+def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
+    from rlbench.record import files
+
+    checkpoint.save(tmp_path / "c", tree())
+    head = files.sealed({"schema_version": 1, "files": {"../elsewhere.safetensors": "0"}, "values": {}})
+    (tmp_path / "c" / "manifest.json").write_text(head)
+    with pytest.raises(RefusedFile, match="elsewhere"):
+        checkpoint.load(tmp_path / "c")
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    from rlbench.record import files
+
+    checkpoint.save(tmp_path / "c", tree())
+    (tmp_path / "c" / "manifest.json").write_text(files.sealed({"schema_version": 99, "files": {}, "values": {}}))
+    with pytest.raises(RefusedFile, match="newer"):
+        checkpoint.load(tmp_path / "c")
