@@ -51,6 +51,11 @@ def device_of(runtime: Runtime) -> torch.device:
     return device
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes a CUDA device has free."""
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
 def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Threads torch computes with: as many as pay, for the shapes of this run; ``OMP_NUM_THREADS`` overrules."""
     if runtime.threads is not None:
@@ -59,7 +64,12 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
     convolves = isinstance(spec.algo.torso, Nature) and device.type == "cpu"
-    return min(MOST_THREADS, len(os.sched_getaffinity(0))) if convolves else 1
+    return min(MOST_THREADS, cores()) if convolves else 1
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def environments(task: AtariTask | ToyTask, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
@@ -88,11 +98,13 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
         case "envpool":
             from rlbench.envs.envpool import EnvPoolVector
 
-            return EnvPoolVector(task=task, seeds=seeds, training=training)
+            return EnvPoolVector(task=task, seeds=seeds, training=training, threads=min(len(seeds), cores()))
         case "gymnasium":
-            from rlbench.envs.gymnasium import atari
+            from rlbench.envs import chain
+            from rlbench.envs.gymnasium import GymnasiumVector
 
-            return atari(task=task, seeds=seeds, training=training)
+            factory = chain.documented(task, training=training)
+            return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=chain.versions())
         case _:
             assert_never(task.env)
 
@@ -109,7 +121,9 @@ def describe(spec: Spec) -> EnvInfo:
 def network(spec: Spec, info: EnvInfo) -> QNet[Expected]:
     """The value network, freshly drawn from torch's own generator."""
     if not isinstance(info.actions, Discrete):
-        raise UsageError(f"{spec.name}: {spec.algorithm} chooses among numbered actions; {spec.task.id} wants real vectors")
+        raise UsageError(
+            f"{spec.name}: {spec.algorithm} chooses among numbered actions; {spec.task.id} wants real vectors"
+        )
     torso: NatureTorso | MlpTorso
     match spec.algo.torso:
         case Nature(scale=scale):
@@ -184,7 +198,9 @@ def _evaluation(spec: Spec, info: EnvInfo, learner: QLearner[Expected], device: 
     torch.manual_seed(seeds.child("noise").number())
     return Evaluation(
         actor=learner,
-        recorder=_ring(spec, info, device, capacity=(spec.task.stack + 2) * protocol.envs, lanes=protocol.envs, stream="none"),
+        recorder=_ring(
+            spec, info, device, capacity=(spec.task.stack + 2) * protocol.envs, lanes=protocol.envs, stream="none"
+        ),
         explorer=EpsilonGreedy(
             actions=_actions(info), generator=seeds.child("explore").torch(device), epsilon=protocol.epsilon
         ),

@@ -62,7 +62,10 @@ def load(folder: Path) -> State:
             whole, _, number = key.rpartition("@")
             pieces.setdefault(whole, {})[int(number)] = piece
     state: State = {}
-    tensors = {key: torch.cat([found[i] for i in range(len(found))]) if len(found) > 1 else found[0] for key, found in pieces.items()}
+    tensors = {
+        key: torch.cat([found[i] for i in range(len(found))]) if len(found) > 1 else found[0]
+        for key, found in pieces.items()
+    }
     for key, value in {**values, **tensors}.items():
         _plant(state, key.split(SEPARATOR), value)
     return state
@@ -107,13 +110,16 @@ def _write(folder: Path, state: State) -> None:
             values[key] = value
             continue
         rows = max(1, SHARD // max(1, value[:1].nbytes)) if value.dim() else 1
-        for i, piece in enumerate(value.split(rows) if value.dim() and len(value) > rows else (value,)):
+        for i, piece in enumerate(torch.split(value, rows) if value.dim() and len(value) > rows else (value,)):
             shard[f"{key}@{i}"] = piece.detach().contiguous().cpu()
             size += piece.nbytes
             if size >= SHARD:
                 flush()
     flush()
-    files.replace(folder / "manifest.json", files.sealed({"schema_version": files.SCHEMA_VERSION, "files": sums, "values": values}))
+    files.replace(
+        folder / "manifest.json",
+        files.sealed({"schema_version": files.SCHEMA_VERSION, "files": sums, "values": values}),
+    )
 
 
 def _swap(fresh: Path, folder: Path) -> None:
@@ -133,7 +139,7 @@ def _leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor | int 
             yield prefix + key, value
 
 
-def _plant(state: State, path: list[str], value: Tensor | int | float | str) -> None:
+def _plant(state: State, path: list[str], value: Tensor | float | str) -> None:
     *branches, leaf = path
     for name in branches:
         below = state.setdefault(name, {})

@@ -80,7 +80,10 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
             saved, segment = monotonic(), now
         if stop.signal is not None:
             _finish(store, trainer, "interrupted", f"signal {stop.signal}")
-            raise Interrupted(f"{store.folder}: stopped at {trainer.clock.env_steps:,} steps; the same command resumes", signal=stop.signal)
+            raise Interrupted(
+                f"{store.folder}: stopped at {trainer.clock.env_steps:,} steps; the same command resumes",
+                signal=stop.signal,
+            )
     checkpoint.save(folder / "last", {"policy": of_module(policy_of(trainer)), "epoch": trainer.clock.epochs - 1})
     _finish(store, trainer, "done", reason)
     checkpoint.discard(folder / "resume")
@@ -133,4 +136,3 @@ def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
     broken += [f"weight {name}" for name, p in policy_of(trainer).named_parameters() if not torch.isfinite(p).all()]
     if broken:
         raise Diverged(f"epoch {epoch.number}, {epoch.env_steps:,} steps: {broken[0]} is not a finite number")
-

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rlbench import checkpoint
 from rlbench.errors import RefusedFile
 from rlbench.ops.state import State
+from rlbench.record import files
 
 
 def tree() -> State:
@@ -20,7 +21,11 @@ def tree() -> State:
         "seconds": 0.25,
         "name": "x/y",
         "network": {"layers.0.weight": torch.randn(3, 4), "flags": torch.tensor([True, False])},
-        "ring": {"obs": torch.randint(0, 256, (50, 2, 7), dtype=torch.uint8), "empty": torch.zeros(0), "scalar": torch.tensor(2.5)},
+        "ring": {
+            "obs": torch.randint(0, 256, (50, 2, 7), dtype=torch.uint8),
+            "empty": torch.zeros(0),
+            "scalar": torch.tensor(2.5),
+        },
         "deep": {"deeper": {"number": torch.arange(5)}},
     }
 
@@ -48,7 +53,9 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-def test_a_large_tensor_is_split_over_files_and_put_together_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_tensor_is_split_over_files_and_put_together_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint, "SHARD", 100)
     state = tree()
     checkpoint.save(tmp_path / "c", state)
@@ -123,8 +130,6 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
-    from rlbench.record import files
-
     checkpoint.save(tmp_path / "c", tree())
     head = files.sealed({"schema_version": 1, "files": {"../elsewhere.safetensors": "0"}, "values": {}})
     (tmp_path / "c" / "manifest.json").write_text(head)
@@ -133,8 +138,6 @@ def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    from rlbench.record import files
-
     checkpoint.save(tmp_path / "c", tree())
     (tmp_path / "c" / "manifest.json").write_text(files.sealed({"schema_version": 99, "files": {}, "values": {}}))
     with pytest.raises(RefusedFile, match="newer"):

@@ -18,7 +18,9 @@ def test_equal_names_give_equal_streams_in_any_order_of_calls() -> None:
 
 def test_other_names_and_other_roots_give_other_streams() -> None:
     root = Seeds(7)
-    numbers = {s.number() for s in (root, root.child("env"), root.child("env", 0), root.child("env", 1), Seeds(8).child("env"))}
+    numbers = {
+        s.number() for s in (root, root.child("env"), root.child("env", 0), root.child("env", 1), Seeds(8).child("env"))
+    }
     assert len(numbers) == 5
 
 

@@ -46,7 +46,13 @@ class Ring:
         sampler: Sampler,
         device: torch.device,
     ) -> None:
-        self.length, self.lanes, self.horizon, self.stack, self.sampler = capacity // lanes, lanes, horizon, stack, sampler
+        self.length, self.lanes, self.horizon, self.stack, self.sampler = (
+            capacity // lanes,
+            lanes,
+            horizon,
+            stack,
+            sampler,
+        )
         if self.length < horizon + stack + 1:
             raise ValueError(f"capacity {capacity} leaves {self.length} rows a lane; needs {horizon + stack + 1}")
         shape = (self.length, lanes)
@@ -107,7 +113,9 @@ class Ring:
     def span(self) -> Span:
         """The rows that may be drawn: ``horizon`` complete rows ahead, ``stack − 1`` of their own past behind."""
         behind = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
-        return Span(self.head, self.horizon, (self.size - self.horizon + 1 - behind).clamp_min(0), self.length, self.lanes)
+        return Span(
+            self.head, self.horizon, (self.size - self.horizon + 1 - behind).clamp_min(0), self.length, self.lanes
+        )
 
     def gather(self, slot: Tensor, weight: Tensor) -> Transition:
         """The transitions that start at flat slots ``[B]``."""

@@ -15,7 +15,7 @@ class Span(NamedTuple):
 
     head: Tensor  # [] int64 the row being written
     youngest: int  # rows between the head and the newest that may be drawn
-    count: Tensor  # [] int64 how many rows, from there into the past
+    rows: Tensor  # [] int64 how many, from there into the past
     length: int  # rows of the ring
     lanes: int
 
@@ -52,7 +52,7 @@ class Uniform:
         """Slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
         device = self.generator.device
         coin = torch.rand(batch, generator=self.generator, device=device, dtype=torch.float64)
-        index = (coin * (span.count * span.lanes)).long()
+        index = (coin * (span.rows * span.lanes)).long()
         row = (span.head - span.youngest - index // span.lanes) % span.length
         return row * span.lanes + index % span.lanes, torch.ones(batch, device=device)
 

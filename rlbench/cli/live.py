@@ -24,7 +24,9 @@ class Display(Protocol):
     def __enter__(self) -> Self:
         """Take the terminal."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Give it back."""
 
     def begin(self, spec: Spec, done: int) -> None:
@@ -49,7 +51,11 @@ def display(*, quiet: bool, runs: int) -> Display:
 
 def epoch_line(name: str, epoch: Epoch, steps: int) -> str:
     """One epoch in one line."""
-    judged = f"evaluation {epoch.evaluated.mean:.6g} over {len(epoch.evaluated.returns)} games" if epoch.evaluated else "no evaluation"
+    judged = (
+        f"evaluation {epoch.evaluated.mean:.6g} over {len(epoch.evaluated.returns)} games"
+        if epoch.evaluated
+        else "no evaluation"
+    )
     pace = f", {epoch.collected.steps_per_second:,.0f} steps/s" if epoch.collected.steps else ""
     return f"{name}  epoch {epoch.number}  {epoch.env_steps:,}/{steps:,} steps  {judged}{pace}  {clock(epoch.seconds)}"
 
@@ -67,7 +73,9 @@ class Silent:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Nothing was taken."""
 
     def begin(self, spec: Spec, done: int) -> None:
@@ -121,7 +129,7 @@ class Speed:
         """Steps a second now; 0 while unknown."""
         now = monotonic()
         self.seen.append((now, steps))
-        while now - self.seen[0][0] > WINDOW and len(self.seen) > 2:  # noqa: PLR2004 - two points make a speed
+        while now - self.seen[0][0] > WINDOW and len(self.seen) > 2:  # two points make a speed
             self.seen.pop(0)
         (then, before), elapsed = self.seen[0], now - self.seen[0][0]
         return (steps - before) / elapsed if elapsed > 0 and then < now else 0.0
@@ -132,27 +140,37 @@ class Terminal(Silent):
 
     def __init__(self, runs: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=12),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
         self.bars: Bars = Progress(*columns, console=Console(stderr=True), refresh_per_second=8)
         self.all: TaskID | None = self.bars.add_task("all runs", total=runs, note="") if runs > 1 else None
         self.bar: TaskID | None = None
-        self.name, self.steps, self.looked, self.evaluation = "", 0, 0.0, ""
+        self.name, self.steps, self.games, self.looked, self.evaluation = "", 0, 0, 0.0, ""
         self.speed = Speed()
 
     def __enter__(self) -> Self:
         self.bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bars.stop()
 
     def begin(self, spec: Spec, done: int) -> None:
         """A fresh bar."""
         self.name, self.steps, self.evaluation = f"{spec.name} seed {spec.seed}", spec.budget.steps, ""
-        self.speed = Speed()
-        self.bar = self.bars.add_task(self.name, total=self.steps, completed=done, note="evaluating the untrained policy" if not done else "")
+        self.games, self.speed = spec.protocol.episodes, Speed()
+        title = f"{spec.algorithm} {spec.task.id} seed {spec.seed}"
+        self.bar = self.bars.add_task(title, total=self.steps, completed=done, note="setting up")
 
     def show(self, record: Progress | Epoch) -> None:
         """Moves the bar; an epoch leaves a line above it."""
@@ -165,11 +183,15 @@ class Terminal(Silent):
             self.evaluation = f"evaluation {record.evaluated.mean:.4g}  " if record.evaluated else ""
         elif monotonic() - self.looked > REDRAW:
             self.looked = monotonic()
-            pace = self.speed.at(record.env_steps)
-            left = f"ETA {clock((self.steps - record.env_steps) / pace)}" if pace > 0 else "judging" if record.env_steps else ""
-            last = f"return {record.last_return:.4g}  " if record.last_return is not None else ""
-            note = f"{pace:,.0f} steps/s  {last}{self.evaluation}{left}"
-            self.bars.update(self.bar, completed=min(record.env_steps, self.steps), note=note)
+            self.bars.update(self.bar, completed=min(record.env_steps, self.steps), note=self._note(record))
+
+    def _note(self, record: Progress) -> str:
+        if record.judged is not None:
+            return f"evaluating: {record.judged}/{self.games} games"
+        pace = self.speed.at(record.env_steps)
+        left = f"ETA {clock((self.steps - record.env_steps) / pace)}  " if pace > 0 else ""
+        last = f"return {record.last_return:.4g}  " if record.last_return is not None else ""
+        return f"{pace:,.0f} steps/s  {left}{last}{self.evaluation}".rstrip()
 
     def end(self, message: str) -> None:
         """Takes the bar away."""

@@ -29,16 +29,24 @@ def run(
     suite: Suite,
     algo: Algo,
     *,
-    task: Annotated[list[str] | None, typer.Option("--task", metavar="GLOB", help="Task id or pattern; may be repeated.")] = None,
-    seeds: Annotated[str, typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Which seeds.")] = "0",
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="GLOB", help="Task id or pattern; may be repeated.")
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Which seeds.")
+    ] = "0",
     steps: Steps = None,
     sets: Sets = None,
     config: Config = None,
-    device: Annotated[str, typer.Option("--device", envvar="RLBENCH_DEVICE", help="auto, cpu, cuda or cuda:<i>.")] = "auto",
+    device: Annotated[
+        str, typer.Option("--device", envvar="RLBENCH_DEVICE", help="auto, cpu, cuda or cuda:<i>.")
+    ] = "auto",
     results: Results = RESULTS,
     smoke: Smoke = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and write nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
 ) -> None:
@@ -53,9 +61,11 @@ def run(
     if dry_run:
         _plan(specs, results, json=json)
         return
-    _fits(specs)
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads cost a factor of 3 on shared cores; before torch starts any
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "passive"
+    )  # before torch starts any: spinning threads take their neighbours' core
     runtime, told, worst = Runtime(device=device), [], 0
+    _fits(specs, runtime)
     with _signals() as stop, display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
@@ -73,7 +83,15 @@ def run(
 
 
 def _specs(
-    suite: str, algo: str, globs: tuple[str, ...], seeds: str, steps: int | None, sets: list[str], config: Path | None, *, smoke: bool
+    suite: str,
+    algo: str,
+    globs: tuple[str, ...],
+    seeds: str,
+    steps: int | None,
+    sets: list[str],
+    config: Path | None,
+    *,
+    smoke: bool,
 ) -> list[Spec]:
     """Every run that was asked for, all of them valid, before the first one starts."""
     from rlbench import suites
@@ -82,26 +100,35 @@ def _specs(
 
     numbers = parse_seeds(seeds)
     return [
-        resolve(suite, algo, name, seed=seed, sets=sets, config=config, steps=steps, smoke=smoke, environ=os.environ).spec
+        resolve(
+            suite, algo, name, seed=seed, sets=sets, config=config, steps=steps, smoke=smoke, environ=os.environ
+        ).spec
         for name in suites.matching(suite, globs)
         for seed in numbers
     ]
 
 
-def _fits(specs: list[Spec]) -> None:
+def _fits(specs: list[Spec], runtime: Runtime) -> None:
     """Refuse a run that would not fit, with the number, before anything is made."""
+    from rlbench.build import device_of, free_memory
     from rlbench.errors import DoesNotFit
     from rlbench.record.machine import available_memory
     from rlbench.spec.footprint import footprint, size
 
-    free = available_memory()
+    device, host = device_of(runtime), available_memory()
+    apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
     for spec in specs:
         need = footprint(spec)
-        if need.total > free:
-            raise DoesNotFit(
-                f"{spec.name}: needs {need.line().removeprefix('memory ')} and this machine has {size(free)} free; "
-                "lower algo.replay.capacity with --set, or use a larger machine"
-            )
+        held = need.replay + need.networks
+        for place, bytes_needed, free in (
+            (str(device), held if apart else 0, free_memory(device) if apart else 0),
+            ("this machine", need.total - held if apart else need.total, host),
+        ):
+            if bytes_needed > free:
+                raise DoesNotFit(
+                    f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
+                    "lower algo.replay.capacity with --set, or use a larger machine"
+                )
 
 
 def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
@@ -113,7 +140,12 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
     from rlbench.run import run as carry_on
 
     device = device_of(runtime)
-    machine = environment(device=str(device), torch_threads=threads_of(spec, runtime, device), env=dict(describe(spec).versions), **threads())
+    machine = environment(
+        device=str(device),
+        torch_threads=threads_of(spec, runtime, device),
+        env=dict(describe(spec).versions),
+        **threads(),
+    )
     store = Store.claim(spec, results, machine, force=force)
     if store is None:
         shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
@@ -121,7 +153,9 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
     try:
         outcome = store.outcome
         if outcome is not None and outcome.status != "interrupted":
-            shown.end(f"{spec.name} seed {spec.seed}: {outcome.status} already ({outcome.reason}); --force runs it again")
+            shown.end(
+                f"{spec.name} seed {spec.seed}: {outcome.status} already ({outcome.reason}); --force runs it again"
+            )
             return _row(spec, store.folder, outcome.status, outcome)
         shown.begin(spec, store.epochs[-1].env_steps if store.epochs else 0)
         try:
@@ -185,7 +219,14 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].env_steps if epochs else 0
-        rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": footprint(spec).total})
+        rows.append(
+            {
+                **_row(spec, folder, status, outcome),
+                "env_steps": done,
+                "steps": spec.budget.steps,
+                "memory": footprint(spec).total,
+            }
+        )
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "plan": rows})
         return

@@ -18,7 +18,14 @@ class Evaluation:
     """One evaluation under way: iterate it to the end, a step at a time, then ask for its ``result``."""
 
     def __init__(
-        self, *, actor: Actor, recorder: Recorder, explorer: Explorer, envs: VectorEnv, seeds: Sequence[int], episodes: int
+        self,
+        *,
+        actor: Actor,
+        recorder: Recorder,
+        explorer: Explorer,
+        envs: VectorEnv,
+        seeds: Sequence[int],
+        episodes: int,
     ) -> None:
         self.actor, self.recorder, self.explorer, self.envs, self.seeds = actor, recorder, explorer, envs, seeds
         self.began = monotonic()
@@ -50,6 +57,8 @@ class Evaluation:
     def result(self) -> Evaluated:
         """Every game, lane by lane; the environments are let go."""
         self.envs.close()
-        played = [(score, length, seed) for games, seed in zip(self.games, self.seeds, strict=True) for score, length in games]
+        played = [
+            (score, length, seed) for games, seed in zip(self.games, self.seeds, strict=True) for score, length in games
+        ]
         returns, lengths, seeds = zip(*played, strict=True)
         return Evaluated(returns=returns, lengths=lengths, seeds=seeds, seconds=monotonic() - self.began)

@@ -76,7 +76,12 @@ class Games:
 
     def state_dict(self) -> State:
         """Ended and running games."""
-        numbers = {"score": self.score, "length": self.length, "returns": np.array(self.returns), "lengths": np.array(self.lengths, np.int64)}
+        numbers = {
+            "score": self.score,
+            "length": self.length,
+            "returns": np.array(self.returns),
+            "lengths": np.array(self.lengths, np.int64),
+        }
         state: State = {name: torch.from_numpy(value.copy()) for name, value in numbers.items()}
         return state if self.last is None else {**state, "last": self.last}
 

@@ -37,13 +37,15 @@ class EnvInfo(NamedTuple):
     obs_shape: tuple[int, ...]  # of one lane's newest frame
     obs_dtype: np.dtype[Any]
     actions: Discrete | Box
-    versions: tuple[tuple[str, str], ...]  # what stepped it, for the record: (("env", "ale/pong"), ("ale-py", "0.12.1"))
+    versions: tuple[
+        tuple[str, str], ...
+    ]  # what stepped it, for the record: (("env", "ale/pong"), ("ale-py", "0.12.1"))
 
 
 class Step(NamedTuple):
     """What M lanes answer to one action each."""
 
-    obs: Frames  # [M, *obs_shape]; the true final observation where an episode just ended
+    obs: Frames  # [M, *obs_shape]; the true final observation where an episode just ended; never overwritten later
     reward: NDArray[np.float32]  # [M] what the learner is paid: clipped where the task says so
     terminated: NDArray[np.bool_]  # [M] nothing to bootstrap from: the game, or in training a life, is lost
     truncated: NDArray[np.bool_]  # [M] stopped by a limit; never together with ``terminated``

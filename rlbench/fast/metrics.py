@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -17,7 +15,7 @@ class Metrics:
         self.names, self.count = names, 0
         self.sums = torch.zeros(len(names), dtype=torch.float64, device=device)
 
-    def add(self, report: NamedTuple) -> None:
+    def add(self, report: object) -> None:
         """One update's record; its fields of these names are 0-d tensors."""
         values: list[Tensor] = [getattr(report, name) for name in self.names]
         self.sums += torch.stack(values)

@@ -1,4 +1,4 @@
-"""Q-learning with a target network. What it predicts is a ``Value``, so DQN and its distributional relatives share it."""
+"""Q-learning with a target network; what it predicts is a ``Value``, so DQN and its distributional kin share it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class QLearner(Generic[ValueT_co]):
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The actions of highest expected return, ``[N]``."""
-        return self.online(obs, role).mean().argmax(-1)
+        preferred: Tensor = self.online(obs, role).mean().argmax(-1)
+        return preferred
 
     def policy(self) -> QNet[ValueT_co]:
         """The online network."""

@@ -11,17 +11,25 @@ from torch import Tensor, nn
 
 
 class NatureTorso(nn.Module):
-    """``[B, stack, 84, 84]`` uint8 to ``[B, 3136]``. https://www.nature.com/articles/nature14236"""
+    """``[B, stack, 84, 84]`` uint8 to ``[B, 3136]`` (https://www.nature.com/articles/nature14236)."""
 
     def __init__(self, *, stack: int, size: int, scale: bool) -> None:
         super().__init__()
         self.scale = scale
         self.layers = nn.Sequential(
-            nn.Conv2d(stack, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten()
+            nn.Conv2d(stack, 32, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3, 1),
+            nn.ReLU(),
+            nn.Flatten(),
         )
         with torch.no_grad():
             self.features = int(self.layers(torch.zeros(1, stack, size, size)).shape[1])
-        self.to(memory_format=torch.channels_last)
+        for layer in self.layers:
+            if isinstance(layer, nn.Conv2d):  # lies in memory as the pixels will
+                layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Features after the last convolution's ReLU."""
@@ -38,7 +46,8 @@ class MlpTorso(nn.Module):
         sizes = [prod(obs_shape), *widths]
         self.features = sizes[-1]
         self.layers = nn.Sequential(
-            nn.Flatten(), *(layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU()))
+            nn.Flatten(),
+            *(layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU())),
         )
 
     def forward(self, obs: Tensor) -> Tensor:

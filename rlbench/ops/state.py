@@ -85,4 +85,6 @@ def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
         i, _, key = name.partition(".")
         parameter = parameters[int(i)]
         like = parameter if value.shape == parameter.shape else value  # moments lie in memory as their parameter does
-        optimizer.state[parameter][key] = torch.empty_like(like, dtype=value.dtype).copy_(value)
+        optimizer.state[parameter][key] = torch.empty_like(like, dtype=value.dtype, device=parameter.device).copy_(
+            value
+        )

@@ -35,7 +35,7 @@ def pick(x: Tensor, action: Tensor) -> Tensor:
 
 
 class Expected(NamedTuple):
-    """DQN: the mean alone. https://arxiv.org/abs/1312.5602"""
+    """DQN: the mean alone (https://arxiv.org/abs/1312.5602)."""
 
     q: Tensor  # [B, A] | [B]
     huber: float | None = None  # where the squared error turns linear; None is nowhere

@@ -35,7 +35,9 @@ def unsealed(text: str, where: str) -> dict[str, object]:
         raise RefusedFile(f"{where}: damaged (no checksum); restore it, or start over with --force")
     version = content.get("schema_version", SCHEMA_VERSION)
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RefusedFile(f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade")
+        raise RefusedFile(
+            f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
+        )
     claimed = content.pop("checksum")
     if claimed != _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)):
         raise RefusedFile(f"{where}: damaged (checksum differs); restore it, or start over with --force")
@@ -97,7 +99,9 @@ def writing(path: Path) -> Iterator[None]:
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder with --results") from None
     except OSError as error:
-        raise RunFailed(f"{path}: {error.strerror}; free some space and run the same command again: it resumes") from None
+        raise RunFailed(
+            f"{path}: {error.strerror}; free some space and run the same command again: it resumes"
+        ) from None
 
 
 def _checksum(text: str) -> str:

@@ -62,7 +62,9 @@ def available_memory() -> int:
 
 def threads(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The thread policy that libraries were started with."""
-    return {name: environ[name] for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS") if name in environ}
+    return {
+        name: environ[name] for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS") if name in environ
+    }
 
 
 def _cgroup(name: str) -> int | None:
@@ -82,6 +84,10 @@ def _version(package: str) -> str | None:
 
 def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(  # noqa: S603 - no shell, and nothing of the user's in it
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=5  # noqa: S607 - git is where PATH says
+        ["git", "-C", str(folder), *arguments],  # noqa: S607 - git is where PATH says
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=5,
     )
     return done.stdout.strip()

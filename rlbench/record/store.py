@@ -1,11 +1,11 @@
 """The only writer below ``results/``: claims a run's folder, appends its epochs, replaces its outcome.
 
-    results/<suite>/<algo>/<task>/<spec id>/seed=<n>/
-        spec.json       the resolved Spec, its id and the environment it ran in
-        epochs.jsonl    one sealed line an epoch
-        outcome.json    how it ended, or stands
-        checkpoint/     what resuming needs; never committed
-        attempt-<k>/    what ``--force`` put aside
+results/<suite>/<algo>/<task>/<spec id>/seed=<n>/
+    spec.json       the resolved Spec, its id and the environment it ran in
+    epochs.jsonl    one sealed line an epoch
+    outcome.json    how it ended, or stands
+    checkpoint/     what resuming needs; never committed
+    attempt-<k>/    what ``--force`` put aside
 """
 
 from __future__ import annotations
@@ -61,10 +61,16 @@ def read(folder: Path) -> Record:
     ended = outcome is not None and outcome.status != "interrupted"
     epochs = read_epochs(folder, complete=ended)
     if outcome is not None and (len(epochs) < outcome.epochs or (ended and len(epochs) > outcome.epochs)):
-        raise RefusedFile(f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs where outcome.json counts {outcome.epochs}; restore it")
+        raise RefusedFile(
+            f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
+        )
     environment = head.get("environment")
     return Record(
-        folder=folder, spec=spec, environment=environment if isinstance(environment, dict) else {}, epochs=epochs, outcome=outcome
+        folder=folder,
+        spec=spec,
+        environment=environment if isinstance(environment, dict) else {},
+        epochs=epochs,
+        outcome=outcome,
     )
 
 
@@ -110,14 +116,18 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{results}: cannot be written ({error.strerror}); choose another folder with --results") from None
+            raise UsageError(
+                f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
+            ) from None
         lock = FileLock(folder / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
             return None
         except OSError as error:
-            raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another folder with --results") from None
+            raise UsageError(
+                f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
+            ) from None
         store = cls(folder, lock)
         try:
             store._open(spec, environment, force=force)
@@ -164,7 +174,12 @@ class Store:
             self._set_aside()
         path = self.folder / "spec.json"
         if not path.exists():
-            head = {"schema_version": files.SCHEMA_VERSION, "id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
+            head = {
+                "schema_version": files.SCHEMA_VERSION,
+                "id": spec.id,
+                "spec": spec.model_dump(mode="json"),
+                "environment": environment,
+            }
             files.replace(path, files.sealed(head) + "\n")
             return
         found = read(self.folder)
@@ -192,7 +207,15 @@ def scores(epoch: Epoch) -> tuple[object, ...]:
     """What of an epoch must come again when it is run again: everything but the wall clock."""
     games = epoch.evaluated
     judged = None if games is None else (games.returns, games.lengths, games.seeds)
-    return (epoch.number, epoch.env_steps, epoch.updates, epoch.collected.returns, epoch.collected.lengths, epoch.updated, judged)
+    return (
+        epoch.number,
+        epoch.env_steps,
+        epoch.updates,
+        epoch.collected.returns,
+        epoch.collected.lengths,
+        epoch.updated,
+        judged,
+    )
 
 
 def _plain(record: Epoch | Outcome) -> dict[str, object]:

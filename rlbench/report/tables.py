@@ -88,7 +88,6 @@ def to_html(cells: Sequence[Cell]) -> str:
 def to_rich(cells: Sequence[Cell], *, width: int | None = None) -> str:
     """A table for people: plain and as wide as it needs, or with ``width`` coloured and folded for a terminal."""
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -97,20 +96,20 @@ def to_rich(cells: Sequence[Cell], *, width: int | None = None) -> str:
     lengths = {name: max((len(row[i]) for row in rows), default=0) for i, name in enumerate(everything)}
     header = [name for name in everything if name in KEPT or lengths[name]]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    least = 2 * (len(header) - 1)
     for name in header:
-        longest = max(len(name), lengths[name])
-        least = min(longest, FOLDED.get(name, longest))
-        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold", min_width=least)
+        longest, side = max(len(name), lengths[name]), "right" if name in NUMBERS else "left"
+        table.add_column(name, justify=side, overflow="fold", no_wrap=name not in FOLDED)
+        least += min(longest, FOLDED.get(name, longest))
     for cell in cells:
         texts = [Text(text) for text in _row(cell, header)]
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
+    wide = UNLIMITED if width is None else max(width, least)  # a terminal that is narrower wraps the lines itself
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
-    console = Console(file=io.StringIO(), width=UNLIMITED, height=1, force_terminal=width is not None)
-    if width is not None:  # a terminal that is too narrow wraps the lines itself: nothing is lost
-        console.width = max(width, Measurement.get(console, console.options, table).minimum)
+    console = Console(file=io.StringIO(), width=wide, height=1, force_terminal=width is not None)
     with console.capture() as captured:
-        console.print(table, *(Text(line) for line in ("", *legend(cells))), sep="\n")
+        console.print(table, *(Text(line) for line in ("", *legend(cells))), sep="\n", crop=False)
     return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
 
 

@@ -25,7 +25,9 @@ class Expected(Frozen):
     """One number per action: DQN."""
 
     kind: Literal["expected"] = "expected"
-    huber: float | None = Field(default=None, gt=0)  # where the squared error turns linear; None is the plain squared error
+    huber: float | None = Field(
+        default=None, gt=0
+    )  # where the squared error turns linear; None is the plain squared error
 
 
 class Nature(Frozen):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -119,10 +120,10 @@ def _readings(value: object) -> list[object]:
             found.append(json.loads(text))
         except ValueError:
             continue
-    try:
-        found.append(int(float(plain)) if float(plain).is_integer() else float(plain))  # 1e6 for an int, 1e-4 for a float
-    except (ValueError, OverflowError):
-        pass
+    with suppress(ValueError, OverflowError):
+        found.append(
+            int(float(plain)) if float(plain).is_integer() else float(plain)
+        )  # 1e6 for an int, 1e-4 for a float
     return [*found, value]
 
 
@@ -150,5 +151,9 @@ def _name(annotation: Any) -> str:
         elif get_origin(member) is tuple:
             words.append("a list such as 64,64")
         else:
-            words.append({int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}.get(member, str(member)))
+            words.append(
+                {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}.get(
+                    member, str(member)
+                )
+            )
     return " or ".join(words)

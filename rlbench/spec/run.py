@@ -25,7 +25,9 @@ class Protocol(Frozen):
     @model_validator(mode="after")
     def _each_lane_plays_as_many(self) -> Self:
         if self.episodes % self.envs:
-            raise ValueError(f"envs={self.envs} must divide episodes={self.episodes}, so that each lane plays the same number")
+            raise ValueError(
+                f"envs={self.envs} must divide episodes={self.episodes}, so that each lane plays the same number"
+            )
         return self
 
 
@@ -62,11 +64,12 @@ class Spec(Frozen):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
-        rows = self.algo.replay.capacity // self.task.envs
-        if rows < self.algo.replay.horizon + stacked + 1:
+        replay, lanes = self.algo.replay, self.task.envs
+        rows, least = replay.capacity // lanes, replay.horizon + stacked + 1
+        if rows < least:
             raise ValueError(
-                f"algo.replay.capacity={self.algo.replay.capacity} leaves {rows} rows for each of {self.task.envs} lanes; "
-                f"horizon {self.algo.replay.horizon} and stack {stacked} need at least {self.algo.replay.horizon + stacked + 1}"
+                f"algo.replay.capacity={replay.capacity} leaves {rows} rows for each of {lanes} lanes; "
+                f"horizon {replay.horizon} and stack {stacked} need at least {least}"
             )
         if self.algo.torso.kind == "nature" and self.task.kind != "atari":
             raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")

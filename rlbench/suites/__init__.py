@@ -61,4 +61,3 @@ def _module(suite: str) -> ModuleType:
     if suite not in SUITES:
         raise UnknownName("suite", suite, SUITES)
     return SUITES[suite]
-

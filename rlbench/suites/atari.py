@@ -13,18 +13,19 @@ DOCUMENTED = tuple(
     f"{game}NoFrameskip-v4" for game in ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
 )
 
-GAMES = (
-    "adventure air_raid alien amidar assault asterix asteroids atlantis atlantis2 backgammon bank_heist basic_math "
-    "battle_zone beam_rider berzerk blackjack bowling boxing breakout carnival casino centipede chopper_command combat "
-    "crazy_climber crossbow darkchambers defender demon_attack donkey_kong double_dunk earthworld elevator_action enduro "
-    "entombed et fishing_derby flag_capture freeway frogger frostbite galaxian gopher gravitar hangman haunted_house hero "
-    "human_cannonball ice_hockey jamesbond journey_escape joust kaboom kangaroo keystone_kapers king_kong klax koolaid krull "
-    "kung_fu_master laser_gates lost_luggage mario_bros maze_craze miniature_golf montezuma_revenge mr_do ms_pacman "
-    "name_this_game othello pacman phoenix pitfall pitfall2 pong pooyan private_eye qbert riverraid road_runner robotank "
-    "seaquest sir_lancelot skiing solaris space_invaders space_war star_gunner superman surround tennis tetris "
-    "tic_tac_toe_3d time_pilot trondead turmoil tutankham up_n_down venture video_checkers video_chess video_cube "
-    "video_pinball warlords wizard_of_wor word_zapper yars_revenge zaxxon"
-).split()
+GAMES = """
+adventure air_raid alien amidar assault asterix asteroids atlantis atlantis2 backgammon bank_heist basic_math
+battle_zone beam_rider berzerk blackjack bowling boxing breakout carnival casino centipede chopper_command
+combat crazy_climber crossbow darkchambers defender demon_attack donkey_kong double_dunk earthworld
+elevator_action enduro entombed et fishing_derby flag_capture freeway frogger frostbite galaxian gopher gravitar
+hangman haunted_house hero human_cannonball ice_hockey jamesbond journey_escape joust kaboom kangaroo
+keystone_kapers king_kong klax koolaid krull kung_fu_master laser_gates lost_luggage mario_bros maze_craze
+miniature_golf montezuma_revenge mr_do ms_pacman name_this_game othello pacman phoenix pitfall pitfall2 pong
+pooyan private_eye qbert riverraid road_runner robotank seaquest sir_lancelot skiing solaris space_invaders
+space_war star_gunner superman surround tennis tetris tic_tac_toe_3d time_pilot trondead turmoil tutankham
+up_n_down venture video_checkers video_chess video_cube video_pinball warlords wizard_of_wor word_zapper
+yars_revenge zaxxon
+""".split()  # noqa: SIM905 - a hundred quoted names are no easier to read
 """Every game of ALE by its own name."""
 
 

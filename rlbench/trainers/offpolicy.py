@@ -57,6 +57,9 @@ class Collector(Stateful, Protocol):
     def step(self) -> int:
         """One step in every lane; gives the number of live ones."""
 
+    def close(self) -> None:
+        """Let the environments go."""
+
 
 class Updater(Stateful, Protocol):
     """Where learning happens: sample, update, reprioritize, and what is due every so often."""
@@ -140,8 +143,8 @@ class OffPolicy:
         """Judge the policy without moving any stream of the training, then close the epoch."""
         self._noise = torch.get_rng_state()
         evaluation = self.evaluate(self.clock.epochs)
-        for _ in evaluation:
-            yield self._progress()
+        for judged in evaluation:
+            yield self._progress(judged)
         torch.set_rng_state(self._noise)
         self._noise = None
         yield self._close_epoch(evaluation.result())
@@ -169,8 +172,9 @@ class OffPolicy:
         self._epoch_began = (clock.env_steps, clock.seconds)
         return epoch
 
-    def _progress(self) -> Progress:
-        return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=self.collector.games.last)
+    def _progress(self, judged: int | None = None) -> Progress:
+        last = self.collector.games.last
+        return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, judged=judged)
 
 
 _PARTS = ("clock", "learner", "buffer", "updater", "collector")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rlbench import suites
+from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile
 from rlbench.record.store import Store, read
 from rlbench.record.types import Epoch
@@ -15,7 +16,14 @@ from rlbench.run import Stop, run
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 
-SMALL = ("budget.steps=800", "budget.epoch=400", "budget.segment=400", "algo.warmup=100", "protocol.episodes=4", "protocol.envs=4")
+SMALL = (
+    "budget.steps=800",
+    "budget.epoch=400",
+    "budget.segment=400",
+    "algo.warmup=100",
+    "protocol.episodes=4",
+    "protocol.envs=4",
+)
 
 
 def spec_of(*changes: str, task: str = "Catch") -> Spec:
@@ -64,8 +72,6 @@ def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_breaks_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlbench.envs.toy import Catch
-
     def broken(_self: Catch) -> None:
         raise BrokenEnvironment("Catch: lane 0, step 1: it is broken")
 

@@ -79,8 +79,8 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
             dead = [False] * lanes
         action = np.array([(world.row * 7 + lane) % 5 for lane in range(lanes)])
         reward = np.array([0.0 if dead[lane] else float(world.row % 11 - lane) for lane in range(lanes)], np.float32)
-        codes = [0 if dead[lane] else codes[lane] for lane in range(lanes)]
-        terminated, truncated = np.array([c == 1 for c in codes]), np.array([c == 2 for c in codes])
+        now = [0 if dead[lane] else codes[lane] for lane in range(lanes)]
+        terminated, truncated = np.array([c == 1 for c in now]), np.array([c == 2 for c in now])
         ring.record(torch.from_numpy(action), reward, terminated, truncated)
         world.row += 1
         shown = world.shown()
@@ -95,8 +95,8 @@ def play(world: World, ends: list[list[int]], close_at: int | None = None) -> No
             episode.rewards.append(float(reward[lane]))
             episode.observations.append(float(shown[lane]))
             episode.rows.append(world.row)
-            if codes[lane]:
-                episode.ended, episode.terminated = True, codes[lane] == 1
+            if now[lane]:
+                episode.ended, episode.terminated = True, now[lane] == 1
                 dead[lane] = True
 
 
@@ -134,7 +134,7 @@ def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
 def usable(world: World) -> list[tuple[int, int]]:
     """Every (row, lane) that the ring's own span may draw, by the vector step at which it was shown."""
     span = world.ring.span()
-    rows = [world.row - span.youngest - i for i in range(int(span.count))]
+    rows = [world.row - span.youngest - i for i in range(int(span.rows))]
     return [(row, lane) for row in rows for lane in range(world.lanes)]
 
 
@@ -169,7 +169,7 @@ def test_nothing_that_could_be_drawn_is_left_out(case: tuple[World, int, int]) -
     overwritten = world.row - (length - 1)  # rows up to here may have lost themselves or their stack
     for (row, lane), transition in expected(world, horizon, stack).items():
         if row > overwritten + stack - 1 and row <= world.row - horizon:
-            assert (row, lane) in places, (row, lane, transition, int(span.count))
+            assert (row, lane) in places, (row, lane, transition, int(span.rows))
 
 
 @settings(max_examples=40)
@@ -203,7 +203,7 @@ def test_uniform_draws_every_usable_slot_equally_often() -> None:
     world = World(ring_of(3, 11, 2, 2), 3, [[], [], []])
     play(world, [[0, 0, 0]] * 40)
     span = world.ring.span()
-    count = int(span.count) * 3
+    count = int(span.rows) * 3
     assert count == (10 - 2 + 1 - 1) * 3
     drawn = 60_000
     slots, weights = world.ring.sampler.draw(drawn, span)
@@ -222,7 +222,7 @@ class Touched(TorchDispatchMode):
         super().__init__()
         self.elements = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
         for tensor in out if isinstance(out, (tuple, list)) else (out,):

@@ -51,7 +51,9 @@ class Scripted:
         terminated, truncated = life, np.array([False, bool(game[1])])
         self.dead = terminated | truncated
         points = np.where(live, 5.0, 0.0)
-        return Step(self.shown(), np.sign(points).astype(np.float32), terminated, truncated, np.arange(LANES), points, game)
+        return Step(
+            self.shown(), np.sign(points).astype(np.float32), terminated, truncated, np.arange(LANES), points, game
+        )
 
     def close(self) -> None:
         self.closed = True
@@ -145,7 +147,7 @@ def test_a_collector_goes_on_from_its_state_in_mid_game(stop: int) -> None:
     whole.open(0)
     for _ in range(stop):
         whole.step()
-    saved, rows = whole.state_dict(), {k: v for k, v in buffer.state_dict().items()}
+    saved, rows = whole.state_dict(), buffer.state_dict()
     rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
     live = [whole.step() for _ in range(12)]
     other, copy, envs = collector(epsilon=0.5)

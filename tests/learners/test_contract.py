@@ -68,7 +68,7 @@ def test_actions_are_whole_numbers_within_bounds(cell: str) -> None:
         action = learner.act(batch.obs, role)
         assert action.dtype == torch.int64
         assert action.shape == (6,)
-        assert 0 <= int(action.min())
+        assert int(action.min()) >= 0
         assert int(action.max()) < actions
         assert not action.requires_grad
 

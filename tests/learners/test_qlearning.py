@@ -76,7 +76,9 @@ def test_the_loss_is_the_papers_equation(*, double: bool) -> None:
 
 
 def test_double_and_single_targets_differ_on_this_batch() -> None:
-    assert by_hand(learner(), batch(), double=True)[0] != pytest.approx(by_hand(learner(), batch(), double=False)[0], rel=1e-3)
+    assert by_hand(learner(), batch(), double=True)[0] != pytest.approx(
+        by_hand(learner(), batch(), double=False)[0], rel=1e-3
+    )
 
 
 def test_the_gradient_is_the_slope_of_the_loss_with_the_target_held_still() -> None:

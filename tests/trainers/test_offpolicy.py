@@ -105,7 +105,7 @@ def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_shou
 
 def test_gradient_steps_follow_live_steps_exactly_and_begin_after_the_warm_up() -> None:
     made, _, updates = trainer(updates_per_step=0.25)
-    last = [r for r in made][-1]
+    last = list(made)[-1]
     assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
     for number, steps in updates.ran:
         assert steps >= 100 + (number + 1) * 4, "an update came before its steps"
@@ -137,7 +137,9 @@ def test_an_evaluation_moves_no_stream_of_the_training() -> None:
     before = torch.get_rng_state()
     records = iter(made)
     while not isinstance(next(records), Epoch):
-        assert torch.equal(made.state_dict()["noise"], before), "a checkpoint in mid-evaluation must hold the training's stream"
+        assert torch.equal(made.state_dict()["noise"], before), (
+            "a checkpoint in mid-evaluation must hold the training's stream"
+        )
     assert torch.equal(torch.get_rng_state(), before)
 
 

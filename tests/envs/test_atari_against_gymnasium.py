@@ -1,0 +1,122 @@
+"""Every Atari adapter, row by row, against games made of Gymnasium's own wrappers, which share no code with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ale_py
+import cv2
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import AtariPreprocessing, MaxAndSkipObservation, ResizeObservation, TransformObservation
+
+from rlbench.envs.base import VectorEnv
+
+Make = Callable[..., VectorEnv]
+gymnasium.register_envs(ale_py)
+STEPS = 300
+
+
+class Oracle:
+    """One lane as the contract has it, told in straight lines."""
+
+    def __init__(self, env: gymnasium.Env, *, training: bool) -> None:
+        self.env, self.training = env, training
+        self.emulator = env.unwrapped.ale
+        self.fire = "FIRE" in env.unwrapped.get_action_meanings()
+        self.next = "game"
+
+    def begin(self) -> np.ndarray:
+        obs = self.env.reset()[0] if self.next == "game" else self.env.step(0)[0]
+        if self.fire:
+            obs = self.env.step(1)[0]
+        self.lives, self.next = self.emulator.lives(), "step"
+        return obs
+
+    def row(self, action: int) -> tuple:
+        """Observation, reward, terminated, truncated, score, over."""
+        if self.next != "step":
+            return self.begin(), 0.0, False, False, 0.0, False
+        obs, score, over, truncated, _ = self.env.step(action)
+        lost = self.training and 0 < self.emulator.lives() < self.lives
+        self.lives = self.emulator.lives()
+        self.next = "game" if over else "life" if lost else "step"
+        return obs, np.sign(score) if self.training else score, over or lost, truncated, score, over
+
+
+def grey_first(name: str, noops: int) -> gymnasium.Env:
+    raw = gymnasium.make(f"ALE/{name}-v5", frameskip=1, repeat_action_probability=0.0)
+    return AtariPreprocessing(raw, noop_max=noops, frame_skip=4, screen_size=84)
+
+
+def colour_first(name: str, noops: int) -> gymnasium.Env:
+    assert noops == 0
+    env = MaxAndSkipObservation(gymnasium.make(f"ALE/{name}-v5", frameskip=1, repeat_action_probability=0.0), skip=4)
+    seen = gymnasium.spaces.Box(0, 255, (210, 160), np.uint8)
+    grey = TransformObservation(env, lambda frame: cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), seen)
+    return ResizeObservation(grey, (84, 84))
+
+
+CASES = [  # the game, its Gymnasium name, lanes, training
+    ("breakout", "Breakout", 2, True),  # two lanes: one loses a life and presses FIRE while the other plays on
+    ("breakout", "Breakout", 2, False),
+    ("seaquest", "Seaquest", 1, True),
+    ("seaquest", "Seaquest", 1, False),
+    ("pong", "Pong", 1, True),
+    ("ms_pacman", "MsPacman", 1, True),  # without FIRE
+]
+YARDSTICKS = {  # the adapter's no-ops and the composition it must equal; EnvPool cannot begin without a no-op
+    "ale": (0, grey_first),
+    "envpool": (1, grey_first),
+    "gymnasium": (0, colour_first),
+}
+
+
+@pytest.mark.parametrize(("game", "name", "count", "training"), CASES, ids=str)
+@pytest.mark.parametrize("adapter", YARDSTICKS)
+def test_every_row_equals_gymnasiums_own_wrappers(
+    make_atari: Make, adapter: str, game: str, name: str, count: int, *, training: bool
+) -> None:
+    noops, yardstick = YARDSTICKS[adapter]
+    env = make_atari(adapter, game, seeds=range(count), training=training, noops=noops)
+    lanes = [Oracle(yardstick(name, noops), training=training) for _ in range(count)]
+    first = env.reset()
+    for lane, oracle in enumerate(lanes):
+        assert np.array_equal(first[lane], oracle.begin()), f"lane {lane}"
+    generator = np.random.default_rng(1)
+    lost = over = 0
+    for at in range(STEPS):
+        action = generator.integers(env.info.actions.n, size=count)
+        env.send(action)
+        step = env.recv()
+        for lane, oracle in enumerate(lanes):
+            obs, *rest = oracle.row(int(action[lane]))
+            columns = (step.reward, step.terminated, step.truncated, step.score, step.over)
+            assert [column[lane] for column in columns] == rest, f"lane {lane}, step {at}"
+            # what a game shows as it ends is each engine's own (see their docstrings): ALE's is AtariPreprocessing's
+            if adapter == "ale" or not step.over[lane]:
+                assert np.array_equal(step.obs[lane], obs), f"lane {lane}, step {at}"
+        lost += int((step.terminated & ~step.over).sum())
+        over += int(step.over.sum())
+    env.close()
+    if game == "breakout":
+        assert over > 0
+    assert (lost > 0) == (training and game != "pong")
+
+
+def test_the_engines_grey_differs_from_the_documented_grey_only_where_colours_overlap(make_atari: Make) -> None:
+    engine = make_atari("ale", "seaquest", seeds=[3], training=True, noops=0)
+    documented = make_atari("gymnasium", "seaquest", seeds=[3], training=True, noops=0)
+    assert np.array_equal(engine.reset(), documented.reset())
+    differing = []
+    for action in np.random.default_rng(0).integers(18, size=(150, 1)):
+        engine.send(action)
+        documented.send(action)
+        ours, theirs = engine.recv(), documented.recv()
+        assert (ours.reward == theirs.reward).all() and (ours.terminated == theirs.terminated).all()
+        gap = np.abs(ours.obs.astype(int) - theirs.obs)
+        if not ours.over[0]:
+            assert gap.max() <= 16
+        differing.append((gap > 0).mean())
+    assert np.mean(differing) < 0.002

@@ -1,0 +1,95 @@
+"""Lives, ends and rewards, told row by row to a referee that has no emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlbench.envs.atari import Answers, Referee, one_seed_per_lane
+from rlbench.envs.base import Step
+
+
+def told(referee: Referee, *, points: float = 0, lives: int = 3, ended: bool = False, capped: bool = False) -> Step:
+    return referee.judge(
+        Answers(
+            obs=np.zeros((1, 2, 2), np.uint8),
+            points=np.array([points], np.float64),
+            lives=np.array([lives]),
+            ended=np.array([ended]),
+            capped=np.array([capped]),
+        )
+    )
+
+
+def flags(step: Step) -> tuple[float, float, bool, bool, bool]:
+    """Reward, score, terminated, truncated, over."""
+    return step.reward[0], step.score[0], step.terminated[0], step.truncated[0], step.over[0]
+
+
+@pytest.fixture
+def training() -> Referee:
+    referee = Referee(lanes=1, episodic_life=True, clip=True)
+    referee.begun(np.array([3]))
+    return referee
+
+
+QUIET = (0, 0, False, False, False)
+
+
+def test_a_lost_life_ends_the_episode_but_not_the_game(training: Referee) -> None:
+    assert flags(told(training, points=30, lives=2)) == (1, 30, True, False, False)
+    assert training.chosen(np.array([5])).tolist() == [0]
+    assert flags(told(training, points=10, lives=2)) == QUIET
+    assert training.chosen(np.array([5])).tolist() == [5]
+    assert flags(told(training, points=-7, lives=2)) == (-1, -7, False, False, False)
+
+
+def test_a_life_lost_while_the_next_is_begun_ends_nothing(training: Referee) -> None:
+    told(training, lives=2)
+    assert flags(told(training, lives=1)) == QUIET
+    assert flags(told(training, lives=1)) == QUIET
+
+
+def test_a_gained_life_and_a_passing_zero_end_nothing(training: Referee) -> None:
+    assert flags(told(training, lives=4)) == QUIET
+    assert flags(told(training, lives=0)) == QUIET
+    assert flags(told(training, lives=3)) == QUIET
+
+
+def test_a_game_over_on_the_last_life_ends_both(training: Referee) -> None:
+    assert flags(told(training, points=1, lives=0, ended=True)) == (1, 1, True, False, True)
+    assert flags(told(training, points=9, lives=3)) == QUIET
+    assert flags(told(training, lives=3)) == QUIET
+
+
+def test_the_frame_limit_truncates_unless_a_life_is_lost_in_the_same_step(training: Referee) -> None:
+    assert flags(told(training, capped=True)) == (0, 0, False, True, True)
+    told(training)
+    assert flags(told(training, lives=2, capped=True)) == (0, 0, True, False, True)
+    assert training.over[0] and not training.lost[0]  # what follows is a game, not a life
+
+
+@pytest.mark.parametrize("why", ["ended", "capped"])
+def test_a_game_that_ends_while_a_life_is_begun_says_so_one_row_later_and_is_not_asked(
+    training: Referee, why: str
+) -> None:
+    told(training, lives=2)
+    assert flags(told(training, points=5, lives=2, **{why: True})) == QUIET
+    assert not training.asked[0]
+    last = flags(told(training, points=5, lives=3))  # nobody was asked: these are words of no meaning
+    assert last == (0, 0, why == "ended", why == "capped", True)
+    assert training.asked[0]
+    assert training.chosen(np.array([5])).tolist() == [0]
+    assert flags(told(training, lives=3)) == QUIET
+
+
+def test_evaluation_plays_whole_games_for_raw_points() -> None:
+    referee = Referee(lanes=1, episodic_life=False, clip=False)
+    referee.begun(np.array([3]))
+    assert flags(told(referee, points=30, lives=2)) == (30, 30, False, False, False)
+    assert flags(told(referee, points=-2, lives=0, ended=True)) == (-2, -2, True, False, True)
+
+
+def test_seeds_are_folded_into_what_every_engine_takes() -> None:
+    assert one_seed_per_lane([0, 1, 2**31 - 3, 2**31 - 2, 2**63 + 5])[:4] == (1, 2, 2**31 - 2, 1)
+    assert all(0 < seed < 2**31 - 1 for seed in one_seed_per_lane([0, 2**31, 2**62, 2**64 - 1]))

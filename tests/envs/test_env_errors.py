@@ -1,0 +1,161 @@
+"""What a user meets when an environment does not exist, is not installed, or breaks its promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import rlbench.envs.chain
+import rlbench.envs.envpool
+from rlbench.envs.base import VectorEnv
+from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.errors import BrokenEnvironment, RlbenchError, UnknownName, UsageError
+
+Make = Callable[..., VectorEnv]
+ATARI = ["ale", "envpool", "gymnasium"]
+
+
+class Frail(gymnasium.Env[Any, Any]):
+    """Two numbers, two actions, and one broken promise at the third step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, *, first: Any = None, reward: float = 0.0, raises: bool = False) -> None:
+        self.first, self.reward, self.raises = first, reward, raises
+        self.steps = 0
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        broken = self.steps == 3
+        if broken and self.raises:
+            raise ValueError("the joint is loose")
+        obs = self.first if self.steps == 1 and self.first is not None else np.zeros(2, np.float32)
+        return obs, self.reward if broken else 0.0, False, False, {}
+
+
+def run(*lanes: Frail) -> None:
+    ready = iter(lanes)
+    env = GymnasiumVector(name="Frail-v0", factory=lambda: next(ready), seeds=range(len(lanes)))
+    env.reset()
+    for _ in range(4):
+        env.send(np.zeros(len(lanes), np.int64))
+        env.recv()
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_an_unknown_game_is_answered_with_the_nearest(make_atari: Make, adapter: str) -> None:
+    with pytest.raises(UnknownName, match=rf"{adapter}: unknown game 'brekout'; did you mean 'breakout'"):
+        make_atari(adapter, "brekout", seeds=[1], training=True)
+
+
+def test_an_unknown_gymnasium_id_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'"):
+        made("CartPol-v1")
+
+
+def test_a_missing_envpool_says_how_to_get_it(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rlbench.envs.envpool, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r'EnvPool is not installed: pip install "rlbench\[envpool\]"'):
+        make_atari("envpool", "pong", seeds=[1], training=True)
+
+
+def test_a_missing_opencv_says_how_to_get_it(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rlbench.envs.chain, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="OpenCV, which is not installed: pip install opencv-python-headless"):
+        make_atari("gymnasium", "pong", seeds=[1], training=True)
+
+
+@pytest.mark.parametrize("wish", [{"noops": 0}, {"frame_skip": 1}])
+def test_envpool_refuses_what_it_cannot_do_faithfully(make_atari: Make, wish: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="noops ≥ 1 and frame_skip ≥ 2"):
+        make_atari("envpool", "pong", seeds=[1], training=True, **wish)
+
+
+@pytest.mark.parametrize("kind", ["ale", "envpool", "gymnasium", "cartpole", "catch"])
+def test_an_impossible_action_is_refused_before_the_engine_sees_it(make_any: Make, kind: str) -> None:
+    env = make_any(kind, seeds=[1, 2])
+    env.reset()
+    for action in ([0, -1], [0, 99], [0], [0.0, 0.0]):
+        with pytest.raises(RlbenchError, match="actions must be"):
+            env.send(np.array(action))
+    env.send(np.array([0, 1]))
+    assert env.recv().obs.shape[0] == 2
+
+
+def test_real_actions_must_be_vectors_of_float32() -> None:
+    env = GymnasiumVector(name="Pendulum-v1", factory=made("Pendulum-v1"), seeds=[1, 2])
+    env.reset()
+    env.send(np.zeros((2, 1), np.float32))
+    assert env.recv().score.dtype == np.float64
+    for wrong in (np.zeros((2, 1)), np.zeros(2, np.float32)):
+        with pytest.raises(RlbenchError, match=r"actions must be \[2, 1\] float32"):
+            env.send(wrong)
+
+
+@pytest.mark.parametrize("kind", ["ale", "envpool", "gymnasium", "cartpole", "catch"])
+def test_no_lanes_are_refused(make_any: Make, kind: str) -> None:
+    with pytest.raises(UsageError, match="at least one lane"):
+        make_any(kind, seeds=[])
+
+
+def test_what_an_environment_raises_comes_out_with_its_name_step_and_cause() -> None:
+    with pytest.raises(BrokenEnvironment, match=r"Frail-v0: step 2: ValueError: the joint is loose") as caught:
+        run(Frail(), Frail(raises=True))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("first", "what"),
+    [
+        (np.zeros(3, np.float32), r"shape \[3\], promised \[2\]"),
+        (np.zeros(2, np.float64), "type float64, promised float32"),
+        (np.array([0, np.nan], np.float32), "not finite"),
+    ],
+    ids=["shape", "type", "nan"],
+)
+def test_a_first_step_that_is_not_as_promised_is_refused_with_its_lane(first: np.ndarray, what: str) -> None:
+    with pytest.raises(BrokenEnvironment, match=rf"Frail-v0: lane 1, step \d: observation .*{what}"):
+        run(Frail(), Frail(first=first))
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf])
+def test_a_reward_that_is_not_finite_is_refused_at_any_step(reward: float) -> None:
+    with pytest.raises(BrokenEnvironment, match="Frail-v0: lane 1, step 3: reward is not finite"):
+        run(Frail(), Frail(reward=reward))
+
+
+def test_an_engine_that_fails_inside_is_broken_and_not_ours(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def send(self, *_: Any) -> None:
+            raise RuntimeError("no such cartridge")
+
+    env = make_atari("ale", "pong", seeds=[1, 2], training=True)
+    env.reset()
+    monkeypatch.setattr(env, "_engines", [Failing(), Failing()])
+    with pytest.raises(BrokenEnvironment, match="ale/pong: step 0: RuntimeError: no such cartridge"):
+        env.send(np.array([0, 0]))
+
+
+def test_an_environment_that_ends_for_two_reasons_is_terminated() -> None:
+    class Both(Frail):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            return np.zeros(2, np.float32), 1.0, True, True, {}
+
+    env = GymnasiumVector(name="Both-v0", factory=Both, seeds=[1])
+    env.reset()
+    env.send(np.array([0]))
+    step = env.recv()
+    assert step.terminated[0] and step.over[0] and not step.truncated[0]
+
+
+def test_observations_that_are_not_boxes_are_refused() -> None:
+    with pytest.raises(UsageError, match="only Box is played"):
+        GymnasiumVector(name="FrozenLake-v1", factory=made("FrozenLake-v1"), seeds=[1])

@@ -1,0 +1,247 @@
+"""What every adapter promises in ``envs/base.py``: next-step autoreset, flags, scores, seeds, determinism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import AtariPreprocessing
+
+from rlbench.envs.base import Step, VectorEnv
+
+Make = Callable[..., VectorEnv]
+gymnasium.register_envs(ale_py)
+KINDS = ["ale", "envpool", "gymnasium", "cartpole", "catch"]
+ATARI = ["ale", "envpool", "gymnasium"]
+
+
+STEPS = 120
+SEEDS = [11, 13, 11]
+
+
+def actions(env: VectorEnv, steps: int) -> np.ndarray:
+    return np.random.default_rng(7).integers(env.info.actions.n, size=(steps, env.info.lanes))
+
+
+def played(env: VectorEnv, steps: int, *, after_an_end: int | None = None) -> list[Step]:
+    """Step with the same random actions as ever, or with a given one where it should not matter; close."""
+    env.reset()
+    rows: list[Step] = []
+    for action in actions(env, steps):
+        ended = rows[-1].terminated | rows[-1].truncated if rows else np.zeros(env.info.lanes, bool)
+        env.send(action if after_an_end is None else np.where(ended, after_an_end, action))
+        rows.append(env.recv())
+    env.close()
+    return rows
+
+
+def digest(rows: list[Step]) -> str:
+    return sha256(b"".join(column.tobytes() for row in rows for column in row)).hexdigest()
+
+
+@pytest.fixture(scope="module", params=KINDS, name="kind")
+def kind_fixture(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", name="rows")
+def rows_fixture(kind: str, make_any: Make) -> list[Step]:
+    """What one of each answers, kept as it came: the tests below read it."""
+    return played(make_any(kind, seeds=SEEDS), STEPS)
+
+
+def test_the_row_after_an_end_has_no_reward_no_score_and_no_flag(rows: list[Step]) -> None:
+    ended, ends = np.zeros(len(SEEDS), bool), 0
+    for row in rows:
+        assert not row.reward[ended].any() and not row.score[ended].any()
+        assert not (row.terminated | row.truncated | row.over)[ended].any()
+        ended = row.terminated | row.truncated
+        ends += int(ended.sum())
+    assert ends >= 4
+
+
+def test_an_end_has_one_reason_and_a_game_only_ends_where_an_episode_does(rows: list[Step]) -> None:
+    for row in rows:
+        assert not (row.terminated & row.truncated).any()
+        assert not (row.over & ~(row.terminated | row.truncated)).any()
+
+
+def test_rows_have_the_promised_shapes_and_types(kind: str, rows: list[Step], make_any: Make) -> None:
+    env = make_any(kind, seeds=[1])
+    first = env.reset()
+    assert first.shape == (1, *env.info.obs_shape) and first.dtype == env.info.obs_dtype
+    for row in rows:
+        assert row.obs.shape == (3, *env.info.obs_shape) and row.obs.dtype == first.dtype
+        assert [column.shape for column in row[1:]] == [(3,)] * 6
+        assert [column.dtype for column in row[1:]] == [np.float32, bool, bool, np.int64, np.float64, bool]
+        assert row.lane.tolist() == [0, 1, 2]
+    env.close()
+    env.close()
+
+
+def test_the_same_seeds_and_actions_give_the_same_bytes_whatever_is_sent_after_an_end(
+    kind: str, rows: list[Step], make_any: Make
+) -> None:
+    assert digest(played(make_any(kind, seeds=SEEDS), STEPS, after_an_end=1)) == digest(rows)
+
+
+def test_a_step_keeps_its_observation_while_the_next_is_made(kind: str, make_any: Make) -> None:
+    env = make_any(kind, seeds=[1])
+    env.reset()
+    kept = []
+    for action in actions(env, 12):
+        env.send(action)
+        row = env.recv()
+        kept.append((row.obs, row.obs.copy()))
+    assert all(np.array_equal(shown, copy) for shown, copy in kept)
+    assert len({copy.tobytes() for _, copy in kept}) > 6
+
+
+def test_lanes_differ_by_their_seeds_and_by_nothing_else(kind: str, rows: list[Step], make_any: Make) -> None:
+    env = make_any(kind, seeds=[11, 13, 14, 11])
+    env.reset()
+    alike = []
+    for action in actions(env, STEPS):
+        env.send(np.repeat(action[:1], 4))
+        alike.append(env.recv().obs)
+    one, *others, again = (np.stack(alike)[:, lane].tobytes() for lane in range(4))
+    assert one == again
+    assert {one} < {one, *others}  # in Breakout a no-op more is not always seen
+    assert not all(np.array_equal(row.obs[0], row.obs[2]) for row in rows)  # the same seed, other actions
+
+
+def test_envpools_bytes_do_not_depend_on_its_threads(make_atari: Make) -> None:
+    bytes_by_threads = {
+        digest(played(make_atari("envpool", "breakout", seeds=range(4), training=True, threads=threads), 100))
+        for threads in (1, 3)
+    }
+    assert len(bytes_by_threads) == 1
+
+
+def test_an_ale_lane_plays_the_same_game_in_any_company(make_atari: Make) -> None:
+    crowd = make_atari("ale", "breakout", seeds=range(5), training=True)
+    alone = make_atari("ale", "breakout", seeds=[3], training=True)
+    assert np.array_equal(crowd.reset()[3], alone.reset()[0])
+    for action in actions(crowd, 150):
+        crowd.send(action)
+        alone.send(action[3:4])
+        many, one = crowd.recv(), alone.recv()
+        assert np.array_equal(many.obs[3], one.obs[0]) and many.terminated[3] == one.terminated[0]
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_a_breakout_game_has_five_lives_in_training_and_one_episode_in_evaluation(
+    make_atari: Make, adapter: str
+) -> None:
+    training = played(make_atari(adapter, "breakout", seeds=[1], training=True), 320)
+    over = [i for i, row in enumerate(training) if row.over[0]]
+    assert len(over) >= 1
+    assert sum(row.terminated[0] for row in training[: over[0] + 1]) == 5
+    evaluation = played(make_atari(adapter, "breakout", seeds=[1], training=False), 320)
+    assert [bool(row.terminated[0]) for row in evaluation] == [bool(row.over[0]) for row in evaluation]
+    assert any(row.over[0] for row in evaluation)
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_rewards_are_signs_in_training_and_points_in_evaluation_and_scores_are_always_points(
+    make_atari: Make, adapter: str
+) -> None:
+    for training in (True, False):
+        rows = played(make_atari(adapter, "space_invaders", seeds=[1], training=training), 150)
+        reward, score = np.stack([row.reward for row in rows]), np.stack([row.score for row in rows])
+        assert set(score.ravel()) >= {0, 5, 10}
+        assert np.array_equal(reward, np.sign(score) if training else score)
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_the_frame_limit_truncates_the_game_and_the_next_row_begins_another(make_atari: Make, adapter: str) -> None:
+    env = make_atari(adapter, "pong", seeds=[1], training=True, noops=1, max_frames=61)
+    first = env.reset()
+    rows = []
+    for _ in range(40):
+        env.send(np.array([2]))
+        rows.append(env.recv())
+    # 1 no-op, FIRE for 4 frames, then 14 steps of 4 frames: 61. EnvPool counts steps and not the no-op: 16, one FIRE
+    steps = 15 if adapter == "envpool" else 14
+    ends = [i for i, row in enumerate(rows) if row.truncated[0]]
+    assert ends == [steps - 1, 2 * steps]
+    assert all(row.over[0] and not row.terminated[0] for row in (rows[i] for i in ends))
+    assert np.array_equal(rows[steps].obs, first)
+    assert not np.array_equal(rows[steps - 1].obs, rows[steps - 2].obs)
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_a_game_that_reaches_its_limit_while_a_life_is_begun_says_so_one_row_later(
+    make_atari: Make, adapter: str
+) -> None:
+    free = played(make_atari(adapter, "breakout", seeds=[1], training=True, noops=1), 60)
+    lost = next(i for i, row in enumerate(free) if row.terminated[0])
+    steps = 1 + (lost + 1) + 2  # FIRE at the start, the first life, no-op and FIRE after it
+    limit = 4 * steps + (adapter != "envpool")
+    env = make_atari(adapter, "breakout", seeds=[1], training=True, noops=1, max_frames=limit)
+    first = make_atari(adapter, "breakout", seeds=[1], training=True, noops=1).reset()
+    rows = played(env, lost + 5)
+    assert digest(rows[: lost + 2]) == digest(free[: lost + 2])
+    late, fresh = rows[lost + 2 : lost + 4]
+    assert late.truncated[0] and late.over[0] and not late.terminated[0] and not late.score[0]
+    if adapter != "gymnasium":  # ALE's own limit lets one more frame pass
+        assert np.array_equal(late.obs, rows[lost + 1].obs)
+    assert np.array_equal(fresh.obs, first) and not (fresh.truncated | fresh.terminated)[0]
+    assert not np.array_equal(rows[lost + 4].obs, first)
+
+
+def test_the_last_frame_of_a_truncated_game_is_the_true_one(make_atari: Make) -> None:
+    limited = make_atari("ale", "pong", seeds=[1], training=True, noops=1, max_frames=61)
+    free = make_atari("ale", "pong", seeds=[1], training=True, noops=1)
+    limited.reset()
+    free.reset()
+    for _ in range(14):
+        limited.send(np.array([2]))
+        free.send(np.array([2]))
+        cut, whole = limited.recv(), free.recv()
+        assert np.array_equal(cut.obs, whole.obs)
+    assert cut.truncated[0] and not whole.truncated[0]
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_games_begin_after_one_to_as_many_noop_frames_as_asked(make_atari: Make, adapter: str) -> None:
+    raw = gymnasium.make("ALE/Freeway-v5", frameskip=1, repeat_action_probability=0.0)
+    oracle = AtariPreprocessing(raw, noop_max=0, frame_skip=1, screen_size=84)  # traffic moves in every frame
+    frames = [oracle.reset()[0].tobytes(), *(oracle.step(0)[0].tobytes() for _ in range(3))]
+    assert len(set(frames)) == 4
+    env = make_atari(adapter, "freeway", seeds=range(7), training=False, noops=2, fire=False)
+    assert {frame.tobytes() for frame in env.reset()} == set(frames[1:3])
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_sticky_actions_follow_the_seed(make_atari: Make, adapter: str) -> None:
+    def games(sticky: float) -> list[str]:
+        env = make_atari(adapter, "pong", seeds=[1, 2, 1], training=True, noops=1, sticky=sticky)
+        env.reset()
+        shown = []
+        for action in np.random.default_rng(7).integers(6, size=40):
+            env.send(np.full(3, action))
+            shown.append(env.recv().obs)
+        return [np.stack(shown)[:, lane].tobytes().hex() for lane in range(3)]
+
+    one, other, again = games(0.5)
+    assert one == again != other
+    assert len(set(games(0.0))) == 1
+
+
+@pytest.mark.parametrize("adapter", ATARI)
+def test_all_eighteen_actions_can_be_asked_for(make_atari: Make, adapter: str) -> None:
+    few, all_of_them = (
+        make_atari(adapter, "breakout", seeds=[1], training=True, full_actions=full) for full in (False, True)
+    )
+    assert (few.info.actions.n, all_of_them.info.actions.n) == (4, 18)
+
+
+def test_the_record_names_engine_and_versions(kind: str, make_any: Make) -> None:
+    names = dict(make_any(kind, seeds=[1]).info.versions)
+    assert names["env"].split("/")[0] in {"ale", "envpool", "gymnasium", "rlbench"}
+    assert len(names) >= 2 and all(names.values())
