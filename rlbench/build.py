@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
 import torch
 from torch import nn
 
+from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.evaluate import Evaluation
@@ -19,12 +21,14 @@ from rlbench.errors import UsageError
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.updater import Eager
 from rlbench.learners.qlearning import QLearner
-from rlbench.nets.heads import ExpectedHead, QNet
+from rlbench.nets import heads
+from rlbench.nets.heads import QNet
+from rlbench.nets.streams import Streams
 from rlbench.nets.torsos import MlpTorso, NatureTorso
-from rlbench.ops.value import Expected
+from rlbench.ops.types import Role
 from rlbench.record.types import QUpdated
 from rlbench.seeds import Seeds
-from rlbench.spec.algo import Mlp, Nature
+from rlbench.spec.algo import Categorical, Expected, Implicit, Linear, Mlp, Nature, Proposed, QLearning, Quantiles
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import AtariTask, ToyTask
 from rlbench.trainers.offpolicy import OffPolicy
@@ -118,52 +122,101 @@ def describe(spec: Spec) -> EnvInfo:
         env.close()
 
 
-def network(spec: Spec, info: EnvInfo) -> QNet[Expected]:
+def network(spec: Spec, info: EnvInfo) -> QNet:
     """The value network, freshly drawn from torch's own generator."""
-    if not isinstance(info.actions, Discrete):
-        raise UsageError(
-            f"{spec.name}: {spec.algorithm} chooses among numbered actions; {spec.task.id} wants real vectors"
-        )
+    actions, algo = _actions(spec, info), spec.algo
     torso: NatureTorso | MlpTorso
-    match spec.algo.torso:
+    match algo.torso:
         case Nature(scale=scale):
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
         case Mlp(widths=widths):
             torso = MlpTorso(obs_shape=(spec.task.stack, *info.obs_shape), widths=widths)
         case _:
-            assert_never(spec.algo.torso)
-    head = spec.algo.head
-    return QNet(
-        torso, ExpectedHead(features=torso.features, hidden=spec.algo.hidden, actions=info.actions.n, huber=head.huber)
-    )
+            assert_never(algo.torso)
+    return QNet(torso, _head(algo, torso.features, actions))
+
+
+def _head(algo: QLearning, features: int, actions: int) -> heads.Head:
+    """The one choice that makes DQN, C51, QR-DQN, IQN or FQF."""
+
+    def streams(width: int) -> Streams:
+        return Streams(
+            features=features, hidden=algo.hidden, actions=actions, width=width, dueling=algo.dueling, noisy=algo.noisy
+        )
+
+    match algo.head:
+        case Expected(huber=huber):
+            return heads.ExpectedHead(streams(1), huber=huber)
+        case Categorical(atoms=atoms, low=low, high=high):
+            return heads.CategoricalHead(streams(atoms), low=low, high=high)
+        case Quantiles(count=count):
+            return heads.QuantileHead(streams(count))
+        case Implicit(learn=learn, target=target, act=act, judge=judge, cosines=cosines):
+            samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": judge}
+            return heads.ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
+        case Proposed(count=count, entropy=entropy, cosines=cosines):
+            return heads.ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
+        case _:
+            assert_never(algo.head)
+
+
+def _optimizers(algo: QLearning, net: QNet) -> list[torch.optim.Optimizer]:
+    """Adam for all but FQF's proposal, which has its own: a far slower RMSprop."""
+    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, heads.ProposedHead) else []
+    own = {id(p) for p in proposal}
+    rest = [p for p in net.parameters() if id(p) not in own]
+    adam = torch.optim.Adam(rest, lr=algo.lr, eps=algo.adam_epsilon, fused=True)
+    match algo.head:
+        case Proposed(lr=lr):
+            return [adam, torch.optim.RMSprop(proposal, lr=lr)]
+        case _:
+            return [adam]
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
     """Everything a run is made of, at its beginning."""
     seeds, device, algo = Seeds(spec.seed), device_of(runtime), spec.algo
     torch.set_num_threads(threads_of(spec, runtime, device))
+    learner = _learner(spec, info, device, seeds)
+    schedules: list[tuple[Linear, Callable[[float], None]]] = []
+    sampler = _sampler(spec, seeds.child("replay").torch(device), schedules)
+    ring = _ring(spec, info, device, capacity=algo.replay.capacity, lanes=spec.task.envs, sampler=sampler)
+    explorer = EpsilonGreedy(actions=_actions(spec, info), generator=seeds.child("explore").torch(device))
+    schedules.append((algo.epsilon, explorer.set))
+
+    def opened(segment: int) -> VectorEnv:
+        lanes = seeds.child("env", segment).numbers(spec.task.envs)
+        return environments(spec.task, seeds=lanes, training=True)
+
+    return OffPolicy(
+        collector=Collector(actor=learner, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs),
+        updater=_updater(algo, ring, learner, device),
+        buffer=ring,
+        learner=learner,
+        evaluate=lambda epoch: _evaluation(spec, info, learner, device, epoch),
+        budget=spec.budget,
+        schedules=schedules,
+        warmup=algo.warmup,
+        updates_per_step=algo.updates_per_step,
+    )
+
+
+def _learner(spec: Spec, info: EnvInfo, device: torch.device, seeds: Seeds) -> QLearner:
+    algo = spec.algo
     torch.manual_seed(seeds.child("init").number())
     net = network(spec, info).to(device)
     torch.manual_seed(seeds.child("noise").number())  # what networks draw while learning
-    learner = QLearner(
+    return QLearner(
         net,
-        lr=algo.lr,
-        adam_epsilon=algo.adam_epsilon,
+        optimizers=_optimizers(algo, net),
         max_grad_norm=algo.max_grad_norm,
         double=algo.double,
         sync_every=algo.sync_every,
     )
-    ring = _ring(spec, info, device, capacity=algo.replay.capacity, lanes=spec.task.envs, stream="replay")
-    collector = Collector(
-        actor=learner,
-        recorder=ring,
-        explorer=EpsilonGreedy(actions=_actions(info), generator=seeds.child("explore").torch(device)),
-        open_envs=lambda segment: environments(
-            spec.task, seeds=seeds.child("env", segment).numbers(spec.task.envs), training=True
-        ),
-        lanes=spec.task.envs,
-    )
-    updater = Eager(
+
+
+def _updater(algo: QLearning, ring: Ring, learner: QLearner, device: torch.device) -> Eager:
+    return Eager(
         source=ring,
         update=learner.update,
         every=learner.every,
@@ -171,17 +224,24 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
         metrics=Metrics(("loss", "q"), device),
         summary=lambda count, means: QUpdated(count=count, loss=means[0], q=means[1]),
     )
-    return OffPolicy(
-        collector=collector,
-        updater=updater,
-        buffer=ring,
-        learner=learner,
-        evaluate=lambda epoch: _evaluation(spec, info, learner, device, epoch),
-        budget=spec.budget,
-        epsilon=algo.epsilon,
-        warmup=algo.warmup,
-        updates_per_step=algo.updates_per_step,
+
+
+def _sampler(
+    spec: Spec, generator: torch.Generator, schedules: list[tuple[Linear, Callable[[float], None]]]
+) -> Uniform | Prioritized:
+    replay = spec.algo.replay
+    if replay.priority is None:
+        return Uniform(generator)
+    lanes, priority = spec.task.envs, replay.priority
+    sampler = Prioritized(
+        generator,
+        capacity=replay.capacity // lanes * lanes,
+        lanes=lanes,
+        alpha=priority.alpha,
+        beta=priority.beta.start,
     )
+    schedules.append((priority.beta, sampler.anneal))
+    return sampler
 
 
 def policy_of(trainer: OffPolicy) -> nn.Module:
@@ -192,17 +252,17 @@ def policy_of(trainer: OffPolicy) -> nn.Module:
     return learner.policy()
 
 
-def _evaluation(spec: Spec, info: EnvInfo, learner: QLearner[Expected], device: torch.device, epoch: int) -> Evaluation:
+def _evaluation(spec: Spec, info: EnvInfo, learner: QLearner, device: torch.device, epoch: int) -> Evaluation:
     seeds, protocol = Seeds(spec.seed).child("evaluation", epoch), spec.protocol
     lanes = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())
+    rows = spec.task.stack + spec.algo.replay.horizon + 1
+    nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
     return Evaluation(
         actor=learner,
-        recorder=_ring(
-            spec, info, device, capacity=(spec.task.stack + 2) * protocol.envs, lanes=protocol.envs, stream="none"
-        ),
+        recorder=_ring(spec, info, device, capacity=rows * protocol.envs, lanes=protocol.envs, sampler=nobody),
         explorer=EpsilonGreedy(
-            actions=_actions(info), generator=seeds.child("explore").torch(device), epsilon=protocol.epsilon
+            actions=_actions(spec, info), generator=seeds.child("explore").torch(device), epsilon=protocol.epsilon
         ),
         envs=environments(spec.task, seeds=lanes, training=False),
         seeds=lanes,
@@ -210,22 +270,24 @@ def _evaluation(spec: Spec, info: EnvInfo, learner: QLearner[Expected], device: 
     )
 
 
-def _ring(spec: Spec, info: EnvInfo, device: torch.device, *, capacity: int, lanes: int, stream: str) -> Ring:
-    training = stream == "replay"
+def _ring(
+    spec: Spec, info: EnvInfo, device: torch.device, *, capacity: int, lanes: int, sampler: Uniform | Prioritized
+) -> Ring:
     return Ring(
         capacity=capacity,
         lanes=lanes,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
         action=Column((), torch.int64),
-        horizon=spec.algo.replay.horizon if training else 1,
+        horizon=spec.algo.replay.horizon,
         gamma=spec.algo.gamma,
         stack=spec.task.stack,
-        sampler=Uniform(Seeds(spec.seed).child(stream).torch(device)),
+        sampler=sampler,
         device=device,
     )
 
 
-def _actions(info: EnvInfo) -> int:
+def _actions(spec: Spec, info: EnvInfo) -> int:
     if not isinstance(info.actions, Discrete):
-        raise TypeError(type(info.actions).__name__)
+        wanted = f"{spec.algorithm} chooses among numbered actions"
+        raise UsageError(f"{spec.name}: {wanted}; {spec.task.id} wants real vectors")
     return info.actions.n

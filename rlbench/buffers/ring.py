@@ -65,8 +65,7 @@ class Ring:
         self._head = self._size = 0  # the same two numbers for the host
         self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
         self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
-        powers = gamma ** np.arange(horizon + 1, dtype=np.float64)
-        self.powers = torch.from_numpy(powers).to(torch.float32).to(device)
+        self.powers = torch.tensor([gamma**k for k in range(horizon + 1)], device=device)
         self.ahead = torch.arange(horizon, device=device)
         self.back = torch.arange(stack - 1, -1, -1, device=device)
         self.lane = torch.arange(lanes, device=device)
@@ -161,10 +160,12 @@ class Ring:
         return {name: getattr(self, name) for name in names}
 
     def _advance(self) -> None:
-        self.sampler.added(self._head, self.dead[self._head])
         self._head, self._size = (self._head + 1) % self.length, min(self._size + 1, self.length - 1)
         self.head.fill_(self._head)
         self.size.fill_(self._size)
+        if self._size >= self.horizon:
+            fresh, stale = self._head - self.horizon, self._head + self.stack - 1
+            self.sampler.moved(fresh % self.length, self.dead[fresh % self.length], stale % self.length)
 
     def _stacked(self, slot: Tensor) -> Tensor:
         """The last ``stack`` observations of each slot's own episode, the first one repeated, ``[B, (stack,) ...]``."""

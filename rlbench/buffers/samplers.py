@@ -23,8 +23,8 @@ class Span(NamedTuple):
 class Sampler(Protocol):
     """Draws slots; priorities, where there are any, live here and not in the ring."""
 
-    def added(self, row: int, dead: Tensor) -> None:
-        """Row ``row`` is complete; ``dead`` ``[N]`` marks the lanes in which it starts nothing."""
+    def moved(self, fresh: int, dead: Tensor, stale: int) -> None:
+        """Row ``fresh`` may be drawn from now on, in the lanes not ``dead`` ``[N]``; row ``stale`` no more."""
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:
         """``batch`` flat slots ``row · N + lane`` within ``span``, ``[B]`` int64, and their weights, ``[B]``."""
@@ -45,7 +45,7 @@ class Uniform:
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
 
-    def added(self, row: int, dead: Tensor) -> None:
+    def moved(self, fresh: int, dead: Tensor, stale: int) -> None:
         """Nothing to note."""
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:

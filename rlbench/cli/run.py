@@ -178,10 +178,9 @@ def _told(spec: Spec, store: Store) -> dict[str, object]:
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
-    from rlbench.report.documented import Key, documented
+    from rlbench.report.documented import primary
 
-    key = Key(spec.suite, spec.algorithm, spec.task.id, "")
-    document = next((cell.primary for cell in documented(spec.suite) if cell.key == key and not spec.smoke), None)
+    document = None if spec.smoke else primary(spec.suite, spec.algorithm, spec.task.id)
     return {
         "suite": spec.suite,
         "algorithm": spec.algorithm,

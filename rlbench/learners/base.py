@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
@@ -43,12 +43,13 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
         """Take them over."""
 
 
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None = None) -> None:
-    """One step down ``loss``, touching only ``optimizer``'s parameters: no freezing, no gradient left elsewhere."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
+    """One step down ``loss``, touching only these optimizers' parameters: no freezing, no gradient left elsewhere."""
+    parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     gradients = torch.autograd.grad(loss, parameters)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     if max_norm is not None:
         nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True)
-    optimizer.step()
+    for optimizer in optimizers:
+        optimizer.step()

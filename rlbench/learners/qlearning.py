@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Generic, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rlbench.learners.base import Periodic, descend
-from rlbench.nets.heads import QNet, ValueT_co
+from rlbench.nets.heads import QNet
 from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
 from rlbench.ops.types import Role, Transition
 
@@ -22,22 +23,20 @@ class QUpdate(NamedTuple):
     priority: Tensor  # [B]
 
 
-class QLearner(Generic[ValueT_co]):
+class QLearner:
     """DQN, https://www.nature.com/articles/nature14236, double by default, https://arxiv.org/abs/1509.06461."""
 
     def __init__(
         self,
-        net: QNet[ValueT_co],
+        net: QNet,
         *,
-        lr: float,
-        adam_epsilon: float,
+        optimizers: Sequence[torch.optim.Optimizer],
         max_grad_norm: float | None,
         double: bool,
         sync_every: int,
     ) -> None:
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
-        self.double, self.max_grad_norm = double, max_grad_norm
-        self.optimizer = torch.optim.Adam(net.parameters(), lr=lr, eps=adam_epsilon, fused=True)
+        self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
         self.every = (Periodic(sync_every, self.sync),)
 
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
@@ -50,13 +49,13 @@ class QLearner(Generic[ValueT_co]):
             best = chooser.mean().argmax(-1)
             goal = future.at(best).backup(batch.reward, batch.discount)
         error = value.distance(goal)
-        loss = (batch.weight * error).mean() + self.online.head.auxiliary(features, batch.action)
+        loss = (batch.weight * error).mean() + self.online.head.auxiliary(features, batch.action, value)
         return loss, QUpdate(loss.detach(), value.mean().mean().detach(), error.detach())
 
     def update(self, batch: Transition) -> QUpdate:
-        """One step of Adam down the weighted loss."""
+        """One step down the weighted loss, each optimizer on its own parameters."""
         loss, report = self.loss(batch)
-        descend(loss, self.optimizer, max_norm=self.max_grad_norm)
+        descend(loss, self.optimizers, max_norm=self.max_grad_norm)
         return report
 
     def sync(self) -> None:
@@ -69,17 +68,18 @@ class QLearner(Generic[ValueT_co]):
         preferred: Tensor = self.online(obs, role).mean().argmax(-1)
         return preferred
 
-    def policy(self) -> QNet[ValueT_co]:
+    def policy(self) -> QNet:
         """The online network."""
         return self.online
 
     def state_dict(self) -> State:
-        """Both networks and the optimizer's moments."""
+        """Both networks and what the optimizers have gathered."""
         networks: State = {"online": of_module(self.online), "target": of_module(self.target)}
-        return {**networks, "optimizer": of_optimizer(self.optimizer)}
+        return {**networks, **{f"optimizer {i}": of_optimizer(o) for i, o in enumerate(self.optimizers)}}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
         into_module(self.online, branch(state, "online"))
         into_module(self.target, branch(state, "target"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
+        for i, optimizer in enumerate(self.optimizers):
+            into_optimizer(optimizer, branch(state, f"optimizer {i}"))

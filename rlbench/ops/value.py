@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, Self
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -57,3 +58,61 @@ class Expected(NamedTuple):
         if self.huber is None:
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
+
+
+class Categorical(NamedTuple):
+    """C51: probabilities on fixed atoms (https://arxiv.org/abs/1707.06887)."""
+
+    logits: Tensor  # [B, A, Q] | [B, Q]
+    atoms: Tensor  # [Q], evenly spaced; [B, Q] after a backup
+
+    def mean(self) -> Tensor:
+        """Atoms weighted by their probabilities."""
+        return (self.logits.softmax(-1) * self.atoms).sum(-1)
+
+    def at(self, action: Tensor) -> Categorical:
+        """The distributions of the given actions."""
+        return Categorical(pick(self.logits, action), self.atoms)
+
+    def backup(self, reward: Tensor, discount: Tensor) -> Categorical:
+        """The same probabilities on moved atoms."""
+        return Categorical(self.logits, reward[:, None] + discount[:, None] * self.atoms)
+
+    def distance(self, target: Categorical) -> Tensor:
+        """Cross entropy with the projected target."""
+        return -(self.project(target) * self.logits.log_softmax(-1)).sum(-1)
+
+    def project(self, other: Categorical) -> Tensor:
+        """``other``'s probability moved onto these atoms, split between the two nearest, ``[B, Q]`` (eq. 7)."""
+        gap = self.atoms[1] - self.atoms[0]
+        moved = other.atoms.clamp(self.atoms[0], self.atoms[-1]).unsqueeze(-2)  # [(B,) 1, Q']
+        share = (1 - (moved - self.atoms[:, None]).abs() / gap).clamp(0, 1)  # [B, Q, Q']
+        return (share * other.logits.softmax(-1)[:, None, :]).sum(-1)
+
+
+class Quantiles(NamedTuple):
+    """QR-DQN, IQN and FQF: the inverse CDF at some fractions (https://arxiv.org/abs/1710.10044)."""
+
+    values: Tensor  # [B, A, Q] | [B, Q]
+    taus: Tensor  # [B, Q] where the inverse CDF was evaluated
+    mass: Tensor  # [B, Q] probability each value stands for; sums to 1
+
+    def mean(self) -> Tensor:
+        """Values weighted by the probability they stand for."""
+        mass = self.mass if self.values.dim() == self.mass.dim() else self.mass[:, None]
+        return (self.values * mass).sum(-1)
+
+    def at(self, action: Tensor) -> Quantiles:
+        """The distributions of the given actions."""
+        return self._replace(values=pick(self.values, action))
+
+    def backup(self, reward: Tensor, discount: Tensor) -> Quantiles:
+        """Every value moved."""
+        return self._replace(values=reward[:, None] + discount[:, None] * self.values)
+
+    def distance(self, target: Quantiles) -> Tensor:
+        """The quantile Huber loss with κ = 1, summed over our fractions, averaged over the target's (eq. 10)."""
+        error = target.values[:, None, :] - self.values[:, :, None]  # [B, Q, Q']
+        huber = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)
+        tilt = (self.taus[:, :, None] - (error < 0).to(error.dtype)).abs()
+        return (tilt * huber).mean(2).sum(1)

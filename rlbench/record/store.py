@@ -121,7 +121,7 @@ class Store:
             ) from None
         lock = FileLock(folder / ".lock")
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=0.2)  # `status` looks for a moment
         except Timeout:
             return None
         except OSError as error:
@@ -159,6 +159,7 @@ class Store:
         if epoch.number < len(self._epochs):
             if scores(self._epochs[epoch.number]) == scores(epoch):
                 return
+            (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
             del self._epochs[epoch.number :]
             kept = [files.sealed(_plain(e)) + "\n" for e in self._epochs]
             files.replace(self.folder / "epochs.jsonl", "".join(kept))

@@ -35,6 +35,8 @@ STYLES: dict[str, Style] = {
     "NOT COMPARABLE": "dim",
     "NOT RUN": "dim",
 }
+SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+
 KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 """Columns that a terminal shows even when they are empty."""
 
@@ -98,8 +100,8 @@ def to_rich(cells: Sequence[Cell], *, width: int | None = None) -> str:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     least = 2 * (len(header) - 1)
     for name in header:
-        longest, side = max(len(name), lengths[name]), "right" if name in NUMBERS else "left"
-        table.add_column(name, justify=side, overflow="fold", no_wrap=name not in FOLDED)
+        longest, justify = max(len(name), lengths[name]), SIDES[name in NUMBERS]
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name not in FOLDED)
         least += min(longest, FOLDED.get(name, longest))
     for cell in cells:
         texts = [Text(text) for text in _row(cell, header)]

@@ -34,7 +34,7 @@ class Verdict:
 
 
 def against_run(scores: Sequence[float], document: float) -> Verdict:
-    """Measured seeds against a document of a single run: does it fall where one more run of ours would?"""
+    """Measured seeds against a document of a single run, by where one more run of ours would fall."""
     if len(scores) < FEWEST:
         return Verdict("INCONCLUSIVE", FEWEST - len(scores))
     low, high = prediction(scores)
@@ -44,7 +44,7 @@ def against_run(scores: Sequence[float], document: float) -> Verdict:
 
 
 def against_optimum(scores: Sequence[float], optimum: float, margin: float) -> Verdict:
-    """Measured seeds against the known score of the best policy: is their mean within ``margin`` of it?"""
+    """Measured seeds against the score of the best policy: their mean must lie within ``margin`` of it."""
     if len(scores) < FEWEST:
         return Verdict("INCONCLUSIVE", FEWEST - len(scores))
     if lower(scores) >= optimum - margin:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rlbench.spec.canon import Frozen
 
@@ -30,6 +30,49 @@ class Expected(Frozen):
     )  # where the squared error turns linear; None is the plain squared error
 
 
+class Categorical(Frozen):
+    """Probabilities on fixed, evenly spaced returns: C51."""
+
+    kind: Literal["categorical"] = "categorical"
+    atoms: int = Field(default=51, ge=2)
+    low: float = -10.0  # the least return an atom stands for
+    high: float = 10.0  # and the greatest
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        return self
+
+
+class Quantiles(Frozen):
+    """The return at fixed, evenly spaced fractions: QR-DQN."""
+
+    kind: Literal["quantiles"] = "quantiles"
+    count: int = Field(default=200, ge=1)
+
+
+class Implicit(Frozen):
+    """The return at fractions drawn anew each time: IQN."""
+
+    kind: Literal["implicit"] = "implicit"
+    learn: int = Field(default=8, ge=1)  # fractions per state when predicting
+    target: int = Field(default=8, ge=1)  # … when bootstrapping
+    act: int = Field(default=8, ge=1)  # … when collecting
+    judge: int = Field(default=32, ge=1)  # … when being evaluated
+    cosines: int = Field(default=64, ge=1)
+
+
+class Proposed(Frozen):
+    """The return at fractions that a small network of its own proposes: FQF."""
+
+    kind: Literal["proposed"] = "proposed"
+    count: int = Field(default=32, ge=2)
+    entropy: float = Field(default=10.0, ge=0)  # coefficient that keeps the fractions apart
+    lr: float = Field(default=2.5e-9, gt=0)  # of the proposal's own RMSprop
+    cosines: int = Field(default=64, ge=1)
+
+
 class Nature(Frozen):
     """The convolutions of Mnih et al. 2015: 32@8/4, 64@4/2, 64@3/1."""
 
@@ -44,14 +87,22 @@ class Mlp(Frozen):
     widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
 
 
+class Priority(Frozen):
+    """Which transitions are learned from more often: prioritized replay."""
+
+    alpha: float = Field(default=0.5, gt=0, le=1)  # 0 would be uniform
+    beta: Linear = Linear(start=0.4, end=1.0, steps=5_000_000)  # how far importance weights undo it
+
+
 class Replay(Frozen):
     """Where experience waits to be learned from."""
 
     capacity: int = Field(default=100_000, ge=100)  # transitions, over all lanes
     horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping
+    priority: Priority | None = None  # None draws every transition alike
 
 
-Head = Annotated[Expected, Field()]
+Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field(discriminator="kind")]
 Torso = Annotated[Nature | Mlp, Field(discriminator="kind")]
 
 
@@ -63,6 +114,8 @@ class QLearning(Frozen):
     head: Head = Expected()
     torso: Torso = Nature()
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and head
+    dueling: bool = False  # a stream of its own for what all actions share
+    noisy: float | None = Field(default=None, gt=0)  # initial scale of the noise on the layers after the torso
     double: bool = True  # the online network chooses the bootstrap action
     lr: float = Field(default=1e-4, gt=0)
     adam_epsilon: float = Field(default=1e-8, gt=0)

@@ -7,6 +7,7 @@ models is chosen by name (``algo.torso=mlp``) and starts from that model's defau
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import NoneType, UnionType
@@ -96,11 +97,19 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
         if text not in models:
             raise UnknownName("choice", text, models, where=f"{setting.source} {setting.path}")
         chosen = models[text]
-        return current if type(current) is chosen else chosen()
+        try:
+            return current if type(current) is chosen else chosen()
+        except ValidationError as error:
+            raise UsageError(
+                f"{setting.source} {setting.path}={text}: cannot be chosen alone; {one_line(error)}"
+            ) from None
     complaint = ""
     for candidate in _readings(text):
+        if isinstance(candidate, float) and not math.isfinite(candidate):
+            complaint = complaint or "it must be finite"
+            continue
         try:
-            return TypeAdapter(annotation).validate_json(json.dumps(candidate))
+            return TypeAdapter(annotation).validate_json(json.dumps(candidate), strict=True)
         except ValidationError as error:
             complaint = complaint or one_line(error)
     raise UsageError(f"{setting.source} {setting.path}={text}: expected {_name(annotation)}; {complaint}")

@@ -5,7 +5,7 @@ Settings: thu-ml/tianshou examples/atari (README tables, v0.2.7 – v0.4.4; unch
 
 from __future__ import annotations
 
-from rlbench.spec.algo import QLearning
+from rlbench.spec.algo import Categorical, Implicit, Priority, Proposed, QLearning, Quantiles, Replay
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import AtariTask
 
@@ -39,7 +39,14 @@ _GAME = {task_id(game): game for game in GAMES}
 
 ALGORITHMS = {
     "dqn": QLearning(),
+    "c51": QLearning(head=Categorical()),
+    "qrdqn": QLearning(head=Quantiles()),
+    "iqn": QLearning(head=Implicit()),
+    "fqf": QLearning(head=Proposed(), lr=5e-5),
+    "rainbow": QLearning(head=Categorical(), dueling=True, noisy=0.1, lr=6.25e-5, replay=Replay(priority=Priority())),
 }
+ONE_STEP = {(name, "BreakoutNoFrameskip-v4") for name in ("c51", "qrdqn", "iqn", "fqf", "rainbow")}
+"""Cells whose documented rows were made with 1-step returns; all others with 3."""
 
 BATCH_ON_PONG = 64  # every README row of Pong was made with --batch_size 64
 GAMES_PER_EVALUATION = 100  # README rows of DQN other than Pong: --num_test_envs 100
@@ -59,7 +66,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
             update={
                 "batch": batch,
                 "warmup": batch * 10,
-                "replay": algo.replay.model_copy(update={"horizon": 3}),
+                "replay": algo.replay.model_copy(update={"horizon": 1 if (algorithm, task) in ONE_STEP else 3}),
             }
         ),
         protocol=Protocol(

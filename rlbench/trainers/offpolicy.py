@@ -6,7 +6,7 @@ store, save or stop as it likes, and a loaded state goes on exactly where it was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -16,13 +16,6 @@ from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
 from rlbench.spec.algo import Linear
 from rlbench.spec.run import Budget
 from rlbench.trainers.clock import Clock
-
-
-class Explorer(Protocol):
-    """How much to explore."""
-
-    def set(self, amount: float) -> None:
-        """From now on."""
 
 
 class Games(Protocol):
@@ -46,10 +39,6 @@ class Collector(Stateful, Protocol):
     @property
     def games(self) -> Games:
         """Training games."""
-
-    @property
-    def explorer(self) -> Explorer:
-        """How much to explore."""
 
     def open(self, segment: int) -> None:
         """Begin a segment in fresh environments."""
@@ -93,12 +82,12 @@ class OffPolicy:
         learner: Stateful,
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
-        epsilon: Linear,
+        schedules: Sequence[tuple[Linear, Callable[[float], None]]],
         warmup: int,
         updates_per_step: float,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
-        self.evaluate, self.budget, self.epsilon = evaluate, budget, epsilon
+        self.evaluate, self.budget, self.schedules = evaluate, budget, schedules
         self.warmup, self.updates_per_step = warmup, updates_per_step
         self.clock = Clock()
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
@@ -132,7 +121,8 @@ class OffPolicy:
         segment = self.clock.env_steps // self.budget.segment
         if segment != self.collector.segment:
             self.collector.open(segment)
-        self.collector.explorer.set(self.epsilon.at(self.clock.env_steps))
+        for schedule, setter in self.schedules:
+            setter(schedule.at(self.clock.env_steps))
         self.clock.env_steps += self.collector.step()
         due = int((self.clock.env_steps - self.warmup) * self.updates_per_step) - self.clock.updates
         if due > 0 and self.clock.env_steps >= self.warmup:

@@ -12,7 +12,11 @@ from rlbench.ops.types import Transition
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 
-CELLS = ("toy/dqn/Catch", "toy/dqn/CartPole-v1", "atari/dqn/PongNoFrameskip-v4")
+CELLS = (
+    "toy/dqn/CartPole-v1",
+    "atari/dqn/PongNoFrameskip-v4",
+    *(f"toy/{algorithm}/Catch" for algorithm in ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")),
+)
 
 
 def spec_of(cell: str) -> Spec:
@@ -78,7 +82,10 @@ def test_a_row_of_weight_zero_has_no_effect(cell: str) -> None:
     other, _, _ = made(cell)
     spoiled = batch._replace(reward=batch.reward.clone(), discount=batch.discount.clone())
     spoiled.reward[5], spoiled.discount[5] = 100.0, 0.0
-    a, b = one.update(batch), other.update(spoiled)
+    torch.manual_seed(2)
+    a = one.update(batch)
+    torch.manual_seed(2)
+    b = other.update(spoiled)
     assert torch.equal(a.loss, b.loss)
     for ours, theirs in zip(one.policy().parameters(), other.policy().parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -98,9 +105,10 @@ def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(cell: str) 
     one.update(batch)
     other, _, _ = made(cell, seed=7)
     other.load_state_dict(one.state_dict())
-    for _ in range(2):
-        one.update(batch)
-        other.update(batch)
+    for seed in range(2):
+        for learner in (one, other):
+            torch.manual_seed(seed)
+            learner.update(batch)
     for ours, theirs in zip(one.policy().parameters(), other.policy().parameters(), strict=True):
         assert torch.equal(ours, theirs)
     for ours, theirs in zip(one.target.parameters(), other.target.parameters(), strict=True):
@@ -116,8 +124,12 @@ def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
 def test_the_loss_compiles_whole(cell: str) -> None:
     learner, batch, _ = made(cell)
     torch._dynamo.reset()
-    compiled = torch.compile(learner.loss, fullgraph=True, backend="aot_eager")
-    (loss, _), (plain, _) = compiled(batch), learner.loss(batch)
+    # the partitioner of aot_eager may draw a noisy layer's numbers in another order, and they would not compare
+    compiled = torch.compile(learner.loss, fullgraph=True, backend="eager" if "rainbow" in cell else "aot_eager")
+    torch.manual_seed(4)
+    loss, _ = compiled(batch)
+    torch.manual_seed(4)
+    plain, _ = learner.loss(batch)
     torch.testing.assert_close(loss, plain)
     slopes = torch.autograd.grad(loss, list(learner.policy().parameters()))
     wanted = torch.autograd.grad(plain, list(learner.policy().parameters()))

@@ -11,16 +11,18 @@ from torch import Tensor, nn
 
 from rlbench.learners.qlearning import QLearner
 from rlbench.nets.heads import ExpectedHead, QNet
+from rlbench.nets.streams import Streams
 from rlbench.ops.types import Transition
-from rlbench.ops.value import Expected
 
 LR, ADAM_EPSILON = 1e-2, 1e-8
 
 
-def learner(*, double: bool = True, huber: float | None = None, max_norm: float | None = None) -> QLearner[Expected]:
+def learner(*, double: bool = True, huber: float | None = None, max_norm: float | None = None) -> QLearner:
     torch.manual_seed(3)
-    net = QNet(nn.Identity(), ExpectedHead(features=4, hidden=6, actions=3, huber=huber))
-    made = QLearner(net, lr=LR, adam_epsilon=ADAM_EPSILON, max_grad_norm=max_norm, double=double, sync_every=10)
+    streams = Streams(features=4, hidden=6, actions=3, width=1, dueling=False, noisy=None)
+    net = QNet(nn.Identity(), ExpectedHead(streams, huber=huber))
+    adam = torch.optim.Adam(net.parameters(), lr=LR, eps=ADAM_EPSILON)
+    made = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, sync_every=10)
     with torch.no_grad():
         for parameter in made.target.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))  # a target that disagrees with the online network
@@ -41,20 +43,20 @@ def batch() -> Transition:
     )
 
 
-def q_of(net: QNet[Expected], row: Tensor) -> list[float]:
+def q_of(net: QNet, row: Tensor) -> list[float]:
     """Two layers with loops and float64, sharing nothing with the network's own code."""
     state = {name: value.double().tolist() for name, value in net.state_dict().items()}
     x = row.double().tolist()
     hidden = []
-    for weights, bias in zip(state["head.hidden.weight"], state["head.hidden.bias"], strict=True):
+    for weights, bias in zip(state["head.streams.hidden.weight"], state["head.streams.hidden.bias"], strict=True):
         hidden.append(max(0.0, bias + sum(w * v for w, v in zip(weights, x, strict=True))))
     return [
         bias + sum(w * v for w, v in zip(weights, hidden, strict=True))
-        for weights, bias in zip(state["head.out.weight"], state["head.out.bias"], strict=True)
+        for weights, bias in zip(state["head.streams.out.weight"], state["head.streams.out.bias"], strict=True)
     ]
 
 
-def by_hand(made: QLearner[Expected], data: Transition, *, double: bool) -> tuple[float, list[float]]:
+def by_hand(made: QLearner, data: Transition, *, double: bool) -> tuple[float, list[float]]:
     """Mnih et al. 2015 eq. 2 with the target of van Hasselt et al. 2016 eq. 4; squared error, importance weights."""
     errors = []
     for i in range(len(data.reward)):
@@ -89,7 +91,7 @@ def test_the_gradient_is_the_slope_of_the_loss_with_the_target_held_still() -> N
         future, chooser = q_of(made.target, data.next_obs[i]), q_of(made.online, data.next_obs[i])
         goals.append(data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))])
 
-    def frozen(net: QNet[Expected]) -> float:
+    def frozen(net: QNet) -> float:
         errors = [(g - q_of(net, o)[int(a)]) ** 2 for g, o, a in zip(goals, data.obs, data.action, strict=True)]
         return sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
 

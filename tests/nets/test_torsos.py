@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from rlbench.nets.heads import ExpectedHead, QNet
+from rlbench.nets.streams import Streams
 from rlbench.nets.torsos import MlpTorso, NatureTorso
 
 
@@ -16,7 +17,8 @@ def test_the_nature_network_has_the_parameters_of_the_paper() -> None:
     """Mnih et al. 2015, Methods: 32@8×8/4, 64@4×4/2, 64@3×3/1 on 4 frames, 512 units, one output an action."""
     torso = NatureTorso(stack=4, size=84, scale=False)
     assert torso.features == 3136
-    net = QNet(torso, ExpectedHead(features=3136, hidden=512, actions=6, huber=None))
+    streams = Streams(features=3136, hidden=512, actions=6, width=1, dueling=False, noisy=None)
+    net = QNet(torso, ExpectedHead(streams, huber=None))
     convolutions = (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 64 + 64)
     assert count(net) == convolutions + (3136 * 512 + 512) + (512 * 6 + 6)
     q = net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8), "learn").mean()

@@ -33,7 +33,6 @@ class Counting(Part):
         self.opened: list[tuple[int, int]] = []
         self.amounts: list[tuple[int, float]] = []
         self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
-        self.explorer = SimpleNamespace(set=lambda amount: self.amounts.append((self.steps, amount)))
 
     def open(self, segment: int) -> None:
         self.segment = segment
@@ -81,7 +80,9 @@ def trainer(**changes: object) -> tuple[OffPolicy, Counting, Updates]:
     updates = Updates(collector)
     settings = {
         "budget": Budget(steps=1000, epoch=300, segment=400),
-        "epsilon": Linear(start=1.0, end=0.1, steps=500),
+        "schedules": [
+            (Linear(start=1.0, end=0.1, steps=500), lambda v: collector.amounts.append((collector.steps, v)))
+        ],
         "warmup": 100,
         "updates_per_step": 0.1,
         **changes,

@@ -1,0 +1,47 @@
+"""Measurements in processes of their own, so that each starts with the thread policy it is measured under."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS_PYTHON = ROOT / ".peers/bin/python"
+LONGEST = 1_800  # seconds; a child that takes longer hangs
+
+Samples = dict[str, list[float]]
+
+
+class ChildFailed(Exception):
+    """A measurement ended without a number; the message is the last line it said."""
+
+
+def ours(workload: str, *, threads: int, repeat: int, steps: int) -> Samples:
+    """What ``benchmarks.measure`` finds, by contestant or part."""
+    options = ("--threads", str(threads), "--repeat", str(repeat), "--steps", str(steps))
+    return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], threads)
+
+
+def peer(script: str, *, threads: int, steps: int) -> Samples:
+    """What a script of ``benchmarks/peers`` finds."""
+    return _json([str(PEERS_PYTHON), f"benchmarks/peers/{script}", str(steps), str(threads)], threads)
+
+
+def policy() -> dict[str, str]:
+    """How idle threads wait, the same for everybody: as ``rlbench run`` sets it, unless the caller said otherwise."""
+    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
+
+
+def _json(command: Sequence[str], threads: int) -> Samples:
+    environ = os.environ | policy() | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    done = subprocess.run(  # noqa: S603 - our own scripts
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LONGEST, check=False
+    )
+    if done.returncode != 0:
+        raise ChildFailed((done.stderr.strip().splitlines() or ["no message"])[-1])
+    found: Samples = json.loads(done.stdout.strip().splitlines()[-1])
+    return found

@@ -1,0 +1,84 @@
+"""Samples gathered over a run of the benchmark, their medians, and the ratios that count."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import NamedTuple
+
+FLOP = {"double": 2.78e9, "plain": 2.18e9}
+"""One update of 32: three forward passes (two where the target is not double) and one backward."""
+
+
+class Figure(NamedTuple):
+    """What one contestant did in one workload on so many threads."""
+
+    workload: str
+    subject: str
+    threads: int
+    unit: str
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle sample."""
+        return median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """The median distance of a sample from the median, as a share of it."""
+        middle = self.median
+        return median(abs(sample - middle) for sample in self.samples) / middle if middle else 0.0
+
+
+class Ratio(NamedTuple):
+    """How much better ours is; above 1 is better, whatever the unit."""
+
+    workload: str
+    threads: int
+    against: str
+    value: float
+
+
+class Figures:
+    """Everything measured so far."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, str, int, str], list[float]] = {}
+
+    def add(self, workload: str, subject: str, threads: int, unit: str, samples: list[float]) -> None:
+        """More samples of one figure."""
+        self._samples.setdefault((workload, subject, threads, unit), []).extend(samples)
+
+    def all(self) -> list[Figure]:
+        """In the order of first appearance."""
+        return [Figure(*key, tuple(samples)) for key, samples in self._samples.items()]
+
+    def of(self, workload: str, subject: str, threads: int) -> float | None:
+        """A median, if it was measured."""
+        found = (f for f in self.all() if (f.workload, f.subject, f.threads) == (workload, subject, threads))
+        return next((f.median for f in found), None)
+
+
+def floors(figures: Figures) -> None:
+    """The time an update would take at the speed of a large product of matrices."""
+    for figure in figures.all():
+        if (figure.workload, figure.subject) == ("gemm", "gemm"):
+            for target, flop in FLOP.items():
+                milliseconds = [flop / speed / 1e6 for speed in figure.samples]
+                figures.add("dqn-update", f"floor ({target} target)", figure.threads, "ms", milliseconds)
+
+
+def ratios(figures: Figures) -> list[Ratio]:
+    """Ours against everybody else in the same workload on the same threads, and many stored against few."""
+    found = []
+    for figure in figures.all():
+        mine = figures.of(figure.workload, "rlbench", figure.threads)
+        if mine is None or figure.subject == "rlbench" or figure.workload == "dqn-pong parts":
+            continue
+        better = figure.median / mine if figure.unit == "ms" else mine / figure.median
+        found.append(Ratio(figure.workload, figure.threads, figure.subject, better))
+    for figure in figures.all():
+        few = figures.of("storage", "10000 stored", figure.threads)
+        if (figure.workload, figure.subject) == ("storage", "100000 stored") and few is not None:
+            found.append(Ratio("storage", figure.threads, "10000 stored", few / figure.median))
+    return found

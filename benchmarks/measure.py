@@ -1,0 +1,143 @@
+"""One measurement in a process of its own: ``python -m benchmarks.measure WORKLOAD --threads N`` prints one JSON line.
+
+The thread policy must stand before torch is imported, and a process that measured one thing does not disturb the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from benchmarks.ours import BATCH, WARMUP, trainer
+from benchmarks.plain import Plain
+from benchmarks.stopwatch import watched
+from rlbench.buffers.ring import Ring
+from rlbench.learners.qlearning import QLearner
+from rlbench.ops.types import Transition
+
+SIDE = 1024  # of the matrices that tell the machine's speed
+SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
+FEW, MANY = 10_000, 100_000  # stored transitions between which a step must not grow dearer
+LANES, ACTIONS = 10, 6
+
+Samples = dict[str, list[float]]
+
+
+def gemm(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001 - every workload takes the same three
+    """GFLOP/s of one large product of matrices: the floor of everything below."""
+    torch.set_num_threads(threads)
+    left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
+    seconds = _interleaved({"gemm": lambda: left @ right}, repeat=repeat, calls=20)["gemm"]
+    return {"gemm": [2 * SIDE**3 / s / 1e9 for s in seconds]}
+
+
+def update(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
+    """Milliseconds of one gradient step on one batch of frames, ours and the plain compiled one by turns."""
+    learner, plain, batch = trainer(threads).learner, Plain(ACTIONS), _batch()
+    if not isinstance(learner, QLearner):
+        raise TypeError(type(learner).__name__)
+    contest: dict[str, Callable[[], object]] = {
+        "rlbench": lambda: learner.update(batch),
+        "plain": lambda: plain.update(batch),
+    }
+    return {
+        name: [s * 1e3 for s in seconds] for name, seconds in _interleaved(contest, repeat=repeat, calls=20).items()
+    }
+
+
+def pong(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
+    """Environment steps per second of the whole loop, and the milliseconds of each part of a vector step."""
+    run = trainer(threads)
+    watch, first, began = watched(run), 0, 0.0
+    for progress in run:
+        if first == 0 and progress.env_steps >= WARMUP + SETTLING:
+            watch.reset()
+            first, began = progress.env_steps, perf_counter()
+        if first and progress.env_steps >= first + steps:
+            seconds, done = perf_counter() - began, progress.env_steps - first
+            parts = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
+            found = {name: [spent / done * LANES * 1e3] for name, spent in parts.items()}
+            return {"rlbench": [done / seconds], **found}
+    raise RuntimeError("the budget ended before the measurement")
+
+
+def storage(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
+    """Microseconds that writing a vector step and drawing one batch cost, with few and with many stored transitions."""
+    rings = {f"{stored} stored": _filled(threads, stored) for stored in (FEW, MANY)}
+    contest = {name: lambda ring=ring: _turn(ring) for name, ring in rings.items()}
+    return {
+        name: [s * 1e6 for s in seconds] for name, seconds in _interleaved(contest, repeat=repeat, calls=300).items()
+    }
+
+
+WORKLOADS = {"gemm": gemm, "dqn-update": update, "dqn-pong": pong, "storage": storage}
+
+
+def _interleaved(contest: Mapping[str, Callable[[], object]], *, repeat: int, calls: int) -> Samples:
+    """Seconds a call, ``repeat`` times by turns, after a warm-up of each."""
+    for call in contest.values():
+        for _ in range(calls // 2):
+            call()
+    seconds: Samples = {name: [] for name in contest}
+    for _ in range(repeat):
+        for name, call in contest.items():
+            began = perf_counter()
+            for _ in range(calls):
+                call()
+            seconds[name].append((perf_counter() - began) / calls)
+    return seconds
+
+
+def _batch() -> Transition:
+    generator = torch.Generator().manual_seed(0)
+    frames = torch.randint(0, 256, (2, BATCH, 4, 84, 84), dtype=torch.uint8, generator=generator)
+    action = torch.randint(0, ACTIONS, (BATCH,), generator=generator)
+    ones = torch.ones(BATCH)
+    return Transition(frames[0], action, ones * 0.1, ones * 0.97, frames[1], ones, torch.arange(BATCH))
+
+
+def _filled(threads: int, stored: int) -> Ring:
+    """A ring with room for ``MANY`` that holds ``stored`` transitions."""
+    ring = trainer(threads, capacity=MANY + 10 * LANES).buffer
+    if not isinstance(ring, Ring):
+        raise TypeError(type(ring).__name__)
+    for _ in range(stored // LANES):
+        _write(ring)
+    return ring
+
+
+FRAMES = np.random.default_rng(0).integers(0, 256, (LANES, 84, 84), dtype=np.uint8)
+ACTION, REWARD, NOT = torch.zeros(LANES, dtype=torch.int64), np.zeros(LANES, np.float32), np.zeros(LANES, np.bool_)
+
+
+def _write(ring: Ring) -> None:
+    ring.observe(FRAMES)
+    ring.record(ACTION, REWARD, NOT, NOT)
+
+
+def _turn(ring: Ring) -> None:
+    """What one vector step asks of the ring."""
+    _write(ring)
+    ring.sample(BATCH)
+
+
+def main() -> None:
+    """Measure one workload."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3_000)
+    given = parser.parse_args()
+    samples = WORKLOADS[given.workload](given.threads, given.repeat, given.steps)
+    sys.stdout.write(json.dumps(samples) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What lies between features and a head's numbers: one stream or two (dueling), of quiet or noisy layers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rlbench.ops.types import Role
+
+
+class Quiet(nn.Linear):
+    """A linear layer that takes a role and ignores it, so that it can stand where a noisy one does."""
+
+    def forward(self, x: Tensor, role: Role = "eval") -> Tensor:  # noqa: ARG002 - the same for every purpose
+        """``[..., in]`` to ``[..., out]``."""
+        return super().forward(x)
+
+
+class Noisy(nn.Module):
+    """A linear layer with factorised Gaussian noise on its weights, except in evaluation.
+
+    https://arxiv.org/abs/1706.10295, eq. 10 and 11 and section 3.2; one draw serves the whole batch.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, scale: float) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight_noise = nn.Parameter(torch.full((outputs, inputs), scale * bound))
+        self.bias_noise = nn.Parameter(torch.full((outputs,), scale * bound))
+
+    def forward(self, x: Tensor, role: Role) -> Tensor:
+        """``[..., in]`` to ``[..., out]``; the noisy matrix is never made: it has rank one before it is scaled."""
+        y = F.linear(x, self.weight, self.bias)
+        if role == "eval":
+            return y
+        columns, rows = (_squashed(torch.randn_like(like)) for like in (self.weight[0], self.bias))
+        return y + F.linear(x * columns, self.weight_noise) * rows + self.bias_noise * rows
+
+
+class Streams(nn.Module):
+    """Features to one row of numbers per action, ``[..., F]`` to ``[..., A, Q]``.
+
+    With ``dueling`` a second stream holds what all actions share (https://arxiv.org/abs/1511.06581, eq. 9).
+    """
+
+    def __init__(
+        self, *, features: int, hidden: int, actions: int, width: int, dueling: bool, noisy: float | None
+    ) -> None:
+        super().__init__()
+
+        def layer(inputs: int, outputs: int) -> nn.Module:
+            return Quiet(inputs, outputs) if noisy is None else Noisy(inputs, outputs, scale=noisy)
+
+        self.shape, self.dueling = (actions, width), dueling
+        self.hidden, self.out = layer(features, hidden), layer(hidden, actions * width)
+        if dueling:
+            self.shared_hidden, self.shared = layer(features, hidden), layer(hidden, width)
+
+    def forward(self, x: Tensor, role: Role) -> Tensor:
+        """``width`` numbers for every action."""
+        y: Tensor = self.out(self.hidden(x, role).relu(), role).unflatten(-1, self.shape)
+        if not self.dueling:
+            return y
+        shared: Tensor = self.shared(self.shared_hidden(x, role).relu(), role)
+        return shared.unsqueeze(-2) + y - y.mean(-2, keepdim=True)
+
+
+def _squashed(noise: Tensor) -> Tensor:
+    """``sign(x) √|x|``, the noise of a factor."""
+    return noise.sign() * noise.abs().sqrt()

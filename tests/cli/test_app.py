@@ -1,0 +1,292 @@
+"""The command line as a whole: exit codes, one-line errors, pipes, terminals, and what is never imported."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import typer
+
+from rlbench import __version__
+from rlbench.cli import app as command
+from rlbench.cli.app import main
+from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+RLBENCH = [sys.executable, "-m", "rlbench"]
+HEAVY = ("torch", "gymnasium", "ale_py", "scipy", "pandas", "numpy", "matplotlib", "mujoco", "psutil")
+
+
+def child(arguments: Sequence[str], *, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, its output in pipes."""
+    return subprocess.run(
+        [*RLBENCH, *arguments],
+        cwd=folder,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def on_terminal(arguments: Sequence[str], *, folder: Path, **environ: str) -> str:
+    """What a terminal would show."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*RLBENCH, *arguments], cwd=folder, env=os.environ | environ, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    with process:
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the terminal's other end is gone
+                break
+            if not part:
+                break
+            shown += part
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Makes the verb ``show`` fail."""
+
+    def fail() -> None:
+        raise error
+
+    broken = typer.Typer()
+    broken.callback()(lambda: None)
+    broken.command("show")(fail)
+    monkeypatch.setattr(command, "app", broken)
+
+
+def test_help_goes_to_stdout_and_succeeds(capsys: Capture) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr()
+    assert all(f"\n  {verb}" in told.out for verb in ("run", "table", "list", "show", "status", "doctor"))
+    assert told.err == ""
+
+
+def test_no_verb_shows_the_help_and_is_a_usage_error(capsys: Capture) -> None:
+    assert main([]) == 2
+    assert "Usage: rlbench" in capsys.readouterr().out
+
+
+def test_the_version_is_printed(capsys: Capture) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rlbench {__version__}\n"
+
+
+@pytest.mark.parametrize("verb", ["run", "table", "list", "show", "status", "doctor"])
+def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture) -> None:
+    assert main([verb, "-h"]) == 0
+    summary = capsys.readouterr().out.split("\n\n")[1].strip()
+    main(["--help"])
+    listed = capsys.readouterr().out
+    assert "..." not in next(line for line in listed.splitlines() if line.startswith(f"  {verb} "))
+    assert summary.split("\n")[0] in listed
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("tabel atari", "Did you mean 'table'?"),
+        ("show --jsn", "--json"),
+        ("show atari dqn", "Missing argument 'TASK'"),
+        ("show atari dqn x y", "unexpected extra argument"),
+        ("show atri dqn x", "unknown suite 'atri'; did you mean 'atari'?"),
+        ("show atari dqm x", "unknown algorithm 'dqm'; did you mean 'dqn'"),
+        ("show atari dqn PongNoFrameskip-v5", "did you mean 'PongNoFrameskip-v4'"),
+        ("show toy dqn Catch --set algo.lrr=1", "did you mean 'lr'?"),
+        ("show toy dqn Catch --set algo.lr=fast", "expected a number"),
+        ("show toy dqn Catch --set seed=1", "use --seeds"),
+        ("show toy dqn Catch --steps few", "'--steps'"),
+        ("show toy dqn Catch --steps 0", "greater than or equal to 1"),
+        ("show toy dqn Catch --config nowhere.toml", "nowhere.toml: cannot be read"),
+        ("table atri", "unknown suite 'atri'; did you mean 'atari'?"),
+        ("table atari --format yaml", "unknown format 'yaml'"),
+        ("table atari --format md --json", "contradict"),
+        ("table atari --algo dqqn", "unknown algorithm 'dqqn'; did you mean 'dqn'"),
+        ("table atari --task Pong-v5", "unknown task 'Pong-v5'"),
+        ("table atari --output nowhere/a.md", "nowhere is not a folder"),
+        ("table atari --output .", "is a folder"),
+        ("list algs", "did you mean 'algos'?"),
+        ("list tasks --suite atri", "did you mean 'atari'?"),
+        ("list suites --suite atri", "did you mean 'atari'?"),
+        ("doctor atri", "did you mean 'atari'?"),
+        ("status --watch --json", "contradict"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_on_stderr_and_exit_2(
+    line: str, why: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    errors = [text for text in told.err.splitlines() if text.startswith("rlbench: ")]
+    assert len(errors) == 1
+    assert why in errors[0]
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("a"), 2),
+        (RefusedFile("a"), 2),
+        (Interrupted("a", signal=2), 130),
+        (Interrupted("a", signal=15), 143),
+        (RlbenchError("a"), 1),
+    ],
+)
+def test_each_error_has_its_code(
+    error: RlbenchError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    raising(monkeypatch, error)
+    assert main(["show"]) == code
+    assert capsys.readouterr().err == "rlbench: a\n"
+
+
+def test_a_bug_is_one_line_that_asks_for_a_report_and_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    raising(monkeypatch, KeyError("x"))
+    assert main(["show"]) == 1
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert "internal error: KeyError: 'x'" in told
+    assert "--debug" in told
+
+
+@pytest.mark.parametrize("line", [["--debug", "show"], ["show", "--debug"]])
+@pytest.mark.parametrize("error", [KeyError("x"), UsageError("x")])
+def test_debug_shows_the_traceback_wherever_it_stands(
+    line: list[str], error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    raising(monkeypatch, error)
+    assert main(line) == (2 if isinstance(error, UsageError) else 1)
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_a_keyboard_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, KeyboardInterrupt())
+    assert main(["show"]) == 130
+
+
+def test_a_message_with_line_breaks_and_escape_codes_stays_one_harmless_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    raising(monkeypatch, UsageError("a\nb\r\n\x1b[31mc\x07"))
+    main(["show"])
+    assert capsys.readouterr().err == "rlbench: a b ?[31mc?\n"
+
+
+PROBE = """
+import sys
+from rlbench.cli.app import main
+code = main(sys.argv[2:])
+found = [name for name in sys.argv[1].split(",") if name in sys.modules]
+sys.exit(f"{code} {found}" if code or found else 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--help",
+        "--version",
+        "run --help",
+        "list tasks",
+        "list runs",
+        "show atari dqn PongNoFrameskip-v4",
+        "table all",
+        "table all --format html",
+        "table atari --json",
+        "status",
+    ],
+)
+def test_reading_verbs_import_nothing_heavy(line: str, record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], seed=0)
+    record_run([2.0], seed=1)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, ",".join(HEAVY), *line.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_does_not_even_import_the_specs(tmp_path: Path) -> None:
+    probe = [sys.executable, "-c", PROBE, "pydantic,rich,filelock,rlbench.spec.run", "--help"]
+    done = subprocess.run(probe, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_piped_table_is_whole_and_plain_whatever_the_width(tmp_path: Path) -> None:
+    narrow = child(["table", "atari"], folder=tmp_path, COLUMNS="20", TERM="xterm-256color")
+    wide = child(["table", "atari"], folder=tmp_path, COLUMNS="300", TERM="dumb")
+    assert narrow.returncode == 0
+    assert narrow.stdout == wide.stdout
+    assert "\x1b" not in narrow.stdout
+    assert narrow.stdout.count("SpaceInvadersNoFrameskip-v4") == 8
+    assert all(len(line.split("  ")) > 2 for line in narrow.stdout.splitlines()[:57])
+
+
+@pytest.mark.parametrize("line", [["table", "all", "--json"], ["table", "toy"], ["list", "tasks"], ["status"]])
+def test_a_reader_that_has_left_gets_no_traceback(line: list[str], tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    process = subprocess.Popen([*RLBENCH, *line], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(reading)
+    os.close(writing)
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 141
+    assert [text for text in told.splitlines() if "no such folder" not in text] == []
+
+
+def test_a_terminal_gets_colour(tmp_path: Path) -> None:
+    shown = on_terminal(["table", "toy"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="")
+    assert "\x1b[2mNOT RUN" in shown
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "dumb", "COLUMNS": "80"}, {"TERM": "dumb", "COLUMNS": "20"}])
+def test_a_dumb_terminal_gets_no_escape_codes(tmp_path: Path, environ: dict[str, str]) -> None:
+    shown = on_terminal(["table", "toy"], folder=tmp_path, **environ)
+    assert "\x1b" not in shown
+    assert "CartPole-v1" in shown
+    assert "NOT RUN" in shown
+
+
+def test_no_color_means_no_colour(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0])
+    shown = on_terminal(["table", "atari"], folder=tmp_path, COLUMNS="100", TERM="xterm-256color", NO_COLOR="1")
+    assert "INCONCLUSIVE" in shown
+    assert not any(f"\x1b[{code}m" in shown for code in range(30, 38))
+
+
+def test_a_terminal_of_its_own_width_folds_and_one_that_is_wide_does_not(tmp_path: Path) -> None:
+    texts = {w: on_terminal(["table", "atari"], folder=tmp_path, COLUMNS=str(w), TERM="dumb") for w in (80, 200)}
+    assert max(map(len, texts[80].splitlines())) <= 80
+    assert len(texts[80].splitlines()) > len(texts[200].splitlines())
+
+
+def test_a_narrow_encoding_loses_signs_but_not_the_answer(tmp_path: Path) -> None:
+    done = child(["show", "toy", "dqn", "Catch"], folder=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0
+    assert "memory ? 0.60 GB" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_module_and_the_console_script_are_one_program(tmp_path: Path) -> None:
+    assert child(["--version"], folder=tmp_path).stdout == f"rlbench {__version__}\n"
+    assert child(["nonsense"], folder=tmp_path).returncode == 2

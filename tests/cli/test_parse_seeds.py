@@ -1,0 +1,69 @@
+"""Lists of seeds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlbench.cli.seeds import parse_seeds
+from rlbench.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0", (0,)),
+        ("0-9", tuple(range(10))),
+        ("0,3,7", (0, 3, 7)),
+        ("0-2,7", (0, 1, 2, 7)),
+        ("7,0-2", (7, 0, 1, 2)),
+        ("5-5", (5,)),
+        (" 1 , 2 ", (1, 2)),
+        ("4294967295", (2**32 - 1,)),
+    ],
+)
+def test_seeds_are_read_in_the_order_they_are_written(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not a seed"),
+        (",", "is not a seed"),
+        ("0,", "is not a seed"),
+        ("-1", "is not a seed"),
+        ("1.5", "is not a seed"),
+        ("1e3", "is not a seed"),
+        ("0-", "is not a seed"),
+        ("0..3", "is not a seed"),
+        ("0-2-4", "is not a seed"),
+        ("x", "is not a seed"),
+        ("٣", "is not a seed"),
+        ("9-0", "runs backwards; write 0-9"),
+        ("1,1", "named twice"),
+        ("0-3,2", "named twice"),
+        ("4294967296", "too large"),
+        ("0-4294967295", "more than 10000 seeds"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(text: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_seeds(text)
+    assert why in str(caught.value)
+    assert str(caught.value).startswith(f"--seeds {text!r}: ")
+    assert "\n" not in str(caught.value)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=20, unique=True))
+def test_any_list_of_different_seeds_comes_back(seeds: list[int]) -> None:
+    assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
+
+
+@given(st.text(max_size=8))
+def test_any_text_is_a_list_of_seeds_or_one_line_of_refusal(text: str) -> None:
+    try:
+        assert parse_seeds(text)
+    except UsageError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 - either outcome is right

@@ -1,0 +1,195 @@
+"""From what was typed to a specification, and where each value came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlbench import suites
+from rlbench.cli.resolve import IDENTITY, resolve, smoke, written
+from rlbench.errors import UnknownName, UsageError
+from rlbench.spec.override import applied, parse
+
+PONG = ("atari", "dqn", "PongNoFrameskip-v4")
+CATCH = ("toy", "dqn", "Catch")
+CELLS = [
+    (suite, algo, task)
+    for suite in suites.names()
+    for algo in suites.algorithms(suite)
+    for task in suites.tasks(suite, documented=True)
+]
+
+
+def toml(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_nothing_given_is_the_suites_table() -> None:
+    assert resolve(*PONG).spec == suites.spec(*PONG)
+
+
+@pytest.mark.parametrize("given_by", range(5))
+def test_an_option_beats_set_beats_the_environment_beats_the_file_beats_the_table(
+    tmp_path: Path, given_by: int
+) -> None:
+    found = resolve(
+        *PONG,
+        config=toml(tmp_path, "[budget]\nsteps = 1000001") if given_by >= 1 else None,
+        environ={"RLBENCH_BUDGET__STEPS": "1000002"} if given_by >= 2 else {},
+        sets=["budget.steps=1000003"] if given_by >= 3 else [],
+        steps=1_000_004 if given_by >= 4 else None,
+    )
+    expected = [
+        (10_000_000, "suite table"),
+        (1_000_001, "mine.toml"),
+        (1_000_002, "RLBENCH_BUDGET__STEPS"),
+        (1_000_003, "--set"),
+        (1_000_004, "--steps"),
+    ][given_by]
+    assert (found.spec.budget.steps, found.sources["budget.steps"]) == expected
+
+
+def test_the_variable_for_steps_is_weaker_than_set() -> None:
+    found = resolve(*PONG, environ={"RLBENCH_STEPS": "5"}, sets=["budget.steps=6"])
+    assert found.spec.budget.steps == 6
+    assert resolve(*PONG, environ={"RLBENCH_STEPS": "5"}).sources["budget.steps"] == "RLBENCH_STEPS"
+
+
+def test_a_field_nobody_chose_is_a_default_or_the_suites() -> None:
+    sources = resolve(*PONG).sources
+    assert sources["algo.lr"] == "default"
+    assert sources["algo.epsilon.end"] == "default"
+    assert sources["algo.replay.horizon"] == "suite table"
+    assert sources["task.id"] == "argument"
+    assert sources["seed"] == "default"
+    assert resolve(*PONG, seed=0).sources["seed"] == "--seed"
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_field_has_a_source_and_can_be_written_back(cell: tuple[str, str, str]) -> None:
+    found = resolve(*cell)
+    rows = [(path, value) for path, value, _ in found.rows() if path not in IDENTITY]
+    assert len(rows) > 20
+    assert resolve(*cell, sets=[f"{path}={written(value)}" for path, value in rows]).spec == found.spec
+
+
+def test_variables_of_other_programs_and_options_set_no_field() -> None:
+    others = {"RLBENCH_RESULTS": "x", "RLBENCH_DEVICE": "cpu", "RLBENCH_SEEDS": "0-3", "ALGO__LR": "1", "PATH": "/bin"}
+    assert resolve(*PONG, environ=others).spec == suites.spec(*PONG)
+
+
+def test_a_part_is_chosen_by_name_before_its_fields_whatever_their_order_in_the_file(tmp_path: Path) -> None:
+    config = toml(tmp_path, '[algo.torso]\nwidths = [8, 9]\nkind = "mlp"\n')
+    found = resolve("toy", "dqn", "Catch", config=config)
+    assert written({p: v for p, v, _ in found.rows()}["algo.torso.widths"]) == "8,9"
+    assert found.sources["algo.torso"] == "mine.toml"
+
+
+@pytest.mark.parametrize("source", ["--set", "RLBENCH_", "file"])
+@pytest.mark.parametrize("path", ["task.id", "task.game", "task.kind", "algo.family"])
+def test_what_says_which_run_is_meant_has_its_own_place(tmp_path: Path, source: str, path: str) -> None:
+    group, name = path.split(".")
+    given_by = {
+        "--set": {"sets": [f"{path}=x"]},
+        "RLBENCH_": {"environ": {f"RLBENCH_{group}__{name}".upper(): "x"}},
+        "file": {"config": toml(tmp_path, f'[{group}]\n{name} = "x"')},
+    }[source]
+    with pytest.raises(UsageError, match=r"says which run is meant; (use --task|the algorithm is the second argument)"):
+        resolve(*PONG, **given_by)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["seed=3", "smoke=true", "suite=toy", "algorithm=c51", "task=toy", "algo=ppo"])
+def test_the_identity_of_a_run_cannot_be_set(text: str) -> None:
+    with pytest.raises(UsageError, match="says which run is meant"):
+        resolve(*PONG, sets=[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("algo = [", "not TOML"),
+        ("[algo]\nlrr = 1", "did you mean 'lr'"),
+        ("[algo]\nlr = 'fast'", "expected a number"),
+        ("[algo]\nlr = nan", "algo.lr"),
+        ("[algo]\nlr = 2026-01-01", "expected a number"),
+        ("[algo]\nbatch = 1.5", "expected a whole number"),
+        ("[[algo]]\nlr = 1", "second argument"),
+        ("[algorithm]\nname = 'x'", "algorithm"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_in_one_line(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(*PONG, config=toml(tmp_path, text))
+    assert why in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.toml: cannot be read"):
+        resolve(*PONG, config=tmp_path / "nowhere.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"bytes\.toml: not UTF-8"):
+        resolve(*PONG, config=tmp_path / "bytes.toml")
+
+
+@pytest.mark.parametrize(
+    ("cell", "nearest"),
+    [
+        (("atri", "dqn", "x"), "atari"),
+        (("atari", "dqm", "x"), "dqn"),
+        (("atari", "dqn", "PongNoFrameskip-v5"), "PongNoFrameskip-v4"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(cell: tuple[str, str, str], nearest: str) -> None:
+    with pytest.raises(UnknownName, match=nearest):
+        resolve(*cell)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_smoke_run_crosses_an_epoch_and_a_segment_and_learns(cell: tuple[str, str, str]) -> None:
+    tiny = smoke(suites.spec(*cell))
+    assert tiny.smoke
+    assert tiny.budget.steps >= 2 * tiny.budget.epoch
+    assert tiny.budget.steps >= 2 * tiny.budget.segment
+    assert tiny.algo.warmup < tiny.budget.epoch
+    assert tiny.budget.steps <= 2_000
+    assert tiny.protocol.episodes == tiny.protocol.envs == 2
+    assert tiny.algo.replay.capacity <= 5_000
+
+
+def test_a_smoke_run_keeps_what_is_smaller_already_and_an_option_beats_it() -> None:
+    found = resolve(*PONG, sets=["algo.replay.capacity=2000", "budget.epoch=400000"], steps=3_000, smoke=True)
+    assert (found.spec.algo.replay.capacity, found.sources["algo.replay.capacity"]) == (2_000, "--set")
+    assert (found.spec.budget.epoch, found.sources["budget.epoch"]) == (1_000, "--smoke")
+    assert (found.spec.budget.steps, found.sources["budget.steps"]) == (3_000, "--steps")
+
+
+def test_a_smoke_run_is_another_run_than_a_short_one() -> None:
+    tiny = resolve(*CATCH, smoke=True).spec
+    assert tiny.id != applied(tiny.model_copy(update={"smoke": False}), []).id
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_any_setting_is_taken_or_refused(path: str, value: str) -> None:
+    for name in (path, f"algo.{path}"):
+        try:
+            resolve(*CATCH, sets=[f"{name}={value}"])
+        except UsageError as error:
+            assert str(error).startswith("--set ")  # noqa: PT017 - either outcome is right
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([p for p, _, _ in resolve(*PONG).rows() if p not in IDENTITY]), st.text(max_size=6))
+def test_any_text_for_a_known_field_is_taken_or_refused(path: str, value: str) -> None:
+    try:
+        assert parse(f"{path}={value}").path == path
+        resolve(*PONG, sets=[f"{path}={value}"])
+    except UsageError as error:
+        assert path.partition(".")[0] in str(error)  # noqa: PT017 - either outcome is right

@@ -1,0 +1,87 @@
+"""What every test starts from, and what tests of several layers need: records that no training made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from rlbench import suites
+from rlbench.record.store import Store
+from rlbench.record.types import Collected, Epoch, Evaluated, Outcome, Status
+from rlbench.spec.override import applied, parse
+
+RecordRun = Callable[..., Path]
+
+# One thread a process, and none that spins: scripts/test runs two processes on two cores. Read when torch is imported,
+# by the tests' own subprocesses too.
+os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", MPLBACKEND="Agg")
+
+# No setting of the person who runs the tests may reach them.
+for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
+    del os.environ[name]
+
+# The same examples in every run: a failure that CI sees is seen here. Slow machines are no failure; hangs are, by
+# pytest's own timeout.
+hypothesis.settings.register_profile(
+    "rlbench", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("rlbench")
+
+
+def epoch(number: int, mean: float, env_steps: int) -> Epoch:
+    """An epoch whose two evaluation games average ``mean``."""
+    return Epoch(
+        number=number,
+        env_steps=env_steps,
+        updates=env_steps // 10,
+        seconds=float(number),
+        collected=Collected(episodes=1, steps=env_steps, returns=(mean,), lengths=(10,), steps_per_second=100.0),
+        updated=None,
+        evaluated=Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=(1, 2), seconds=0.5),
+    )
+
+
+@pytest.fixture
+def record_run(tmp_path: Path) -> RecordRun:
+    """Writes a run with the given evaluation means, as if it had been trained; gives its folder."""
+
+    def write(
+        means: Sequence[float],
+        *,
+        suite: str = "atari",
+        algo: str = "dqn",
+        task: str = "BreakoutNoFrameskip-v4",
+        seed: int = 0,
+        sets: Sequence[str] = (),
+        status: Status | None = "done",
+        force: bool = False,
+    ) -> Path:
+        spec = applied(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
+        store = Store.claim(spec, tmp_path / "results", {"env": {"env": "test/env"}}, force=force)
+        assert store is not None
+        epochs = [epoch(i, mean, i * spec.budget.epoch) for i, mean in enumerate(means)]
+        for made in epochs:
+            store.append(made)
+        if status is not None:
+            store.finish(
+                Outcome(
+                    status=status,
+                    reason=f"a test says {status}",
+                    env_steps=epochs[-1].env_steps if epochs else 0,
+                    updates=0,
+                    epochs=len(epochs),
+                    seconds=1.0,
+                    final=means[-1] if means else None,
+                    best=max(means, default=None),
+                    best_epoch=0 if means else None,
+                    weights=None,
+                )
+            )
+        store.release()
+        return store.folder
+
+    return write

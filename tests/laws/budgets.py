@@ -1,0 +1,58 @@
+"""How long a thing may be, and how it may be called."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from tests.laws.source import Finding, Module
+
+MODULE: Final = 400
+LEARNER: Final = 150
+FUNCTION: Final = 40
+MEDIAN: Final = 130  # of all modules
+SCRIPT: Final = 20
+SETUP: Final = 60  # scripts/setup
+
+DRAWERS: Final = {"util", "utils", "common", "misc", "helper", "helpers", "impl", "tools", "core"}
+HOLLOW_CLASS: Final = re.compile(r"^_?(Base|Abstract)[A-Z]|(Manager|Helper|Wrapper|Mixin|Impl)$")
+HOLLOW_SUFFIX: Final = re.compile(r"_(fn|cls)$")
+
+
+def short_modules(module: Module) -> Iterator[Finding]:
+    """A module fits into one head; a learner on two screens."""
+    limit = LEARNER if module.unit == "learners" else MODULE
+    length = len(module.text.splitlines())
+    if length > limit:
+        yield Finding(limit + 1, f"{length} lines, {limit} are allowed: split it where it has two subjects")
+
+
+def short_functions(module: Module) -> Iterator[Finding]:
+    """A function is read at one glance, from its ``def`` to its last line.
+
+    In ``cli/`` it counts from its first statement: the options of a command are a table.
+    """
+    for function in module.functions():
+        first = function.body[0].lineno if module.unit == "cli" else function.lineno
+        length = (function.end_lineno or first) - first + 1
+        if length > FUNCTION:
+            yield Finding(function.lineno, f"{function.name} has {length} lines, {FUNCTION} are allowed")
+
+
+def telling_names(module: Module) -> Iterator[Finding]:
+    """A name says what a thing is, not that it is a thing."""
+    stems = {PurePosixPath(part).stem for part in module.path.split("/")}
+    for stem in sorted(stems & DRAWERS):
+        yield Finding(1, f"a module called {stem!r} is a drawer: name what is in it")
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.ClassDef(name=name) if HOLLOW_CLASS.search(name):
+                yield Finding(node.lineno, f"{name}: say what it does, not that it is one")
+            case ast.FunctionDef(name=name) | ast.arg(arg=name) if HOLLOW_SUFFIX.search(name):
+                yield Finding(node.lineno, f"{name}: verbs for functions, nouns for data, no suffix for the kind")
+
+
+LAWS: Final = (short_modules, short_functions, telling_names)

@@ -1,0 +1,116 @@
+"""Who may import whom: the table of the architecture, and the laws that read it.
+
+A new top-level module or package is a new decision: it is refused until it has a line here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from tests.laws.source import ROOT, Finding, Import, Module
+
+LAYERS: Final = (
+    {"errors", "spec"},  # 0 what a run is, and what can go wrong
+    {"suites", "record", "seeds"},  # 1 tables of specs, records, random streams
+    {"ops"},  # 2 pure functions of tensors
+    {"nets", "buffers", "envs"},  # 3
+    {"learners", "collectors", "fast"},  # 4
+    {"trainers"},  # 5
+    {"build", "checkpoint"},  # 6
+    {"run"},  # 7
+    {"sweep", "report"},  # 8
+    {"cli", "__main__"},  # 9
+)
+LEVEL: Final = {unit: level for level, units in enumerate(LAYERS) for unit in units} | {"__init__": -1}
+
+SIDEWAYS: Final = {("spec", "errors"), ("__main__", "cli")}  # within a layer, in this direction only
+FORBIDDEN: Final = {("learners", "buffers"), ("learners", "envs")}  # below, and still not to be known
+
+HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
+LIGHT: Final = {"errors", "spec", "suites", "record", "report"}  # never import what is heavy
+LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
+
+
+def only_known_units(module: Module) -> Iterator[Finding]:
+    """Every module has a place in the table."""
+    if module.unit not in LEVEL:
+        yield Finding(1, f"{module.unit!r} is in no layer; decide where it belongs and add it to LAYERS")
+
+
+def downwards(module: Module) -> Iterator[Finding]:
+    """Imports go down; neighbours in a layer do not know each other."""
+    here = module.unit
+    for found in module.imports:
+        there = _unit(found)
+        if found.target.startswith("."):
+            yield Finding(found.line, f"relative import {found.target!r}: write it out from rlbench")
+        elif there is None or there == here:
+            continue
+        elif there not in LEVEL:
+            yield Finding(found.line, f"imports {there!r}, which is in no layer")
+        elif (here, there) in FORBIDDEN:
+            yield Finding(found.line, f"{here} must not know {there}")
+        elif LEVEL[there] >= LEVEL.get(here, -1) and (here, there) not in SIDEWAYS:
+            yield Finding(found.line, f"{here} (layer {LEVEL.get(here)}) imports {there} (layer {LEVEL[there]})")
+
+
+def trainers_see_protocols(module: Module) -> Iterator[Finding]:
+    """Of what a trainer drives it may import ``base`` alone: the protocols."""
+    if module.unit == "trainers":
+        for found in module.imports:
+            level, parts = LEVEL.get(_unit(found) or "", 0), found.target.split(".")
+            if level in {3, 4} and parts[2:3] != ["base"]:
+                yield Finding(found.line, f"trainers see only protocols, and {found.target} is none (…base holds them)")
+
+
+def light(module: Module) -> Iterator[Finding]:
+    """What reads and prints records starts without torch and without an emulator."""
+    for found in module.imports:
+        there = _unit(found)
+        heavy = found.target.split(".")[0] in HEAVY
+        heavy |= there is not None and there not in LIGHT | LIGHT_AT_START | {"__init__"}
+        if heavy and (module.unit in LIGHT or (module.unit in LIGHT_AT_START and found.runs == "at import")):
+            advice = "import it inside the function" if module.unit in LIGHT_AT_START else "do without"
+            yield Finding(found.line, f"{found.target} brings torch or an emulator into {module.unit}: {advice}")
+        if module.unit == "spec" and found.target.split(".")[0] == "numpy":
+            yield Finding(found.line, "spec knows no numpy")
+
+
+def empty_packages(module: Module) -> Iterator[Finding]:
+    """``__init__.py`` is empty, but for the version in rlbench and the look-up in suites."""
+    if not module.path.endswith("/__init__.py") or module.path == "rlbench/suites/__init__.py":
+        return
+    if module.path == "rlbench/__init__.py":
+        yield from (Finding(found.line, "rlbench/__init__.py imports nothing") for found in module.imports)
+    elif module.tree.body:
+        yield Finding(1, "an __init__.py is empty: import from the module that defines the name")
+
+
+def declared(module: Module) -> Iterator[Finding]:
+    """An import statement names the standard library or a core dependency; an extra comes by ``import_module``."""
+    for found in module.imports:
+        root = found.target.split(".")[0]
+        if not found.by_call and root not in sys.stdlib_module_names | _core() | {"", "rlbench"}:
+            yield Finding(found.line, f"{root} is no core dependency in pyproject.toml")
+
+
+def _unit(found: Import) -> str | None:
+    """The unit of rlbench that is imported, or None for anything else."""
+    first, *rest = found.target.split(".")
+    if first != "rlbench":
+        return None
+    return rest[0] if rest and rest[0] != "__version__" else "__init__"
+
+
+@cache
+def _core() -> frozenset[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return frozenset(re.split(r"[<>=!~ \[]", name)[0].replace("-", "_") for name in project["dependencies"])
+
+
+LAWS: Final = (only_known_units, downwards, trainers_see_protocols, light, empty_packages, declared)

@@ -1,0 +1,39 @@
+"""The laws, applied to the package as it stands."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from tests.laws import bans, budgets, layers
+from tests.laws.source import ROOT, Law, tree
+
+LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_package_keeps_the_law(law: Law) -> None:
+    broken = [f"{module.path}:{found.line}: {found.what}" for module in tree() for found in law(module)]
+    assert not broken, "\n".join([(law.__doc__ or "").split("\n")[0], *broken])
+
+
+def test_the_median_module_is_short() -> None:
+    lengths = [len(module.text.splitlines()) for module in tree() if module.tree.body]
+    assert statistics.median(lengths) <= budgets.MEDIAN
+
+
+def test_scripts_are_short_strict_and_say_what_they_do() -> None:
+    for path in [*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci" / "run"]:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= (budgets.SETUP if path.name == "setup" else budgets.SCRIPT), path
+        assert lines[0] == "#!/usr/bin/env bash" and lines[1].startswith("# "), path
+        assert "set -euo pipefail" in lines, path
+        assert path.stat().st_mode & 0o111, f"{path} cannot be executed"
+
+
+def test_every_leave_to_wait_for_the_device_is_used() -> None:
+    modules = {module.path: module for module in tree()}
+    for path, function in bans.MAY_WAIT:
+        waits = {inside for inside, call in modules[path].calls if call.func.__dict__.get("attr") in bans.WAITS}
+        assert function in waits, f"{path}: {function} no longer waits; take it out of MAY_WAIT"

@@ -1,0 +1,63 @@
+"""Asking is cheap: what only reads and prints must work where torch and the emulators cannot even be imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.laws.layers import HEAVY
+
+SLOW_TO_START = {"numpy", "scipy", "pandas", "matplotlib", "h5py"}  # not heavy, but not for a page of help
+
+# A name bound to None in sys.modules cannot be imported.
+WITHOUT = """
+import runpy, sys
+sys.modules.update(dict.fromkeys({missing!r}))
+sys.argv = ["rlbench", *{arguments!r}]
+runpy.run_module("rlbench", run_name="__main__", alter_sys=True)
+"""
+
+PONG = ("atari", "dqn", "PongNoFrameskip-v4")
+READING = [
+    ("list", "suites"),
+    ("list", "algos"),
+    ("list", "tasks"),
+    ("show", *PONG),
+    ("show", *PONG, "--json"),
+    ("table", "atari"),
+    ("table", "atari", "--format", "json"),
+    ("status",),
+]
+
+
+def rlbench(folder: Path, *arguments: str, missing: set[str]) -> subprocess.CompletedProcess[str]:
+    """The command line in an empty folder, in a Python that lacks what is ``missing``."""
+    code = WITHOUT.format(missing=sorted(missing), arguments=arguments)
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("run", "--help"), ("table", "--help"), ("--version",)], ids=" ".join
+)
+def test_help_needs_nothing_that_takes_long_to_import(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = rlbench(tmp_path, *arguments, missing=HEAVY | SLOW_TO_START)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_reading_needs_neither_torch_nor_an_emulator(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = rlbench(tmp_path, *arguments, missing=HEAVY)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_missing_are_really_missing(tmp_path: Path) -> None:
+    done = rlbench(tmp_path, "run", "toy", "dqn", "--task", "Catch", "--smoke", missing=HEAVY)
+    assert done.returncode != 0

@@ -1,0 +1,166 @@
+"""The laws, applied to what breaks them: each must speak up, at the line marked ``# !``, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.laws import bans, budgets, layers
+from tests.laws.source import Law, Module
+from tests.laws.test_laws import LAWS
+
+LONG_FUNCTION = "def f() -> None:  # !\n" + "    g()\n" * budgets.FUNCTION
+LONG_MODULE = "x = 1\n" * budgets.MODULE + "x = 2  # !\n"
+LONG_LEARNER = "x = 1\n" * budgets.LEARNER + "x = 2  # !\n"
+LONG_COMMAND = "def f(\n" + "    a: int,\n" * 30 + ") -> None:\n" + "    g()\n" * budgets.FUNCTION
+
+PLANTED: list[tuple[Law, str, str]] = [
+    (layers.only_known_units, "agents/dqn.py", "x = 1  # !"),
+    (layers.only_known_units, "callbacks.py", "x = 1  # !"),
+    (layers.downwards, "ops/value.py", "from rlbench.nets import heads  # !"),
+    (layers.downwards, "ops/value.py", "def f() -> None:\n    import rlbench.run  # !"),
+    (
+        layers.downwards,
+        "ops/value.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rlbench.build  # !",
+    ),
+    (layers.downwards, "ops/value.py", "from importlib import import_module\nimport_module('rlbench.cli.app')  # !"),
+    (layers.downwards, "ops/value.py", "from .types import Role  # !"),
+    (layers.downwards, "ops/value.py", "from rlbench import agents  # !"),
+    (layers.downwards, "nets/heads.py", "from rlbench.buffers.ring import Ring  # !"),
+    (layers.downwards, "buffers/ring.py", "from rlbench.envs.base import VectorEnv  # !"),
+    (layers.downwards, "envs/toy.py", "import rlbench.nets.torsos as t  # !"),
+    (layers.downwards, "learners/sac.py", "from rlbench.buffers.ring import Ring  # !"),
+    (layers.downwards, "learners/sac.py", "from rlbench.envs.base import VectorEnv  # !"),
+    (layers.downwards, "learners/sac.py", "from rlbench.collectors import sync  # !"),
+    (layers.downwards, "collectors/sync.py", "from rlbench.learners.base import Learner  # !"),
+    (layers.downwards, "errors.py", "from rlbench.spec.run import Spec  # !"),
+    (layers.downwards, "record/store.py", "from rlbench import suites  # !"),
+    (layers.downwards, "checkpoint.py", "from rlbench.build import build  # !"),
+    (layers.trainers_see_protocols, "trainers/offpolicy.py", "from rlbench.learners.qlearning import QLearner  # !"),
+    (layers.trainers_see_protocols, "trainers/offpolicy.py", "from rlbench.buffers import ring  # !"),
+    (layers.light, "spec/run.py", "import torch  # !"),
+    (layers.light, "spec/run.py", "import numpy as np  # !"),
+    (layers.light, "suites/atari.py", "import ale_py  # !"),
+    (layers.light, "record/store.py", "def f() -> None:\n    import torch.nn  # !"),
+    (layers.light, "report/gather.py", "from rlbench.ops.value import Expected  # !"),
+    (layers.light, "report/plots.py", "def f() -> None:\n    from rlbench.run import run  # !"),
+    (layers.light, "cli/run.py", "from rlbench.run import run  # !"),
+    (layers.light, "cli/doctor.py", "class C:\n    import gymnasium  # !"),
+    (layers.empty_packages, "ops/__init__.py", '"""Pure functions."""  # !'),
+    (layers.empty_packages, "__init__.py", 'import rlbench.run  # !\n__version__ = "1"'),
+    (layers.declared, "nets/heads.py", "import scipy, einops  # !"),
+    (layers.declared, "envs/envpool.py", "import envpool  # !"),
+    (layers.declared, "ops/value.py", "from hypothesis import given  # !"),
+    (budgets.short_modules, "ops/value.py", LONG_MODULE),
+    (budgets.short_modules, "learners/sac.py", LONG_LEARNER),
+    (budgets.short_functions, "ops/value.py", LONG_FUNCTION),
+    (budgets.short_functions, "ops/value.py", "class C:\n    async " + LONG_FUNCTION.replace("\n", "\n    ")),
+    (budgets.short_functions, "cli/run.py", LONG_COMMAND + "    g()\n"),
+    (budgets.telling_names, "ops/utils.py", "x = 1  # !"),
+    (budgets.telling_names, "ops/helpers/value.py", "x = 1  # !"),
+    (budgets.telling_names, "envs/toy.py", "class BaseEnv: ...  # !"),
+    (budgets.telling_names, "envs/toy.py", "class ReplayManager: ...  # !"),
+    (budgets.telling_names, "ops/value.py", "def f(loss_fn: int) -> None: ...  # !"),
+    (budgets.telling_names, "ops/value.py", "def loss_fn() -> None: ...  # !"),
+    (bans.banned_names, "buffers/ring.py", "import numpy as np\nx = np.random.rand(3)  # !"),
+    (bans.banned_names, "buffers/ring.py", "from numpy import random as r  # !\nx = r.normal()  # !"),
+    (bans.banned_names, "buffers/ring.py", "from numpy.random import seed  # !\nseed(0)  # !"),
+    (bans.banned_names, "report/estimate.py", "import random  # !"),
+    (bans.banned_names, "report/estimate.py", "from random import choice  # !"),
+    (bans.banned_names, "learners/sac.py", "import torch\ntorch.manual_seed(0)  # !"),
+    (bans.banned_names, "learners/sac.py", "import torch as t\nt.cuda.manual_seed_all(0)  # !"),
+    (bans.banned_names, "checkpoint.py", "import torch\nx = torch.load('f')  # !"),
+    (bans.banned_names, "checkpoint.py", "import torch\ntorch.save({}, 'f')  # !"),
+    (bans.banned_names, "record/store.py", "import pickle  # !"),
+    (bans.banned_names, "record/store.py", "from pickle import loads  # !"),
+    (bans.banned_names, "spec/override.py", "x = eval('1')  # !"),
+    (bans.banned_names, "spec/override.py", "def f() -> None:\n    exec('1')  # !"),
+    (bans.banned_names, "spec/override.py", "import yaml  # !\nx = yaml.load('1')  # !"),
+    (bans.banned_names, "run.py", "print('epoch')  # !"),
+    (bans.banned_names, "run.py", "import logging  # !"),
+    (bans.banned_names, "run.py", "import sys\nsys.stderr.write('epoch')  # !"),
+    (bans.banned_names, "trainers/clock.py", "import time\nnow = time.time()  # !"),
+    (bans.banned_names, "trainers/clock.py", "from time import time  # !"),
+    (bans.banned_names, "trainers/clock.py", "from datetime import datetime\nnow = datetime.now()  # !"),
+    (bans.banned_names, "envs/ale.py", "import warnings\nwarnings.filterwarnings('ignore')  # !"),
+    (bans.banned_names, "ops/types.py", "from typing import Any  # !"),
+    (bans.banned_names, "spec/task.py", "import typing as t\nx: t.Any = 1  # !"),
+    (bans.own_generators, "buffers/samplers.py", "import torch\nx = torch.rand(3)  # !"),
+    (bans.own_generators, "learners/ppo.py", "from torch import randperm\nx = randperm(3)  # !"),
+    (bans.own_generators, "envs/toy.py", "import numpy as np\nx = np.random.default_rng()  # !"),
+    (bans.no_waiting, "learners/sac.py", "def f(loss):\n    return loss.item()  # !"),
+    (bans.no_waiting, "nets/heads.py", "def f(x):\n    return x.mean().cpu()  # !"),
+    (bans.no_waiting, "fast/metrics.py", "class Metrics:\n    def add(self):\n        return self.sums.tolist()  # !"),
+    (
+        bans.given_devices,
+        "nets/heads.py",
+        "class C:\n    def __init__(self, device):\n        self.device = device  # !",
+    ),
+    (bans.given_devices, "buffers/ring.py", "def f(x, device):\n    return x.to(device)  # !"),
+    (bans.given_devices, "ops/value.py", "def f(x, y):\n    return x.to(dtype=y.dtype, device=y.device)  # !"),
+    (bans.given_devices, "learners/sac.py", "def f(x):\n    return x.cuda()  # !"),
+    (bans.roles_not_modes, "learners/sac.py", "def f(net):\n    net.eval()  # !"),
+    (bans.roles_not_modes, "collectors/evaluate.py", "def f(net):\n    net.train(False)  # !"),
+    (bans.safe_reading, "buffers/dataset.py", "def f(np):\n    np.load('x', allow_pickle=True)  # !"),
+    (bans.safe_reading, "checkpoint.py", "def f(load):\n    load('x', weights_only=False)  # !"),
+    (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept:  # !\n    g()"),
+    (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept Exception:  # !\n    pass"),
+    (bans.no_pass_through, "build.py", "def f(**options):\n    return g(1, **options)  # !"),
+    (bans.finished, "ops/value.py", "x = 1  # TODO: later  # !"),
+    (bans.finished, "ops/value.py", "x = 1  # FIXME  # !"),
+    (bans.finished, "ops/value.py", "x = 1  # type: ignore[misc]  # !"),
+]
+
+INNOCENT = [
+    ("ops/value.py", "import torch\nfrom rlbench.ops.types import Role\nfrom rlbench.seeds import Seeds\n"),
+    ("ops/value.py", "import math\nrandom = math.pi\nx = random.real\n"),
+    ("seeds.py", "import numpy as np\ndef f(s):\n    import torch\n    return np.random.Generator(np.random.PCG64(s))"),
+    ("seeds.py", "def f(torch, device, number):\n    return torch.Generator(device).manual_seed(number)"),
+    ("nets/heads.py", "import torch\ndef f(x):\n    return torch.rand(3, dtype=x.dtype).to(x.dtype)"),
+    ("buffers/samplers.py", "import torch\ndef f(g):\n    return torch.rand(3, generator=g)"),
+    (
+        "envs/toy.py",
+        "import numpy as np\nfrom typing import Any\ndef f(seed: Any):\n    return np.random.default_rng(seed)",
+    ),
+    ("envs/envpool.py", "from importlib import import_module\nx = import_module('envpool')  # type: ignore[misc]"),
+    ("fast/metrics.py", "class Metrics:\n    def take(self):\n        return self.sums.tolist()"),
+    ("collectors/sync.py", "def f(x, device):\n    return x.to(device), x.cpu().numpy()"),
+    ("trainers/clock.py", "from time import monotonic\nfrom rlbench.learners.base import Learner\nnow = monotonic()"),
+    ("build.py", "import torch\nfrom rlbench.trainers.offpolicy import OffPolicy\ntorch.manual_seed(0)"),
+    ("record/machine.py", "def f(**more: object) -> dict[str, object]:\n    return {'a': 1, **more}"),
+    ("report/tables.py", "import sys\nfrom rlbench import __version__, suites\nprint('', file=sys.stdout)"),
+    ("cli/run.py", "import typer\ndef f() -> None:\n    from rlbench.run import run\n    run()"),
+    ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Stop\n"),
+    ("cli/run.py", LONG_COMMAND),
+    ("__main__.py", "from rlbench.cli.app import main\nmain()"),
+    ("ops/__init__.py", ""),
+    ("__init__.py", '"""What it is."""\n__version__ = "1"'),
+    ("errors.py", "class Diverged(Exception): ...\ntry:\n    x = 1\nexcept Exception:\n    raise Diverged from None"),
+]
+
+
+def short(value: object) -> str | None:
+    """Keeps a text of many lines out of the name of its test."""
+    return f"{len(value)} characters" if isinstance(value, str) and len(value) > 200 else None
+
+
+@pytest.mark.parametrize(("law", "path", "text"), PLANTED, ids=short)
+def test_a_planted_violation_is_reported_where_it_is(law: Law, path: str, text: str) -> None:
+    marked = {number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# !")}
+    found = {finding.line for finding in law(Module(f"rlbench/{path}", text))}
+    assert found == marked if marked else found
+
+
+@pytest.mark.parametrize(("path", "text"), INNOCENT, ids=short)
+def test_what_is_allowed_is_not_reported(path: str, text: str) -> None:
+    module = Module(f"rlbench/{path}", text)
+    assert [(law.__name__, finding) for law in LAWS for finding in law(module)] == []
+
+
+def test_every_law_has_been_seen_to_speak() -> None:
+    assert {law for law, _, _ in PLANTED} == set(LAWS)
+
+
+def test_every_ban_has_been_seen_to_speak() -> None:
+    findings = {f.what for _, path, text in PLANTED for f in bans.banned_names(Module(f"rlbench/{path}", text))}
+    assert [ban for ban in bans.BANS if not any(ban.instead in what for what in findings)] == []

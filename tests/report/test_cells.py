@@ -1,0 +1,130 @@
+"""What a cell says once its runs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.report.cells import Cell, every_cell
+
+Record = Callable[..., Path]
+
+
+def cell(results: Path, task: str = "BreakoutNoFrameskip-v4", suite: str = "atari", algo: str = "dqn") -> Cell:
+    return next(c for c in every_cell([suite], results) if (c.key.task, c.key.algorithm) == (task, algo))
+
+
+def test_without_a_record_every_cell_says_not_run(tmp_path: Path) -> None:
+    assert {(str(c.verdict), c.measured) for c in every_cell(["atari"], tmp_path)} == {("NOT RUN", None)}
+
+
+def test_the_measured_score_is_the_mean_over_seeds_of_each_runs_best_evaluation(
+    record_run: Record, tmp_path: Path
+) -> None:
+    record_run([0.0, 5.0, 3.0], seed=0)
+    record_run([0.0, 7.0, 2.0], seed=1)
+    found = cell(tmp_path / "results").measured
+    assert found is not None
+    assert (found.score, found.n, found.estimator) == (6.0, 2, "best-of-run")
+    assert (found.low, found.high) == pytest.approx((6 - 12.706204736, 6 + 12.706204736))  # t(0.975, 1), both 1 off
+    assert (found.env_steps, found.env_id) == (200_000, "test/env")
+
+
+def test_the_untrained_policy_counts_as_an_evaluation(record_run: Record, tmp_path: Path) -> None:
+    record_run([9.0, 5.0])
+    found = cell(tmp_path / "results").measured
+    assert found is not None
+    assert found.score == 9.0
+
+
+def test_one_seed_has_no_interval(record_run: Record, tmp_path: Path) -> None:
+    record_run([5.0])
+    found = cell(tmp_path / "results")
+    assert found.measured is not None
+    assert (found.measured.low, found.measured.high, str(found.verdict)) == (
+        None,
+        None,
+        "INCONCLUSIVE (≈ 2 more seeds)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("best", "verdict"),
+    [([310.0, 320.0, 316.0], "CONSISTENT"), ([10.0, 12.0, 14.0], "BELOW"), ([900.0, 901.0, 902.0], "ABOVE")],
+)
+def test_three_seeds_are_judged_against_the_single_documented_run(
+    record_run: Record, tmp_path: Path, best: list[float], verdict: str
+) -> None:
+    for seed, score in enumerate(best):
+        record_run([0.0, score], seed=seed)
+    assert str(cell(tmp_path / "results").verdict) == verdict
+
+
+def test_a_run_that_stopped_where_the_document_stopped_is_complete(record_run: Record, tmp_path: Path) -> None:
+    record_run([-21.0, 20.5], task="PongNoFrameskip-v4")
+    assert cell(tmp_path / "results", "PongNoFrameskip-v4").verdict.word == "INCONCLUSIVE"
+
+
+def test_a_cell_of_short_runs_is_partial_and_says_how_far_they_came(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0, 4.0], sets=["budget.steps=200000"])
+    record_run([1.0, 2.0], seed=1, status="interrupted")
+    found = cell(tmp_path / "results")
+    assert (str(found.verdict), found.note) == ("PARTIAL", "200,000 of 10,000,000 steps")
+    assert found.measured is not None
+    assert (found.measured.score, found.measured.n, found.measured.env_steps) == (3.0, 2, 100_000)
+
+
+def test_a_run_without_an_evaluation_yet_is_partial_and_has_no_score(record_run: Record, tmp_path: Path) -> None:
+    record_run([], status=None)
+    found = cell(tmp_path / "results")
+    assert (str(found.verdict), found.measured, found.note) == ("PARTIAL", None, "0 of 10,000,000 steps")
+
+
+def test_a_short_run_beside_complete_ones_is_noted_and_does_not_count(record_run: Record, tmp_path: Path) -> None:
+    record_run([5.0], seed=0)
+    record_run([99.0], seed=1, status="interrupted")
+    found = cell(tmp_path / "results")
+    assert found.measured is not None
+    assert (found.measured.score, found.measured.n, found.note) == (5.0, 1, "1 run short of the budget")
+
+
+def test_a_failed_run_is_counted_noted_and_withholds_a_good_verdict(record_run: Record, tmp_path: Path) -> None:
+    for seed, score in enumerate([310.0, 320.0, 316.0]):
+        record_run([score], seed=seed)
+    record_run([1.0], seed=3, status="failed")
+    found = cell(tmp_path / "results")
+    assert found.measured is not None
+    assert found.measured.n == 4
+    assert found.note == "1 of 4 runs failed, not in the mean"
+    assert str(found.verdict) == "INCONCLUSIVE (≈ 1 more seed)"
+
+
+def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record, tmp_path: Path) -> None:
+    record_run([99.0], sets=["algo.lr=0.1"])
+    record_run([99.0], sets=["algo.lr=0.2"])
+    found = cell(tmp_path / "results")
+    assert (str(found.verdict), found.measured, found.note) == ("NOT RUN", None, "2 runs with other settings")
+
+
+def test_the_note_of_a_document_stands_beside_the_cell(tmp_path: Path) -> None:
+    assert "s_{t+3}" in cell(tmp_path, algo="rainbow", task="PongNoFrameskip-v4").note
+
+
+def test_a_game_without_a_document_is_listed_last_and_compared_with_nothing(record_run: Record, tmp_path: Path) -> None:
+    record_run([5.0], task="AlienNoFrameskip-v4")
+    found = every_cell(["atari"], tmp_path / "results")[-1]
+    assert (found.key.task, found.documented, str(found.verdict)) == ("AlienNoFrameskip-v4", None, "NOT COMPARABLE")
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict"),
+    [((1.0, 1.0, 1.0), "REPRODUCED"), ((0.2, 0.21, 0.19), "BELOW"), ((1.0, 1.0), "INCONCLUSIVE (≈ 1 more seed)")],
+)
+def test_a_toy_task_is_judged_against_its_optimum(
+    record_run: Record, tmp_path: Path, means: tuple[float, ...], verdict: str
+) -> None:
+    for seed, score in enumerate(means):
+        record_run([0.0, score], suite="toy", task="Catch", seed=seed)
+    assert str(cell(tmp_path / "results", "Catch", "toy").verdict) == verdict

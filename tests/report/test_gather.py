@@ -1,0 +1,123 @@
+"""Which runs of a results folder count for a cell."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.report.documented import Key
+from rlbench.report.gather import Runs, folders, gather
+
+Record = Callable[..., Path]
+CELL = Key("atari", "dqn", "BreakoutNoFrameskip-v4", "")
+
+
+def only(results: Path) -> Runs:
+    found = gather(results)
+    assert list(found) == [CELL]
+    return found[CELL]
+
+
+def test_a_run_of_the_documented_settings_is_complete_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0], seed=3)
+    runs = only(tmp_path / "results")
+    assert [r.spec.seed for r in runs.complete] == [3]
+    assert (runs.failed, runs.short, runs.variants) == ([], [], 0)
+
+
+@pytest.mark.parametrize("status", ["interrupted", None])
+def test_a_run_that_has_not_ended_is_short(record_run: Record, tmp_path: Path, status: str | None) -> None:
+    record_run([1.0, 2.0], status=status)
+    runs = only(tmp_path / "results")
+    assert (len(runs.short), runs.complete) == (1, [])
+
+
+def test_a_run_of_fewer_steps_is_short_even_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0], sets=["budget.steps=300000"])
+    runs = only(tmp_path / "results")
+    assert (len(runs.short), runs.complete, runs.budget) == (1, [], 10_000_000)
+
+
+@pytest.mark.parametrize("setting", ["algo.lr=0.1", "budget.steps=20000000", "budget.epoch=50000", "task.sticky=0.25"])
+def test_a_run_with_any_other_setting_is_a_variant(record_run: Record, tmp_path: Path, setting: str) -> None:
+    record_run([1.0, 2.0], sets=[setting])
+    runs = only(tmp_path / "results")
+    assert (runs.variants, runs.complete, runs.short) == (1, [], [])
+
+
+def test_a_short_run_with_another_setting_is_a_variant(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0], sets=["budget.steps=300000", "algo.lr=0.1"])
+    assert only(tmp_path / "results").variants == 1
+
+
+def test_a_failed_run_is_kept(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], status="failed")
+    assert len(only(tmp_path / "results").failed) == 1
+
+
+def test_a_smoke_run_belongs_to_no_cell(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], sets=["smoke=true"])
+    assert gather(tmp_path / "results") == {}
+
+
+def test_a_short_run_gives_way_to_a_complete_one_of_its_seed(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], seed=0)
+    record_run([1.0], seed=0, sets=["budget.steps=300000"])
+    record_run([1.0], seed=1, sets=["budget.steps=300000"])
+    runs = only(tmp_path / "results")
+    assert [r.spec.seed for r in runs.complete] == [0]
+    assert [r.spec.seed for r in runs.short] == [1]
+
+
+def test_what_force_put_aside_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0])
+    folder = record_run([2.0], force=True)
+    assert (folder / "attempt-1" / "spec.json").exists()
+    assert list(folders(tmp_path / "results")) == [folder]
+
+
+def test_a_folder_that_was_only_claimed_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0])
+    for name in ("spec.json", "epochs.jsonl", "outcome.json"):
+        (folder / name).unlink()
+    assert gather(tmp_path / "results") == {}
+
+
+def test_runs_come_in_order_of_seed_whatever_the_order_of_writing(record_run: Record, tmp_path: Path) -> None:
+    for seed in (10, 2, 0):
+        record_run([1.0], seed=seed)
+    assert [r.spec.seed for r in only(tmp_path / "results").complete] == [0, 2, 10]
+
+
+def test_no_folder_holds_no_runs(tmp_path: Path) -> None:
+    assert gather(tmp_path / "nowhere") == {}
+
+
+def test_a_file_is_no_folder_of_results(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="not a folder"):
+        gather(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "outcome.json"])
+def test_a_damaged_file_is_refused_by_name(record_run: Record, tmp_path: Path, name: str) -> None:
+    path = record_run([1.0]) / name
+    path.write_text(path.read_text(encoding="utf-8").replace("1", "7", 1), encoding="utf-8")
+    with pytest.raises(RefusedFile, match=name):
+        gather(tmp_path / "results")
+
+
+def test_a_record_without_its_spec_is_refused(record_run: Record, tmp_path: Path) -> None:
+    (record_run([1.0]) / "spec.json").unlink()
+    with pytest.raises(RefusedFile, match=r"spec\.json"):
+        gather(tmp_path / "results")
+
+
+def test_a_results_folder_may_be_moved(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0])
+    shutil.move(tmp_path / "results", tmp_path / "elsewhere")
+    assert len(only(tmp_path / "elsewhere").complete) == 1

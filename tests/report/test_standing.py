@@ -1,0 +1,54 @@
+"""How runs stand, without disturbing those that are running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.record.store import Store
+from rlbench.report.standing import held, standings
+
+Record = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [("done", "done"), ("failed", "failed"), ("interrupted", "interrupted"), (None, "interrupted")]
+)
+def test_a_run_nobody_holds_stands_as_its_outcome_says(
+    record_run: Record, tmp_path: Path, status: str | None, state: str
+) -> None:
+    record_run([1.0, 3.0, 2.0], status=status)
+    (found,) = standings(tmp_path / "results")
+    assert (found.state, found.name, found.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
+    assert (found.env_steps, found.budget, found.best, found.eta) == (200_000, 10_000_000, 3.0, None)
+
+
+def test_a_run_that_is_held_is_running_and_will_end(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 3.0, 2.0], status=None)
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None
+    (running,) = standings(tmp_path / "results")
+    store.release()
+    (released,) = standings(tmp_path / "results")
+    assert (running.state, released.state) == ("running", "interrupted")
+    assert running.eta == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
+
+
+def test_looking_at_a_lock_leaves_it_free(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0], status=None)
+    assert not held(folder)
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None
+    assert held(folder)
+    store.release()
+
+
+def test_a_damaged_record_is_listed_with_its_reason_and_hides_no_other(record_run: Record, tmp_path: Path) -> None:
+    (record_run([1.0], seed=0) / "outcome.json").write_text("{", encoding="utf-8")
+    record_run([1.0], seed=1)
+    damaged, done = standings(tmp_path / "results")
+    assert (damaged.state, done.state) == ("damaged", "done")
+    assert "outcome.json" in damaged.reason

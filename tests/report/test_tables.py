@@ -1,0 +1,252 @@
+"""Cells as text: whole in every format, and the same bytes for the same records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from rlbench.report import tables
+from rlbench.report.cells import SUITES, Cell, Measured, every_cell
+from rlbench.report.documented import DATA, Documented, Key
+from rlbench.report.verdict import Verdict
+
+Record = Callable[..., Path]
+KINDS: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "null": (type(None),),
+}
+
+
+def complaints(  # noqa: C901 - one branch a keyword
+    value: object, schema: Mapping[str, object], root: Mapping[str, object], where: str = "$"
+) -> list[str]:
+    """What of JSON Schema our schemas use: the ways in which ``value`` does not fit."""
+    if "$ref" in schema:
+        name = str(schema["$ref"]).removeprefix("#/$defs/")
+        return complaints(value, root["$defs"][name], root, where)  # type: ignore[index]
+    if "anyOf" in schema:
+        tried = [complaints(value, choice, root, where) for choice in schema["anyOf"]]  # type: ignore[attr-defined]
+        return [] if [] in tried else [*tried[0]]
+    found = []
+    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
+    if kinds and not any(isinstance(value, KINDS[k]) and not isinstance(value, bool) for k in kinds):  # type: ignore[attr-defined, index]
+        found.append(f"{where}: {value!r} is not {kinds}")
+    if "const" in schema and value != schema["const"]:
+        found.append(f"{where}: {value!r} is not {schema['const']}")
+    if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
+        found.append(f"{where}: {value!r} is not one of {schema['enum']}")
+    if "pattern" in schema and isinstance(value, str) and not re.search(str(schema["pattern"]), value):
+        found.append(f"{where}: {value!r} does not match")
+    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:  # type: ignore[operator]
+        found.append(f"{where}: {value!r} is too small")
+    if isinstance(value, dict) and "properties" in schema:
+        known: Mapping[str, Mapping[str, object]] = schema["properties"]  # type: ignore[assignment]
+        found += [f"{where}: lacks {name}" for name in schema["required"] if name not in value]  # type: ignore[attr-defined]
+        found += [f"{where}: has {name}" for name in value if name not in known]
+        for name, part in value.items():
+            found += complaints(part, known.get(name, {}), root, f"{where}.{name}")
+    if isinstance(value, list) and "items" in schema:
+        for number, part in enumerate(value):
+            found += complaints(part, schema["items"], root, f"{where}[{number}]")  # type: ignore[arg-type]
+    return found
+
+
+def schema() -> dict[str, object]:
+    return json.loads((DATA / "schema" / "table.json").read_text(encoding="utf-8"))
+
+
+DOCUMENT = Documented(
+    score=7307.0,
+    std=None,
+    low=None,
+    high=None,
+    n=1,
+    estimator="best-of-run",
+    steps="10M",
+    metric="",
+    variant="",
+    system="Tianshou",
+    source="a/README.md@0",
+    note="",
+)
+MEASURED = Measured(
+    score=1234.5678, low=1000.04, high=1469.0, n=3, estimator="best-of-run", env_steps=10_000_000, env_id="x"
+)
+FULL = Cell(
+    key=Key("atari", "dqn", "Qbert|<b>", ""),
+    documented=DOCUMENT,
+    measured=MEASURED,
+    verdict=Verdict("BELOW"),
+    note="a & b",
+)
+EMPTY = Cell(
+    key=Key("atari", "sac", "Pong", ""), documented=DOCUMENT, measured=None, verdict=Verdict("NOT RUN"), note=""
+)
+
+
+def test_markdown_by_hand() -> None:
+    assert tables.to_markdown([FULL, EMPTY]).splitlines() == [
+        "| Algorithm | Task | Documented | Measured | Seeds | Steps | Verdict | Note |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |",
+        "| dqn | Qbert\\|<b> | 7,307 | 1,234.6 [1,000.0, 1,469.0] | 3 | 10,000,000 | BELOW | a & b |",
+        "| sac | Pong | 7,307 |  |  |  | NOT RUN |  |",
+        "",
+        "- Documented: Tianshou, a/README.md@0 (best-of-run, one run).",
+        "- Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.",
+    ]
+
+
+def test_csv_holds_every_number_in_full() -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.to_csv([FULL, EMPTY]))))
+    assert rows[0]["measured_score"] == "1234.5678"
+    assert rows[0]["documented_score"] == "7307.0"
+    assert rows[1]["measured_score"] == ""
+    assert rows[1]["verdict"] == "NOT RUN"
+
+
+def test_json_has_exactly_the_fields_of_the_contract() -> None:
+    cell = json.loads(tables.to_json([FULL]))["cells"][0]
+    assert list(cell) == ["suite", "algorithm", "task", "dataset", "documented", "measured", "verdict", "note"]
+    assert list(cell["documented"]) == ["score", "std", "n", "estimator", "source"]
+    assert list(cell["measured"]) == ["score", "low", "high", "n", "estimator", "env_steps", "env_id"]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_json_of_every_suite_fits_the_schema_in_the_package(suite: str, tmp_path: Path) -> None:
+    content = json.loads(tables.to_json(every_cell([suite], tmp_path)))
+    assert content["cells"]
+    assert complaints(content, schema(), schema()) == []
+
+
+def test_measured_cells_fit_the_schema(record_run: Record, tmp_path: Path) -> None:
+    record_run([5.0], seed=0)
+    record_run([7.0], seed=1)
+    content = json.loads(tables.to_json(every_cell(["atari"], tmp_path / "results")))
+    assert any(cell["measured"] for cell in content["cells"])
+    assert complaints(content, schema(), schema()) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"schema_version": 2, "cells": []},
+        {"schema_version": 1},
+        {"schema_version": 1, "cells": [{"suite": "atari"}]},
+        {"schema_version": 1, "cells": [], "more": 1},
+    ],
+)
+def test_the_schema_can_say_no(broken: dict[str, object]) -> None:
+    assert complaints(broken, schema(), schema()) != []
+
+
+def test_the_schema_knows_every_verdict() -> None:
+    words = [*tables.STYLES, "INCONCLUSIVE (≈ 1 more seed)", "INCONCLUSIVE (> 100 more seeds)"]
+    pattern = schema()["$defs"]["cell"]["properties"]["verdict"]["pattern"]  # type: ignore[index]
+    assert [word for word in words if not re.search(pattern, word)] == []
+    assert not re.search(pattern, "FINE")
+
+
+class Page(HTMLParser):
+    """The texts of a page's table cells, and every address it would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.fetched: list[str] = []
+        self.open = False
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.open = self.open or tag == "td"
+        if tag == "td":
+            self.cells.append("")
+        self.fetched += [value or "" for name, value in attrs if name in {"src", "href"}]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = self.open and tag != "td"
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.cells[-1] += data
+
+
+def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
+    page = Page()
+    page.feed(tables.to_html([FULL]))
+    assert page.fetched == []
+    assert page.cells == [
+        "dqn",
+        "Qbert|<b>",
+        "7,307",
+        "1,234.6 [1,000.0, 1,469.0]",
+        "3",
+        "10,000,000",
+        "BELOW",
+        "a & b",
+    ]
+    assert "{{" not in tables.to_html([FULL])
+
+
+def test_a_plain_table_is_never_cut_or_coloured() -> None:
+    long = Cell(key=FULL.key, documented=DOCUMENT, measured=MEASURED, verdict=Verdict("BELOW"), note="word " * 200)
+    text = tables.to_rich([long])
+    assert "\x1b" not in text
+    assert "…" not in text
+    assert ("word " * 200).strip() in text
+
+
+@pytest.mark.parametrize("width", [1, 20, 80])
+def test_a_narrow_terminal_loses_no_word(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    text = tables.to_rich([FULL, EMPTY], width=width)
+    for word in ("Qbert|<b>", "7,307", "1,234.6", "[1,000.0,", "1,469.0]", "10,000,000", "BELOW", "Algorithm"):
+        assert word in text
+
+
+def test_a_terminal_gets_colour_and_no_colour_when_it_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[31m" in tables.to_rich([FULL], width=200)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in tables.to_rich([FULL], width=200)
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in tables.to_rich([FULL], width=200)
+
+
+def test_several_suites_get_a_column_that_tells_them_apart(tmp_path: Path) -> None:
+    assert "Suite" not in tables.columns(every_cell(["atari"], tmp_path))
+    assert tables.columns(every_cell(["atari", "toy"], tmp_path))[0] == "Suite"
+
+
+@pytest.mark.parametrize("style", list(tables.TEXTS))
+def test_equal_records_give_equal_bytes_whatever_the_order_of_writing(
+    record_run: Record, tmp_path: Path, style: str
+) -> None:
+    texts = []
+    for order in ((0, 1, 2), (2, 0, 1)):
+        for seed in order:
+            record_run([0.1 * seed, 5.0 + seed / 3], seed=seed)
+        texts.append(tables.TEXTS[style](every_cell(["atari", "toy"], tmp_path / "results")))
+        shutil.rmtree(tmp_path / "results")
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (-0.001, "0.00"), (20.25, "20.25"), (-20.5, "-20.50"), (316.04, "316.0"), (12345.67, "12,345.7")],
+)
+def test_numbers_are_rounded_for_people(value: float, text: str) -> None:
+    one = Measured(score=value, low=None, high=None, n=1, estimator="best-of-run", env_steps=1, env_id="x")
+    cell = Cell(key=EMPTY.key, documented=None, measured=one, verdict=Verdict("PARTIAL"), note="")
+    assert f"|  | {text} | 1 |" in tables.to_markdown([cell])
