@@ -42,7 +42,7 @@ def main() -> None:
 
 def _measured(figures: Figures, workload: str, threads: int, steps: int) -> None:
     def measure() -> None:
-        for subject, samples in ours(workload, threads=threads, repeat=1, steps=steps).items():
+        for subject, samples in ours(workload, threads=threads, steps=steps).items():
             part = workload == "dqn-pong" and subject != "rlbench"
             name, unit = (f"{workload} parts", "ms") if part else (workload, UNITS[workload])
             figures.add(name, subject, threads, unit, samples)

@@ -20,9 +20,9 @@ class ChildFailed(Exception):
     """A measurement ended without a number; the message is the last line it said."""
 
 
-def ours(workload: str, *, threads: int, repeat: int, steps: int) -> Samples:
+def ours(workload: str, *, threads: int, steps: int) -> Samples:
     """What ``benchmarks.measure`` finds, by contestant or part."""
-    options = ("--threads", str(threads), "--repeat", str(repeat), "--steps", str(steps))
+    options = ("--threads", str(threads), "--steps", str(steps))
     return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], threads)
 
 

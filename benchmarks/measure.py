@@ -29,15 +29,15 @@ LANES, ACTIONS = 10, 6
 Samples = dict[str, list[float]]
 
 
-def gemm(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001 - every workload takes the same three
+def gemm(threads: int, steps: int) -> Samples:  # noqa: ARG001 - every workload takes both
     """GFLOP/s of one large product of matrices: the floor of everything below."""
     torch.set_num_threads(threads)
     left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
-    seconds = _interleaved({"gemm": lambda: left @ right}, repeat=repeat, calls=20)["gemm"]
+    seconds = _interleaved({"gemm": lambda: left @ right}, rounds=3, calls=20)["gemm"]
     return {"gemm": [2 * SIDE**3 / s / 1e9 for s in seconds]}
 
 
-def update(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
+def update(threads: int, steps: int) -> Samples:  # noqa: ARG001
     """Milliseconds of one gradient step on one batch of frames, ours and the plain compiled one by turns."""
     learner, plain, batch = trainer(threads).learner, Plain(ACTIONS), _batch()
     if not isinstance(learner, QLearner):
@@ -46,12 +46,10 @@ def update(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
         "rlbench": lambda: learner.update(batch),
         "plain": lambda: plain.update(batch),
     }
-    return {
-        name: [s * 1e3 for s in seconds] for name, seconds in _interleaved(contest, repeat=repeat, calls=20).items()
-    }
+    return _scaled(_interleaved(contest, rounds=7, calls=8), 1e3)
 
 
-def pong(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
+def pong(threads: int, steps: int) -> Samples:
     """Environment steps per second of the whole loop, and the milliseconds of each part of a vector step."""
     run = trainer(threads)
     watch, first, began = watched(run), 0, 0.0
@@ -67,31 +65,33 @@ def pong(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
     raise RuntimeError("the budget ended before the measurement")
 
 
-def storage(threads: int, repeat: int, steps: int) -> Samples:  # noqa: ARG001
+def storage(threads: int, steps: int) -> Samples:  # noqa: ARG001
     """Microseconds that writing a vector step and drawing one batch cost, with few and with many stored transitions."""
     rings = {f"{stored} stored": _filled(threads, stored) for stored in (FEW, MANY)}
     contest = {name: lambda ring=ring: _turn(ring) for name, ring in rings.items()}
-    return {
-        name: [s * 1e6 for s in seconds] for name, seconds in _interleaved(contest, repeat=repeat, calls=300).items()
-    }
+    return _scaled(_interleaved(contest, rounds=15, calls=50), 1e6)
 
 
 WORKLOADS = {"gemm": gemm, "dqn-update": update, "dqn-pong": pong, "storage": storage}
 
 
-def _interleaved(contest: Mapping[str, Callable[[], object]], *, repeat: int, calls: int) -> Samples:
-    """Seconds a call, ``repeat`` times by turns, after a warm-up of each."""
+def _interleaved(contest: Mapping[str, Callable[[], object]], *, rounds: int, calls: int) -> Samples:
+    """Seconds a call, ``rounds`` times by turns, after a warm-up of each."""
     for call in contest.values():
-        for _ in range(calls // 2):
+        for _ in range(calls):
             call()
     seconds: Samples = {name: [] for name in contest}
-    for _ in range(repeat):
+    for _ in range(rounds):
         for name, call in contest.items():
             began = perf_counter()
             for _ in range(calls):
                 call()
             seconds[name].append((perf_counter() - began) / calls)
     return seconds
+
+
+def _scaled(samples: Samples, factor: float) -> Samples:
+    return {name: [sample * factor for sample in found] for name, found in samples.items()}
 
 
 def _batch() -> Transition:
@@ -132,10 +132,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3_000)
     given = parser.parse_args()
-    samples = WORKLOADS[given.workload](given.threads, given.repeat, given.steps)
+    samples = WORKLOADS[given.workload](given.threads, given.steps)
     sys.stdout.write(json.dumps(samples) + "\n")
 
 

@@ -105,10 +105,9 @@ def markdown(found: Report) -> str:
 
 
 def _cells(found: Report, workload: str, subject: str, threads: int) -> tuple[str, str]:
-    here = [r for r in found["figures"] if (r["workload"], r["subject"], r["threads"]) == (workload, subject, threads)]
-    against = [
-        r for r in found["ratios"] if (r["workload"], r["against"], r["threads"]) == (workload, subject, threads)
-    ]
+    key = (workload, subject, threads)
+    here = [row for row in found["figures"] if (row["workload"], row["subject"], row["threads"]) == key]
+    against = [row for row in found["ratios"] if (row["workload"], row["against"], row["threads"]) == key]
     figure = f"{here[0]['median']:,.4g} ± {here[0]['spread']:.0%}" if here else ""
     return figure, f"{against[0]['ratio']:.2f}×" if against else ""
 

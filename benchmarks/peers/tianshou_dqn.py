@@ -21,7 +21,7 @@ from tianshou.env.atari.atari_network import DQNet
 from tianshou.env.atari.atari_wrapper import make_atari_env
 from tianshou.trainer import OffPolicyTrainerParams
 
-WARMUP, SETTLING = 2_000, 500  # steps before the first update, and then before the clock starts
+WARMUP, SETTLING = 2_000, 100  # steps before the first update, and then before the clock starts: it is slow
 
 
 def main() -> None:

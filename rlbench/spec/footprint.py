@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import assert_never
 
-from rlbench.spec.algo import Mlp, Nature, QLearning
+from rlbench.spec.algo import (
+    Categorical,
+    Expected,
+    Head,
+    Implicit,
+    Mlp,
+    Nature,
+    Proposed,
+    QLearning,
+    Quantiles,
+)
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, Task
 
 SLOT = 8 + 4 + 3 * 1 + 4
 """Bytes of one slot of the ring beside its observation: action int64, reward float32, three flags, age int32."""
+
+MASS = 8
+"""Bytes of a slot's priority."""
 
 PYTHON = 600_000_000
 """Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
@@ -61,7 +75,7 @@ def footprint(spec: Spec) -> Footprint:
     numbers, width = _observation(spec.task)
     lanes = spec.task.envs + spec.protocol.envs
     return Footprint(
-        replay=spec.algo.replay.capacity * (numbers * width + SLOT),
+        replay=spec.algo.replay.capacity * (numbers * width + SLOT + (MASS if spec.algo.replay.priority else 0)),
         networks=_networks(spec.task, spec.algo, numbers),
         emulators=lanes * EMULATOR if isinstance(spec.task, AtariTask) else 0,
         base=PYTHON,
@@ -79,10 +93,32 @@ def _networks(task: Task, algo: QLearning, numbers: int) -> int:
     """Bytes of parameters in all their copies, and of one batch on its way through them."""
     layers, activations = _torso(algo.torso, task, numbers)
     features = activations[-1] if activations else numbers
-    layers += [(features, algo.hidden), (algo.hidden, MOST_ACTIONS)]
+    width, fractions, cosines = _head(algo.head)
+    streams = [(features, algo.hidden), (algo.hidden, MOST_ACTIONS * width)]
+    if algo.dueling:
+        streams += [(features, algo.hidden), (algo.hidden, width)]
+    layers += streams * (1 if algo.noisy is None else 2) + ([(cosines, features)] if cosines else [])
     parameters = sum(prod(layer) + layer[-1] for layer in layers)
-    per_row = numbers * task.stack + sum(activations) + algo.hidden + MOST_ACTIONS
+    beyond = fractions * (features * bool(cosines) + algo.hidden * (1 + algo.dueling) + MOST_ACTIONS * width)
+    per_row = numbers * task.stack + sum(activations) + beyond
     return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _head(head: Head) -> tuple[int, int, int]:
+    """Numbers per action, states a row becomes, and cosines of its embedding."""
+    match head:
+        case Expected():
+            return 1, 1, 0
+        case Categorical(atoms=atoms):
+            return atoms, 1, 0
+        case Quantiles(count=count):
+            return count, 1, 0
+        case Implicit(learn=learn, target=target, cosines=cosines):
+            return 1, max(learn, target), cosines
+        case Proposed(count=count, cosines=cosines):
+            return 1, count, cosines
+        case _:
+            assert_never(head)
 
 
 def _torso(torso: Nature | Mlp, task: Task, numbers: int) -> tuple[list[tuple[int, ...]], list[int]]:

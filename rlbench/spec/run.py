@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -80,6 +80,5 @@ class Runtime(Frozen):
     """How a run is carried out: nothing here may move a score beyond rounding."""
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
-    engine: Literal["auto", "eager", "compiled"] = "auto"
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment

@@ -1,0 +1,197 @@
+"""Prioritized sampling against the exact distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rlbench.buffers.prioritized import LEAST, Prioritized
+from rlbench.buffers.ring import Column, Ring
+
+LANES, ROWS = 3, 12
+NONE = np.zeros(LANES, np.bool_)
+
+
+def ring(
+    alpha: float = 0.7, beta: float = 0.4, horizon: int = 2, stack: int = 2, rows: int = ROWS
+) -> tuple[Ring, Prioritized]:
+    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=rows * LANES, lanes=LANES, alpha=alpha, beta=beta)
+    made = Ring(
+        capacity=rows * LANES,
+        lanes=LANES,
+        obs=Column((), torch.float32),
+        action=Column((), torch.int64),
+        horizon=horizon,
+        gamma=0.9,
+        stack=stack,
+        sampler=sampler,
+        device=torch.device("cpu"),
+    )
+    made.observe(np.zeros(LANES, np.float32))
+    return made, sampler
+
+
+def step(made: Ring, number: int, ends: np.ndarray = NONE) -> None:
+    made.record(torch.zeros(LANES, dtype=torch.int64), np.zeros(LANES, np.float32), ends, NONE)
+    made.observe(np.full(LANES, number + 1, np.float32))
+
+
+def usable(made: Ring) -> set[int]:
+    """Flat slots that are complete, whole and alive: counted one by one, from the ring's own words."""
+    span = made.span()
+    rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
+    return {row * LANES + lane for row in rows for lane in range(LANES) if not made.dead[row, lane]}
+
+
+def frequencies(made: Ring, sampler: Prioritized, batches: int = 4000, batch: int = 16) -> np.ndarray:
+    drawn = torch.cat([sampler.draw(batch, made.span())[0] for _ in range(batches)])
+    return torch.bincount(drawn, minlength=ROWS * LANES).numpy()
+
+
+@pytest.mark.parametrize("steps", [9, 40])
+def test_slots_are_drawn_in_proportion_to_their_priorities(steps: int) -> None:
+    """Before the ring is full and after it has wrapped around, with dead rows, after new priorities."""
+    made, sampler = ring()
+    for number in range(steps):
+        step(made, number, np.array([number % 5 == 3, False, number % 7 == 2]))
+    slots = sorted(usable(made))
+    priority = torch.rand(len(slots), generator=torch.Generator().manual_seed(3)) * 5
+    sampler.reprioritize(torch.tensor(slots), priority)
+    seen = frequencies(made, sampler)
+    mass = np.zeros(ROWS * LANES)
+    mass[slots] = (priority.double().numpy() + LEAST) ** 0.7
+    if steps > ROWS:
+        stale = [s for s in slots if sampler.mass.view(-1)[s] == 0]
+        assert not stale, "every slot the ring allows has mass"
+    live = mass > 0
+    assert seen[~live].sum() == 0
+    assert chisquare(seen[live], mass[live] / mass.sum() * seen.sum()).pvalue > 1e-4
+
+
+def test_dead_and_incomplete_and_overwritten_rows_are_never_drawn() -> None:
+    made, sampler = ring(horizon=3, stack=3)
+    for number in range(60):
+        step(made, number, np.array([number % 4 == 1, number % 6 == 0, False]))
+        if made.span().rows > 0 and float(sampler.sums.sum()) > 0:
+            drawn = set(sampler.draw(64, made.span())[0].tolist())
+            assert drawn <= usable(made)
+
+
+def test_a_new_transition_has_the_highest_priority_so_far() -> None:
+    made, sampler = ring(alpha=1.0)
+    for number in range(6):
+        step(made, number)
+    (slot,) = sampler.draw(1, made.span())[0].tolist()
+    sampler.reprioritize(torch.tensor([slot]), torch.tensor([9.0]))
+    step(made, 6)
+    fresh = int((made.head - made.horizon) % made.length) * LANES
+    assert sampler.mass.view(-1)[fresh : fresh + LANES].tolist() == pytest.approx([9.0] * LANES)
+    assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0)
+
+
+def test_of_a_slot_drawn_twice_the_higher_priority_counts() -> None:
+    made, sampler = ring(alpha=1.0)
+    for number in range(8):
+        step(made, number)
+    a, b = sorted(usable(made))[:2]
+    sampler.reprioritize(torch.tensor([a, b, a]), torch.tensor([5.0, 0.5, 2.0]))
+    assert sampler.mass.view(-1)[[a, b]].tolist() == pytest.approx([5.0, 0.5])
+    sampler.reprioritize(torch.tensor([a]), torch.tensor([0.25]))
+    assert sampler.mass.view(-1)[a].item() == pytest.approx(0.25)
+
+
+def test_a_dead_slot_cannot_be_given_a_priority() -> None:
+    made, sampler = ring()
+    for number in range(8):
+        step(made, number, np.array([number == 3, False, False]))
+    dead = int(torch.nonzero(made.dead[:, 0])[0]) * LANES
+    assert sampler.mass.view(-1)[dead] == 0
+    sampler.reprioritize(torch.tensor([dead]), torch.tensor([7.0]))
+    assert sampler.mass.view(-1)[dead] == 0
+
+
+def test_importance_weights_are_the_papers_divided_by_the_largest_of_the_batch() -> None:
+    """Schaul et al. 2016, section 3.4: w = (N P(i))^-β / max w."""
+    made, sampler = ring(alpha=1.0, beta=0.6)
+    for number in range(9):
+        step(made, number)
+    slots = sorted(usable(made))
+    sampler.reprioritize(torch.tensor(slots), torch.arange(1.0, len(slots) + 1))
+    drawn, weight = sampler.draw(12, made.span())
+    share = sampler.mass.view(-1) / sampler.mass.sum()
+    want = [(len(slots) * share[s].item()) ** -0.6 for s in drawn.tolist()]
+    assert weight.tolist() == pytest.approx([w / max(want) for w in want], rel=1e-5)
+    sampler.anneal(0.0)
+    assert sampler.draw(12, made.span())[1].tolist() == [1.0] * 12
+    sampler.anneal(1.0)
+    drawn, weight = sampler.draw(12, made.span())
+    assert (weight.double() * share[drawn]).tolist() == pytest.approx([share[drawn].min().item()] * 12, rel=1e-5)
+
+
+def test_a_batch_is_stratified() -> None:
+    """One slot from each equal share: with equal masses and as many draws as slots, each comes at most twice."""
+    made, sampler = ring(alpha=1.0)
+    for number in range(9):
+        step(made, number)
+    count = len(usable(made))
+    for _ in range(50):
+        assert torch.bincount(sampler.draw(count, made.span())[0]).max() <= 2
+
+
+def test_the_sums_do_not_drift_over_ten_million_updates() -> None:
+    """10⁷ changes of priorities over nine orders of magnitude: the block sums stay the sums of their masses, exactly."""
+    sampler = Prioritized(torch.Generator(), capacity=4096, lanes=1, alpha=0.5, beta=0.4)
+    sampler.mass.fill_(1.0)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(500):
+        slot = torch.randint(4096, (20_000,), generator=generator)
+        sampler.reprioritize(slot, 10 ** (9 * torch.rand(20_000, generator=generator) - 6))
+    assert torch.equal(sampler.sums, sampler.mass.sum(1))
+    exact = sum(sampler.mass.view(-1).tolist())
+    assert float(sampler.sums.sum()) == pytest.approx(exact, rel=1e-12)
+
+
+class Elements(TorchDispatchMode):
+    """Counts the elements that operations give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+        out = func(*args, **(kwargs or {}))
+        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known:
+                self.count += tensor.numel()
+        return out
+
+
+def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
+    counts = {}
+    for rows in (1_000, 100_000):
+        made, sampler = ring(rows=rows)
+        for number in range(40):
+            step(made, number)
+        with Elements() as elements:
+            slot, weight = sampler.draw(8, made.span())
+            sampler.reprioritize(slot, weight)
+        counts[rows] = elements.count
+    assert counts[100_000] / counts[1_000] < 1.5 * 10.0  # √100 = 10
+    assert counts[100_000] < 100_000 * LANES / 10
+
+
+def test_a_sampler_goes_on_from_its_state() -> None:
+    made, sampler = ring()
+    for number in range(20):
+        step(made, number)
+    sampler.reprioritize(*(lambda s, w: (s, w * 3))(*sampler.draw(8, made.span())))
+    copy, other = ring()
+    copy.load_state_dict(made.state_dict())
+    for _ in range(3):
+        for ours, theirs in zip(sampler.draw(8, made.span()), other.draw(8, copy.span()), strict=True):
+            assert torch.equal(ours, theirs)
+    assert torch.equal(other.sums, sampler.sums)
