@@ -30,8 +30,8 @@ PONG = (
 )  # fmt: skip
 
 
-def spec_of(suite: str, task: str, changes: tuple[str, ...]) -> Spec:
-    return applied(suites.spec(suite, "dqn", task), [parse(c) for c in changes])
+def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "dqn") -> Spec:
+    return applied(suites.spec(suite, algorithm, task), [parse(c) for c in changes])
 
 
 def carry(spec: Spec, results: Path, stop_after: int | None = None, checkpoint_seconds: float = 1e9) -> int:
@@ -96,6 +96,28 @@ def test_catch_stopped_anywhere_ends_as_if_it_never_was(
         carry(spec, results, stop_after=stop)
     carry(spec, results)
     assert ending(spec, results) == golden["Catch"]
+
+
+@pytest.mark.parametrize("algorithm", ["c51", "qrdqn", "iqn", "fqf", "rainbow"])
+def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """What networks draw (fractions, noise) and priorities survive too; the first two stops are in evaluations."""
+    spec = spec_of("toy", "Catch", CATCH, algorithm)
+    carry(spec, tmp_path / "whole")
+    for stop in (4, 70, 40):
+        carry(spec, tmp_path / "stopped", stop_after=stop)
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+
+
+def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:
+    plain = ("algo.noisy=none", "algo.dueling=false", "algo.replay.priority=none")
+    rainbow, c51 = spec_of("toy", "Catch", (*CATCH, *plain), "rainbow"), spec_of("toy", "Catch", CATCH, "c51")
+    assert rainbow.algo == c51.algo
+    carry(rainbow, tmp_path)
+    carry(c51, tmp_path)
+    assert ending(rainbow, tmp_path) == ending(c51, tmp_path)
 
 
 @pytest.mark.parametrize("stop", [40, 195, 400])

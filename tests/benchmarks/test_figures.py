@@ -1,0 +1,68 @@
+"""What the benchmark makes of its samples; nothing here looks at a clock's value."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.figures import Figures, floors, ratios
+from benchmarks.report import load, markdown, report, save
+from benchmarks.stopwatch import Stopwatch
+
+
+@pytest.fixture
+def figures():
+    found = Figures()
+    found.add("gemm", "gemm", 1, "GFLOP/s", [100.0, 200.0, 400.0])
+    found.add("dqn-update", "rlbench", 1, "ms", [10.0, 40.0, 20.0])
+    found.add("dqn-update", "plain", 1, "ms", [30.0])
+    found.add("dqn-pong", "rlbench", 1, "env steps/s", [300.0])
+    found.add("dqn-pong", "stable-baselines3", 1, "env steps/s", [100.0])
+    found.add("storage", "10000 stored", 1, "µs", [100.0])
+    found.add("storage", "100000 stored", 1, "µs", [125.0])
+    return found
+
+
+def test_samples_of_one_figure_gather_and_the_median_is_the_middle_one(figures):
+    figures.add("dqn-update", "plain", 1, "ms", [50.0, 70.0])
+    assert figures.of("dqn-update", "plain", 1) == 50.0
+    assert figures.of("dqn-update", "plain", 2) is None
+
+
+def test_a_ratio_above_one_is_better_whatever_the_unit(figures):
+    found = {(r.workload, r.against): r.value for r in ratios(figures)}
+    assert found == {
+        ("dqn-update", "plain"): 1.5,
+        ("dqn-pong", "stable-baselines3"): 3.0,
+        ("storage", "10000 stored"): 0.8,
+    }
+
+
+def test_the_floor_is_the_work_of_an_update_at_the_speed_of_the_machine(figures):
+    floors(figures)
+    assert figures.of("dqn-update", "floor (double target)", 1) == pytest.approx(13.9)
+    assert figures.of("dqn-update", "floor (plain target)", 1) == pytest.approx(10.9)
+
+
+def test_the_table_is_made_from_the_written_file_and_leaves_unmeasured_cells_empty(figures, tmp_path):
+    figures.add("dqn-pong", "rlbench", 2, "env steps/s", [400.0])
+    made = report(figures, {"repeat": 1})
+    save(made, tmp_path / "machine.json")
+    assert load(tmp_path / "machine.json") == made
+    table = markdown(made)
+    assert "| dqn-pong | stable-baselines3, env steps/s | 100 ± 0% | 3.00× |  |  |" in table
+    assert "| dqn-pong | rlbench, env steps/s | 300 ± 0% |  | 400 ± 0% |  |" in table
+
+
+def test_an_inner_part_is_taken_off_the_outer_one():
+    watch = Stopwatch()
+    spin = watch.timed("inner", lambda: sum(range(200_000)))
+    outer = watch.timed("outer", lambda: [spin() for _ in range(5)])
+    outer()
+    assert watch.seconds["inner"] > watch.seconds["outer"] > 0
+
+
+def test_a_part_that_fails_is_still_counted_and_the_error_passes():
+    watch = Stopwatch()
+    with pytest.raises(ZeroDivisionError):
+        watch.timed("broken", lambda: 1 // 0)()
+    assert "broken" in watch.seconds
