@@ -19,6 +19,7 @@ from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
 from rlbench.errors import UsageError
 from rlbench.fast.metrics import Metrics
+from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager
 from rlbench.learners.qlearning import QLearner
 from rlbench.nets import heads
@@ -31,6 +32,7 @@ from rlbench.seeds import Seeds
 from rlbench.spec.algo import Categorical, Expected, Implicit, Linear, Mlp, Nature, Proposed, QLearning, Quantiles
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import AtariTask, ToyTask
+from rlbench.trainers.clock import Pace
 from rlbench.trainers.offpolicy import OffPolicy
 
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
@@ -193,11 +195,11 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
         updater=_updater(algo, ring, learner, device),
         buffer=ring,
         learner=learner,
+        noise=Noise(device if device.type == "cuda" else None),
         evaluate=lambda epoch: _evaluation(spec, info, learner, device, epoch),
         budget=spec.budget,
         schedules=schedules,
-        warmup=algo.warmup,
-        updates_per_step=algo.updates_per_step,
+        pace=Pace(algo.warmup, algo.updates_per_step),
     )
 
 

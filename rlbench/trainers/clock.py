@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import NamedTuple
 
 from rlbench.ops.state import State, number, whole
 
@@ -29,3 +30,14 @@ class Clock:
         """Go on from there."""
         self.env_steps, self.updates, self.epochs = (whole(state, key) for key in ("env_steps", "updates", "epochs"))
         self._seconds, self._since = number(state, "seconds"), monotonic()
+
+
+class Pace(NamedTuple):
+    """How many gradient steps follow how many live agent steps."""
+
+    warmup: int  # live agent steps before the first update
+    updates_per_step: float
+
+    def due(self, clock: Clock) -> int:
+        """Updates that are owed now."""
+        return max(0, int((clock.env_steps - self.warmup) * self.updates_per_step) - clock.updates)

@@ -15,7 +15,7 @@ from rlbench.ops.state import State, Stateful, branch, tensor
 from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
 from rlbench.spec.algo import Linear
 from rlbench.spec.run import Budget
-from rlbench.trainers.clock import Clock
+from rlbench.trainers.clock import Clock, Pace
 
 
 class Games(Protocol):
@@ -80,18 +80,18 @@ class OffPolicy:
         updater: Updater,
         buffer: Stateful,
         learner: Stateful,
+        noise: Stateful,
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
         schedules: Sequence[tuple[Linear, Callable[[float], None]]],
-        warmup: int,
-        updates_per_step: float,
+        pace: Pace,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
-        self.evaluate, self.budget, self.schedules = evaluate, budget, schedules
-        self.warmup, self.updates_per_step = warmup, updates_per_step
+        self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
+        self.pace = pace
         self.clock = Clock()
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
-        self._noise: torch.Tensor | None = None  # the state of torch's own generator, set aside during an evaluation
+        self._aside: State | None = None  # the noise of the training, set aside during an evaluation
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
@@ -105,7 +105,7 @@ class OffPolicy:
     def state_dict(self) -> State:
         """Everything the next record depends on."""
         began = torch.tensor(self._epoch_began, dtype=torch.float64)
-        noise = torch.get_rng_state() if self._noise is None else self._noise
+        noise = self.noise.state_dict() if self._aside is None else self._aside
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
         return {**parts, "began": began, "noise": noise}
 
@@ -115,7 +115,7 @@ class OffPolicy:
             getattr(self, name).load_state_dict(branch(state, name))
         steps, seconds = tensor(state, "began").tolist()
         self._epoch_began = (int(steps), seconds)
-        torch.set_rng_state(tensor(state, "noise"))
+        self.noise.load_state_dict(branch(state, "noise"))
 
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
@@ -124,19 +124,19 @@ class OffPolicy:
         for schedule, setter in self.schedules:
             setter(schedule.at(self.clock.env_steps))
         self.clock.env_steps += self.collector.step()
-        due = int((self.clock.env_steps - self.warmup) * self.updates_per_step) - self.clock.updates
-        if due > 0 and self.clock.env_steps >= self.warmup:
+        due = self.pace.due(self.clock)
+        if due > 0:
             self.updater.run(self.clock.updates, due)
             self.clock.updates += due
 
     def _evaluated(self) -> Iterator[Progress | Epoch]:
         """Judge the policy without moving any stream of the training, then close the epoch."""
-        self._noise = torch.get_rng_state()
+        self._aside = self.noise.state_dict()
         evaluation = self.evaluate(self.clock.epochs)
         for judged in evaluation:
             yield self._progress(judged)
-        torch.set_rng_state(self._noise)
-        self._noise = None
+        self.noise.load_state_dict(self._aside)
+        self._aside = None
         yield self._close_epoch(evaluation.result())
 
     def _close_epoch(self, evaluated: Evaluated) -> Epoch:
