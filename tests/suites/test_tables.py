@@ -1,0 +1,108 @@
+"""The suites against the documents, typed out again from the scripts and README they come from."""
+
+from __future__ import annotations
+
+import pytest
+from ale_py import roms
+
+from rlbench import suites
+from rlbench.errors import UnknownName
+from rlbench.spec.algo import Categorical, Expected, Implicit, Nature, Proposed, Quantiles
+
+SEVEN = ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
+SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
+
+
+@pytest.mark.parametrize("game", SEVEN)
+@pytest.mark.parametrize("algorithm", SIX)
+def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, game: str) -> None:
+    """thu-ml/tianshou examples/atari: defaults of atari_<algorithm>.py and the README's command lines."""
+    spec = suites.spec("atari", algorithm, f"{game}NoFrameskip-v4")
+    algo, task, pong = spec.algo, spec.task, game == "Pong"
+    assert algo.gamma == 0.99
+    assert algo.replay.horizon == (1 if game == "Breakout" and algorithm != "dqn" else 3)
+    assert algo.batch == (64 if pong else 32)
+    assert algo.replay.capacity == 100_000
+    assert algo.warmup == algo.batch * 10
+    assert task.envs == 10
+    assert algo.updates_per_step == 0.1
+    assert algo.sync_every == 500
+    assert (algo.epsilon.start, algo.epsilon.end, algo.epsilon.steps) == (1.0, 0.05, 1_000_000)
+    assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
+    assert spec.protocol.epsilon == 0.005
+    assert spec.protocol.episodes == (100 if algorithm == "dqn" and not pong else 10)
+    assert spec.protocol.stop == (20.0 if pong else None)
+    assert algo.adam_epsilon == 1e-8
+    assert algo.max_grad_norm is None
+    assert algo.double
+    assert algo.hidden == 512
+    assert algo.torso == Nature(scale=False)
+    assert algo.lr == {"fqf": 5e-5, "rainbow": 6.25e-5}.get(algorithm, 1e-4)
+    assert (algo.dueling, algo.noisy) == ((True, 0.1) if algorithm == "rainbow" else (False, None))
+    if algorithm == "rainbow":
+        assert algo.replay.priority is not None
+        beta = algo.replay.priority.beta
+        assert (algo.replay.priority.alpha, beta.start, beta.end, beta.steps) == (0.5, 0.4, 1.0, 5_000_000)
+    else:
+        assert algo.replay.priority is None
+
+
+def test_every_documented_cell_has_the_preprocessing_of_its_document() -> None:
+    for game in SEVEN:
+        task = suites.spec("atari", "dqn", f"{game}NoFrameskip-v4").task
+        assert task.kind == "atari"
+        assert (task.frame_skip, task.stack, task.size, task.noops, task.max_frames) == (4, 4, 84, 30, 108_000)
+        assert (task.fire, task.episodic_life, task.clip, task.full_actions) == (True, True, True, False)
+        assert task.sticky == 0.0
+
+
+def test_the_heads_are_the_documented_ones() -> None:
+    heads = {name: suites.spec("atari", name, "PongNoFrameskip-v4").algo.head for name in SIX}
+    assert heads["dqn"] == Expected(huber=None)
+    assert heads["c51"] == heads["rainbow"] == Categorical(atoms=51, low=-10.0, high=10.0)
+    assert heads["qrdqn"] == Quantiles(count=200)
+    assert heads["iqn"] == Implicit(learn=8, target=8, act=8, judge=32, cosines=64)
+    assert heads["fqf"] == Proposed(count=32, entropy=10.0, lr=2.5e-9, cosines=64)
+
+
+def test_every_game_of_ale_is_a_task() -> None:
+    games = {suites.spec("atari", "dqn", task).task.game for task in suites.tasks("atari")}
+    assert games == set(roms.get_all_rom_ids())
+    assert suites.tasks("atari", documented=True) == [f"{game}NoFrameskip-v4" for game in SEVEN]
+
+
+def test_ids_are_spelled_as_gym_spelled_them() -> None:
+    known = suites.tasks("atari")
+    assert {"SpaceInvadersNoFrameskip-v4", "UpNDownNoFrameskip-v4", "MsPacmanNoFrameskip-v4"} <= set(known)
+
+
+def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
+    assert suites.matching("atari", ("*",)) == suites.tasks("atari", documented=True)
+    assert suites.matching("atari", ()) == suites.tasks("atari", documented=True)
+    assert suites.matching("atari", ("S*NoFrame*",))[:2] == ["SeaquestNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"]
+    assert suites.matching("atari", ("pongnoframeskip-V4", "Pong*")) == ["PongNoFrameskip-v4"]
+    with pytest.raises(UnknownName, match="did you mean 'PongNoFrameskip-v4'"):
+        suites.matching("atari", ("Pong",))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("atary", "dqn", "PongNoFrameskip-v4"), "atari"),
+        (("atari", "dqnn", "PongNoFrameskip-v4"), "dqn"),
+        (("atari", "dqn", "PongNoFrameskip-v5"), "PongNoFrameskip-v4"),
+        (("toy", "dqn", "Cath"), "Catch"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(words: tuple[str, str, str], meant: str) -> None:
+    with pytest.raises(UnknownName, match=f"did you mean '{meant}'"):
+        suites.spec(*words)
+
+
+def test_an_identity_is_stable_and_blind_to_the_seed() -> None:
+    """Literal: committed records are found by these."""
+    pong = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
+    assert pong.id == "a5505f0dc440"
+    assert pong.model_copy(update={"seed": 5}).id == pong.id
+    ids = {suites.spec("atari", a, f"{g}NoFrameskip-v4").id for a in SIX for g in SEVEN}
+    assert len(ids) == len(SIX) * len(SEVEN)
