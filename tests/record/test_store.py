@@ -133,7 +133,8 @@ def test_a_file_cut_anywhere_is_refused_by_name_or_only_torn_last_epochs_are_dro
 ) -> None:
     folder, status = intact
     if not (folder / name).exists():
-        pytest.skip("a run in progress has no outcome")
+        assert read(folder).outcome is None, "a run in progress has no outcome"
+        return
     content, outcomes = (folder / name).read_bytes(), set()
     for length in range(len(content)):
         found = damaged(folder / name, content[:length])
@@ -165,7 +166,8 @@ def test_a_flipped_bit_is_refused_by_name_or_changes_nothing_that_is_read(
 def test_no_line_of_a_record_survives_a_changed_digit(intact: tuple[Path, Status | None], name: str) -> None:
     folder, _ = intact
     if not (folder / name).exists():
-        pytest.skip("a run in progress has no outcome")
+        assert read(folder).outcome is None, "a run in progress has no outcome"
+        return
     content = (folder / name).read_bytes()
     for place in (i for i, byte in enumerate(content) if chr(byte).isdigit()):
         other = b"3" if content[place : place + 1] != b"3" else b"4"
