@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from benchmarks.children import PEERS_PYTHON, ROOT, ChildFailed, ours, peer, policy
+from benchmarks.children import PEERS_PYTHON, ROOT, ChildFailed, Samples, ours, peer, policy
 from benchmarks.figures import Figures, floors
 from benchmarks.report import load, machine_name, markdown, report, save
 
@@ -41,32 +42,30 @@ def main() -> None:
 
 
 def _measured(figures: Figures, workload: str, threads: int, steps: int) -> None:
-    def measure() -> None:
-        for subject, samples in ours(workload, threads=threads, steps=steps).items():
-            part = workload == "dqn-pong" and subject != "rlbench"
-            name, unit = (f"{workload} parts", "ms") if part else (workload, UNITS[workload])
-            figures.add(name, subject, threads, unit, samples)
-
-    _attempt(workload, measure)
+    _attempt(figures, workload, threads, lambda: ours(workload, threads=threads, steps=steps))
 
 
 def _peers(figures: Figures, names: list[str], threads: int, steps: int) -> None:
     for name in names:
         share = steps // PATIENCE.get(name, 1)
-
-        def measure(name: str = name, share: int = share) -> None:
-            for subject, samples in peer(PEERS[name], threads=threads, steps=share).items():
-                figures.add("dqn-pong", subject, threads, UNITS["dqn-pong"], samples)
-
-        _attempt(name, measure)
+        _attempt(figures, "dqn-pong", threads, partial(peer, PEERS[name], threads=threads, steps=share))
 
 
-def _attempt(what: str, measure: Callable[[], None]) -> None:
+def _attempt(figures: Figures, workload: str, threads: int, measure: Callable[[], Samples]) -> None:
     """One contestant that breaks does not end the benchmark; its figures are missing."""
     try:
-        measure()
+        found = measure()
     except ChildFailed as error:
-        _tell(f"{what} failed: {error}")
+        _tell(f"{workload} failed: {error}")
+        return
+    for subject, samples in found.items():
+        who, comma, _ = subject.partition(", CPU")
+        if comma:
+            figures.add(f"{workload} cpu", who, threads, "env steps/CPU s", samples)
+        elif workload == "dqn-pong" and who not in {"rlbench", *PEERS}:
+            figures.add(f"{workload} parts", who, threads, "ms", samples)
+        else:
+            figures.add(workload, who, threads, UNITS[workload], samples)
 
 
 def _arguments() -> argparse.Namespace:

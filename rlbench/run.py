@@ -61,8 +61,6 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: OffPolicy) -> Iterator[Progress | Epoch]:
     folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.env_steps // spec.budget.segment
     reason = "the budget is spent"
-    if _reached(spec, store.epochs[: trainer.clock.epochs]):
-        return
     for record in trainer:
         if isinstance(record, Epoch):
             _healthy(record, trainer)

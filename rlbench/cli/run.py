@@ -133,10 +133,16 @@ def _fits(specs: list[Spec], runtime: Runtime) -> None:
 
 def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
     """Carry one run to its end and tell what became of it."""
+    from rlbench.record.store import Store, folder_of, read
+
+    folder = folder_of(spec, results)
+    ended = read(folder).outcome if (folder / "outcome.json").exists() and not force else None
+    if ended is not None and ended.status != "interrupted":
+        shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
+        return _row(spec, folder, ended.status, ended)
     from rlbench.build import describe, device_of, threads_of
     from rlbench.errors import Interrupted, RunFailed
     from rlbench.record.machine import environment, threads
-    from rlbench.record.store import Store, folder_of
     from rlbench.run import run as carry_on
 
     device = device_of(runtime)
@@ -149,14 +155,8 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
     store = Store.claim(spec, results, machine, force=force)
     if store is None:
         shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
-        return _row(spec, folder_of(spec, results), "running", None)
+        return _row(spec, folder, "running", None)
     try:
-        outcome = store.outcome
-        if outcome is not None and outcome.status != "interrupted":
-            shown.end(
-                f"{spec.name} seed {spec.seed}: {outcome.status} already ({outcome.reason}); --force runs it again"
-            )
-            return _row(spec, store.folder, outcome.status, outcome)
         shown.begin(spec, store.epochs[-1].env_steps if store.epochs else 0)
         try:
             for record in carry_on(spec, runtime, store, stop):

@@ -33,7 +33,8 @@ class NatureTorso(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Features after the last convolution's ReLU."""
-        pixels = obs.to(torch.float32, memory_format=torch.channels_last)  # a fifth faster than planes, on a CPU
+        # channels last: a fifth faster than planes on a CPU; and in two passes, for the fused one is slower
+        pixels = obs.float().contiguous(memory_format=torch.channels_last)
         features: Tensor = self.layers(pixels / 255 if self.scale else pixels)
         return features
 
