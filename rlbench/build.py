@@ -179,6 +179,8 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
     """Everything a run is made of, at its beginning."""
     seeds, device, algo = Seeds(spec.seed), device_of(runtime), spec.algo
     torch.set_num_threads(threads_of(spec, runtime, device))
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
+    torch.backends.cudnn.allow_tf32 = False  # pixels up to 255 in ten bits would move scores
     learner = _learner(spec, info, device, seeds)
     schedules: list[tuple[Linear, Callable[[float], None]]] = []
     sampler = _sampler(spec, seeds.child("replay").torch(device), schedules)

@@ -29,7 +29,7 @@ def save(folder: Path, state: State) -> None:
     """Write ``state`` so that ``folder`` holds all of it or what it held before."""
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     with files.writing(folder):
-        shutil.rmtree(fresh, ignore_errors=True)
+        recover(folder)
         fresh.mkdir(parents=True)
         try:
             _write(fresh, state)
@@ -46,29 +46,37 @@ def load(folder: Path) -> State:
     """
     recover(folder)
     head = files.read_sealed(folder / "manifest.json")
-    sums, values = head.get("files"), head.get("values")
-    if not isinstance(sums, dict) or not isinstance(values, dict):
+    sums, values, split = head.get("files"), head.get("values"), head.get("split")
+    if not isinstance(sums, dict) or not isinstance(values, dict) or not isinstance(split, dict):
         raise RefusedFile(f"{folder / 'manifest.json'}: not a checkpoint's; start over with --force")
-    pieces: dict[str, dict[int, Tensor]] = {}
+    tensors: dict[str, Tensor] = {}
+    filled: dict[str, int] = {}
     for name, checksum in sums.items():
-        path = folder / name
-        if path.parent != folder or not path.is_file() or _sum(path) != checksum:
-            raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
-        try:
-            loaded = load_file(path)
-        except SafetensorError as error:
-            raise RefusedFile(f"{path}: not safetensors ({error}); start over with --force") from None
-        for key, piece in loaded.items():
-            whole, _, number = key.rpartition("@")
-            pieces.setdefault(whole, {})[int(number)] = piece
+        for key, piece in sorted(_shard(folder / name, folder, checksum).items()):
+            whole = key.rpartition("@")[0]
+            rows = split.get(whole)
+            if rows is None:
+                tensors[whole] = piece
+                continue
+            if whole not in tensors:  # filled shard by shard, so that no second copy is ever in memory
+                tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
+            at = filled.get(whole, 0)
+            tensors[whole][at : at + len(piece)] = piece
+            filled[whole] = at + len(piece)
     state: State = {}
-    tensors = {
-        key: torch.cat([found[i] for i in range(len(found))]) if len(found) > 1 else found[0]
-        for key, found in pieces.items()
-    }
     for key, value in {**values, **tensors}.items():
         _plant(state, key.split(SEPARATOR), value)
     return state
+
+
+def _shard(path: Path, folder: Path, checksum: object) -> dict[str, Tensor]:
+    """One file's tensors, whole or refused."""
+    if path.parent != folder or not path.is_file() or _sum(path) != checksum:
+        raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise RefusedFile(f"{path}: not safetensors ({error}); start over with --force") from None
 
 
 def exists(folder: Path) -> bool:
@@ -79,11 +87,14 @@ def exists(folder: Path) -> bool:
 
 def discard(folder: Path) -> None:
     """Remove a checkpoint that nothing will resume from."""
+    recover(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def recover(folder: Path) -> None:
-    """Finish a swap that a crash cut in two."""
+    """Finish a swap that a crash cut in two, and sweep away what a crash left half written; the lock is ours."""
+    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
     old = folder.with_name(f".{folder.name}.old")
     if old.is_dir():
         if folder.is_dir():
@@ -93,7 +104,7 @@ def recover(folder: Path) -> None:
 
 
 def _write(folder: Path, state: State) -> None:
-    sums, values = {}, {}
+    sums, values, split = {}, {}, {}
     shard: dict[str, Tensor] = {}
     size = number = 0
 
@@ -110,15 +121,18 @@ def _write(folder: Path, state: State) -> None:
             values[key] = value
             continue
         rows = max(1, SHARD // max(1, value[:1].nbytes)) if value.dim() else 1
-        for i, piece in enumerate(torch.split(value, rows) if value.dim() and len(value) > rows else (value,)):
-            shard[f"{key}@{i}"] = piece.detach().contiguous().cpu()
+        divided = value.dim() > 0 and len(value) > rows
+        if divided:
+            split[key] = len(value)
+        for i, piece in enumerate(torch.split(value, rows) if divided else (value,)):
+            shard[f"{key}@{i:06}"] = piece.detach().contiguous().cpu()
             size += piece.nbytes
             if size >= SHARD:
                 flush()
     flush()
     files.replace(
         folder / "manifest.json",
-        files.sealed({"schema_version": files.SCHEMA_VERSION, "files": sums, "values": values}),
+        files.sealed({"schema_version": files.SCHEMA_VERSION, "files": sums, "values": values, "split": split}),
     )
 
 

@@ -9,6 +9,7 @@
     ├── Inconclusive            4   the evidence is too thin, under --strict
     ├── RunFailed               5   a run that cannot go on
     │   ├── Diverged            5   NaN or infinity in a loss, a weight or a return
+    │   ├── Halted              5   a full disk or no memory left; the same command resumes
     │   └── BrokenEnvironment   5   an environment that broke its contract
     └── Interrupted       130/143   a signal; the state is saved
 
@@ -72,6 +73,10 @@ class RunFailed(RlbenchError):
 
 class Diverged(RunFailed):
     """NaN or infinity where a number was due."""
+
+
+class Halted(RunFailed):
+    """The machine, not the run, is at fault: a full disk, no memory left. The same command resumes."""
 
 
 class BrokenEnvironment(RunFailed):

@@ -10,14 +10,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from time import monotonic
 
 import torch
 
 from rlbench import checkpoint
-from rlbench.build import build, describe, policy_of
-from rlbench.errors import Diverged, Interrupted, RlbenchError, RunFailed
-from rlbench.ops.state import of_module
+from rlbench.build import build, describe, device_of, policy_of
+from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed
+from rlbench.ops.state import branch, of_module, whole
 from rlbench.record.store import Store
 from rlbench.record.types import Epoch, Evaluated, Outcome, Progress, Status
 from rlbench.spec.run import Runtime, Spec
@@ -41,21 +42,38 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
         RunFailed: the run cannot go on; its outcome says why.
         RefusedFile: the checkpoint is damaged.
     """
+    folder = store.folder / "checkpoint" / "resume"
     if store.outcome is not None and store.outcome.status != "interrupted":
+        if store.outcome.status == "done":
+            checkpoint.discard(folder)
         return
     trainer = build(spec, runtime, describe(spec))
-    folder = store.folder / "checkpoint"
-    if checkpoint.exists(folder / "resume"):
-        trainer.load_state_dict(checkpoint.load(folder / "resume"))
     try:
+        if checkpoint.exists(folder):
+            _resume(trainer, folder, str(device_of(runtime).type))
         yield from _followed(spec, runtime, store, stop, trainer)
-    except Interrupted:
-        raise
+    except (Interrupted, Halted, RefusedFile):
+        raise  # not the run's fault: its state stays as it was saved
+    except torch.OutOfMemoryError as error:
+        raise Halted(f"{spec.name}: {_first_line(error)}; free some memory and run the same command again") from error
     except (RlbenchError, ArithmeticError, RuntimeError) as error:
-        _finish(store, trainer, "failed", f"{type(error).__name__}: {error}".splitlines()[0])
-        raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {error}") from error
+        _finish(store, trainer, "failed", f"{type(error).__name__}: {_first_line(error)}")
+        raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}") from error
     finally:
         trainer.collector.close()
+
+
+def _resume(trainer: OffPolicy, folder: Path, device: str) -> None:
+    """Take over a checkpoint's state, which must have been saved on the same kind of device."""
+    state = checkpoint.load(folder)
+    made = state.get("device")
+    if made != device:
+        raise RefusedFile(f"{folder}: was made on {made}, not {device}; resume with --device {made}, or use --force")
+    trainer.load_state_dict(branch(state, "trainer"))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: OffPolicy) -> Iterator[Progress | Epoch]:
@@ -64,17 +82,15 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
     for record in trainer:
         if isinstance(record, Epoch):
             _healthy(record, trainer)
-            best = _best(store.epochs[: record.number])
-            store.append(record)
-            if record.evaluated is not None and (best is None or record.evaluated.mean > best.mean):
-                checkpoint.save(folder / "best", {"policy": of_module(policy_of(trainer)), "epoch": record.number})
+            _keep(store, record, trainer)
         yield record
         if isinstance(record, Epoch) and _reached(spec, (record,)):
             reason = f"reached {spec.protocol.stop:g}, where the protocol stops"
             break
         now = trainer.clock.env_steps // spec.budget.segment
         if stop.signal is not None or now != segment or monotonic() - saved > runtime.checkpoint_seconds:
-            checkpoint.save(folder / "resume", trainer.state_dict())
+            device = device_of(runtime).type
+            checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "device": device})
             saved, segment = monotonic(), now
         if stop.signal is not None:
             _finish(store, trainer, "interrupted", f"signal {stop.signal}")
@@ -85,6 +101,15 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
     checkpoint.save(folder / "last", {"policy": of_module(policy_of(trainer)), "epoch": trainer.clock.epochs - 1})
     _finish(store, trainer, "done", reason)
     checkpoint.discard(folder / "resume")
+
+
+def _keep(store: Store, epoch: Epoch, trainer: OffPolicy) -> None:
+    """Put an epoch on disk, and its policy beside it where it is the best so far."""
+    best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
+    if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
+        checkpoint.discard(folder)  # of an epoch that is no more
+    if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
+        checkpoint.save(folder, {"policy": of_module(policy_of(trainer)), "epoch": epoch.number})
 
 
 def weights(trainer: OffPolicy) -> str:

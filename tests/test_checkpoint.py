@@ -101,7 +101,39 @@ def test_a_crash_between_the_two_renames_is_mended_on_the_next_look(tmp_path: Pa
     assert checkpoint.load(tmp_path / "c") == {"old": 1}
     checkpoint.save(tmp_path / "c", {"new": 2})
     (tmp_path / ".c.old").mkdir()
+    (tmp_path / ".c.old" / "left").write_text("over")
     assert checkpoint.load(tmp_path / "c") == {"new": 2}
+
+
+def test_what_a_crash_left_beside_a_checkpoint_does_not_stop_the_next(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "c", {"old": 1})
+    for left in (".c.old", ".c.12345.tmp"):
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "half").write_text("written")
+    checkpoint.save(tmp_path / "c", {"new": 2})
+    assert checkpoint.load(tmp_path / "c") == {"new": 2}
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading allocates what it gives back and one shard beside it."""
+    monkeypatch.setattr(checkpoint, "SHARD", 2**20)
+    rows = torch.randint(0, 256, (16 * 2**20 // 1024, 1024), dtype=torch.uint8)
+    checkpoint.save(tmp_path / "c", {"rows": rows})
+    seen: list[int] = []
+    load = checkpoint._shard
+
+    def counted(*words: object) -> dict[str, torch.Tensor]:
+        found = load(*words)  # type: ignore[arg-type]
+        seen.append(sum(t.nbytes for t in found.values()))
+        return found
+
+    monkeypatch.setattr(checkpoint, "_shard", counted)
+    monkeypatch.setattr(torch, "cat", None)  # putting pieces together at the end would need them all at once
+    loaded = checkpoint.load(tmp_path / "c")["rows"]
+    assert isinstance(loaded, torch.Tensor)
+    assert torch.equal(loaded, rows)
+    assert max(seen) <= 2**20
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -131,7 +163,7 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", tree())
-    head = files.sealed({"schema_version": 1, "files": {"../elsewhere.safetensors": "0"}, "values": {}})
+    head = files.sealed({"schema_version": 1, "files": {"../elsewhere.safetensors": "0"}, "values": {}, "split": {}})
     (tmp_path / "c" / "manifest.json").write_text(head)
     with pytest.raises(RefusedFile, match="elsewhere"):
         checkpoint.load(tmp_path / "c")

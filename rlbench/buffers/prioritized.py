@@ -13,6 +13,9 @@ from rlbench.ops.state import State, tensor
 LEAST = torch.finfo(torch.float32).eps
 """Added to every priority, so that nothing is forgotten for good."""
 
+MOST = 1e12
+"""The highest priority that counts."""
+
 
 class Prioritized:
     """Proportional prioritization (https://arxiv.org/abs/1511.05952, eq. 1 and section 3.4), stratified.
@@ -47,16 +50,21 @@ class Prioritized:
         coin = torch.rand(batch, generator=self.generator, device=total.device, dtype=torch.float64)
         share = torch.arange(batch, device=total.device, dtype=torch.float64)
         aim = _below((share + coin) / batch * total[-1], total[-1])
-        block = torch.searchsorted(total, aim, right=True)
+        block = torch.searchsorted(total, aim, right=True).clamp_max(len(total) - 1)
         within = self.mass[block].cumsum(1)  # [B, √n]
         rest = _below(aim - (total[block] - self.sums[block]), within[:, -1]).clamp_min(0)
-        place = torch.searchsorted(within, rest[:, None], right=True).squeeze(1)
+        place = torch.searchsorted(within, rest[:, None], right=True).squeeze(1).clamp_max(within.shape[1] - 1)
         drawn = self.mass[block, place]
-        weight = (drawn.min() / drawn) ** self.beta
+        least = torch.where(drawn > 0, drawn, torch.inf).amin()
+        weight = torch.where(drawn > 0, (least / drawn) ** self.beta, 0.0)  # no mass: nothing was there to draw
         return block * self.mass.shape[1] + place, weight.float()
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """New priorities ``[B]`` of slots ``[B]``; of one that was drawn twice, the higher counts."""
+        """New priorities ``[B]`` of slots ``[B]``; of one that was drawn twice, the higher counts.
+
+        What is not a number is taken for 0 and infinity for ``MOST``: the loss tells of it, the masses stay sound.
+        """
+        priority = priority.nan_to_num(0.0, posinf=MOST, neginf=0.0).clamp(0.0, MOST)
         self.top.copy_(torch.maximum(self.top, priority.max()))
         self._put(slot, (priority.double() + LEAST) ** self.alpha * (self.mass.view(-1)[slot] > 0))
 

@@ -146,10 +146,13 @@ class Ring:
         return {**columns, "head": self._head, "size": self._size, "sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take the rows over, in place."""
+        """Take the rows over; a full column as it is, so that it is never twice in memory."""
         for name, column in self._columns().items():
             stored = tensor(state, name)
-            column[: len(stored)] = stored
+            if stored.shape == column.shape and stored.device == column.device:
+                setattr(self, name, stored)
+            else:
+                column[: len(stored)] = stored
         self._head, self._size = whole(state, "head"), whole(state, "size")
         self.head.fill_(self._head)
         self.size.fill_(self._size)

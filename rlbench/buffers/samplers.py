@@ -54,7 +54,8 @@ class Uniform:
         coin = torch.rand(batch, generator=self.generator, device=device, dtype=torch.float64)
         index = (coin * (span.rows * span.lanes)).long()
         row = (span.head - span.youngest - index // span.lanes) % span.length
-        return row * span.lanes + index % span.lanes, torch.ones(batch, device=device)
+        weight = (span.rows > 0).float().expand(batch)  # where nothing is complete yet, nothing weighs
+        return row * span.lanes + index % span.lanes, weight
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Nothing to note."""

@@ -37,6 +37,12 @@ class Evaluation:
 
     def __iter__(self) -> Iterator[int]:
         """Plays; gives the number of games that have ended so far after every step."""
+        try:
+            yield from self._played()
+        finally:
+            self.envs.close()
+
+    def _played(self) -> Iterator[int]:
         lanes = len(self.games)
         score, length, ended = np.zeros(lanes), np.zeros(lanes, np.int64), np.zeros(lanes, np.bool_)
         obs: Tensor = self.recorder.observe(self.envs.reset())
@@ -55,8 +61,7 @@ class Evaluation:
             yield sum(map(len, self.games))
 
     def result(self) -> Evaluated:
-        """Every game, lane by lane; the environments are let go."""
-        self.envs.close()
+        """Every game, lane by lane."""
         played = [
             (score, length, seed) for games, seed in zip(self.games, self.seeds, strict=True) for score, length in games
         ]

@@ -131,6 +131,7 @@ class Collector:
         self.segment = -1
         self.envs: VectorEnv | None = None
         self.taken = Taken()
+        self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device
         self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
         self.games = Games(lanes)
 
@@ -142,13 +143,13 @@ class Collector:
         self.segment, self.envs, self.taken = segment, self.open_envs(segment), Taken()
         self.ended[:] = False
         self.games.drop(np.ones_like(self.ended))
-        self.recorder.observe(self.envs.reset())
+        self.shown = self.recorder.observe(self.envs.reset())
 
     def step(self) -> int:
         """One action in every lane; gives the number of live ones."""
         if self.envs is None:
             raise RuntimeError("open a segment first")
-        action = self.explorer(self.actor.act(self.recorder.newest(), "act"))
+        action = self.explorer(self.actor.act(self.shown, "act"))
         chosen = action.cpu().numpy()
         self.envs.send(chosen)
         answer = self.envs.recv()
@@ -157,7 +158,7 @@ class Collector:
         live = ~self.ended
         self.games.add(answer.score, live, answer.over)
         self.ended = answer.terminated | answer.truncated
-        self.recorder.observe(answer.obs)
+        self.shown = self.recorder.observe(answer.obs)
         return int(live.sum())
 
     def close(self) -> None:
@@ -195,8 +196,8 @@ class Collector:
             self.taken.add(action)
             self.envs.send(action)
             frames = self.envs.recv().obs
-        shown = self.recorder.newest()
-        newest = shown[:, -1] if shown.dim() > frames.ndim else shown
+        self.shown = self.recorder.newest()
+        newest = self.shown[:, -1] if self.shown.dim() > frames.ndim else self.shown
         if not np.array_equal(newest.cpu().numpy(), frames):
             raise BrokenEnvironment(
                 f"segment {self.segment}: {self.taken.count} replayed actions do not lead back to the saved frames; "

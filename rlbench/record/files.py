@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from rlbench.errors import RefusedFile, RunFailed, UsageError
+from rlbench.errors import Halted, RefusedFile, UsageError
 
 SCHEMA_VERSION = 1
 """Of every JSON file below ``results/``. Readers take this one and older ones; a newer one is refused."""
@@ -99,9 +99,7 @@ def writing(path: Path) -> Iterator[None]:
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder with --results") from None
     except OSError as error:
-        raise RunFailed(
-            f"{path}: {error.strerror}; free some space and run the same command again: it resumes"
-        ) from None
+        raise Halted(f"{path}: {error.strerror}; free some space and run the same command again: it resumes") from None
 
 
 def _checksum(text: str) -> str:

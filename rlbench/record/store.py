@@ -150,21 +150,23 @@ class Store:
         """How the run ended, or stands."""
         return read_outcome(self.folder)
 
-    def append(self, epoch: Epoch) -> None:
-        """Put an epoch on disk.
+    def append(self, epoch: Epoch) -> bool:
+        """Put an epoch on disk; whether it replaced others.
 
         After a resume the epochs since the checkpoint come again. One that repeats what is recorded changes
         nothing; one that differs (another machine, another library) replaces it and all that followed.
         """
-        if epoch.number < len(self._epochs):
+        replaces = epoch.number < len(self._epochs)
+        if replaces:
             if scores(self._epochs[epoch.number]) == scores(epoch):
-                return
+                return False
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
             del self._epochs[epoch.number :]
             kept = [files.sealed(_plain(e)) + "\n" for e in self._epochs]
             files.replace(self.folder / "epochs.jsonl", "".join(kept))
         files.append(self.folder / "epochs.jsonl", files.sealed(_plain(epoch)))
         self._epochs.append(epoch)
+        return replaces
 
     def finish(self, outcome: Outcome) -> None:
         """Replace the outcome."""

@@ -71,6 +71,9 @@ class Spec(Frozen):
                 f"algo.replay.capacity={replay.capacity} leaves {rows} rows for each of {lanes} lanes; "
                 f"horizon {replay.horizon} and stack {stacked} need at least {least}"
             )
+        complete = 2 * (replay.horizon + 1) * lanes
+        if self.algo.warmup < complete:
+            raise ValueError(f"algo.warmup={self.algo.warmup}: no transition is complete before {complete} steps")
         if self.algo.torso.kind == "nature" and self.task.kind != "atari":
             raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")
         return self

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from rlbench import suites
+from rlbench import checkpoint, suites
 from rlbench.envs.toy import Catch
-from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile
+from rlbench.errors import BrokenEnvironment, Diverged, Halted, RefusedFile, UsageError
+from rlbench.ops.state import State
+from rlbench.record import files
 from rlbench.record.store import Store, read
 from rlbench.record.types import Epoch
 from rlbench.run import Stop, run
@@ -118,3 +121,77 @@ def test_dqn_learns_to_balance_the_pole(tmp_path: Path) -> None:
 def test_torch_computes_with_the_threads_the_runtime_names(tmp_path: Path) -> None:
     finish(spec_of(), tmp_path)
     assert torch.get_num_threads() == 1
+
+
+def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> None:
+    spec = applied(suites.spec("toy", "rainbow", "Catch"), [parse(c) for c in (*SMALL, "algo.lr=1e30")])
+    with pytest.raises(Diverged):
+        finish(spec, tmp_path)
+    (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
+    outcome = read(folder).outcome
+    assert outcome is not None
+    assert outcome.status == "failed"
+
+
+def test_a_full_disk_halts_a_run_and_the_same_call_ends_it_as_if_it_never_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of()
+    whole, _ = finish(spec, tmp_path / "whole")
+    save, full = checkpoint.save, OSError(28, "No space left on device")
+
+    def failing(folder: Path, state: State) -> None:
+        with files.writing(folder):
+            if folder.name == "resume":
+                raise full
+        save(folder, state)
+
+    monkeypatch.setattr(checkpoint, "save", failing)
+    with pytest.raises(Halted, match="No space left on device; free some space and run the same command again"):
+        finish(spec, tmp_path / "full")
+    monkeypatch.undo()
+    store, _ = finish(spec, tmp_path / "full")
+    assert store.outcome is not None
+    assert whole.outcome is not None
+    assert (store.outcome.status, store.outcome.weights) == ("done", whole.outcome.weights)
+
+
+def test_a_checkpoint_of_another_device_is_refused_by_name(tmp_path: Path) -> None:
+    spec = spec_of()
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records, resume = run(spec, Runtime(device="cpu", threads=1), store, Stop()), store.folder / "checkpoint" / "resume"
+    while not resume.is_dir():
+        next(records)
+    store.release()
+    checkpoint.save(resume, {**checkpoint.load(resume), "device": "cuda"})
+    with pytest.raises(RefusedFile, match="was made on cuda, not cpu"):
+        finish(spec, tmp_path)
+    assert store.outcome is None
+
+
+def test_the_best_policy_is_of_the_epoch_the_outcome_names_and_not_of_one_that_was_replaced(tmp_path: Path) -> None:
+    store, _ = finish(spec_of(), tmp_path)
+    assert store.outcome is not None
+    best = store.folder / "checkpoint" / "best"
+    assert checkpoint.load(best)["epoch"] == store.outcome.best_epoch
+    spec = spec_of().model_copy(update={"seed": 3})
+    other = Store.claim(spec, tmp_path, {})
+    assert other is not None
+    for record in run(spec, Runtime(device="cpu", threads=1), other, Stop()):
+        if isinstance(record, Epoch) and record.number == 1:
+            break
+    better = replace(other.epochs[1], number=2, evaluated=replace(other.epochs[1].evaluated, returns=(9.0,) * 4))
+    other.append(better)  # an epoch of another machine, whose policy was kept
+    checkpoint.save(other.folder / "checkpoint" / "best", {"policy": {}, "epoch": 2})
+    other.release()
+    done, _ = finish(spec, tmp_path)
+    assert done.outcome is not None
+    kept = done.folder / "checkpoint" / "best"
+    assert not kept.exists() or checkpoint.load(kept)["epoch"] == done.outcome.best_epoch
+
+
+@pytest.mark.parametrize("warmup", [1, 15])
+def test_learning_before_anything_is_complete_is_refused(warmup: int) -> None:
+    with pytest.raises(UsageError, match="no transition is complete before 32 steps"):
+        spec_of(f"algo.warmup={warmup}")

@@ -1,0 +1,190 @@
+"""Every field of a Spec reaches the object it is for: a run is wired as its Spec says."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+
+from rlbench import build as builder
+from rlbench import suites
+from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.ring import Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.collectors.evaluate import Evaluation
+from rlbench.collectors.sync import Collector
+from rlbench.envs.base import VectorEnv
+from rlbench.errors import UsageError
+from rlbench.fast.updater import Eager
+from rlbench.learners.qlearning import QLearner
+from rlbench.nets import heads
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+from rlbench.spec.task import AtariTask, ToyTask
+from rlbench.trainers.offpolicy import OffPolicy
+
+SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
+CPU = Runtime(device="cpu", threads=1)
+
+
+def made(spec: Spec) -> OffPolicy:
+    return builder.build(spec, CPU, builder.describe(spec))
+
+
+def parts(trainer: OffPolicy) -> tuple[QLearner, Ring, Collector, Eager]:
+    learner, ring, collector, updater = trainer.learner, trainer.buffer, trainer.collector, trainer.updater
+    assert isinstance(learner, QLearner)
+    assert isinstance(ring, Ring)
+    assert isinstance(collector, Collector)
+    assert isinstance(updater, Eager)
+    return learner, ring, collector, updater
+
+
+def small(algorithm: str, game: str, *changes: str) -> Spec:
+    spec = suites.spec("atari", algorithm, f"{game}NoFrameskip-v4")
+    return applied(spec, [parse(c) for c in ("algo.replay.capacity=1000", *changes)])
+
+
+@pytest.mark.parametrize("game", ["Pong", "Breakout"])
+@pytest.mark.parametrize("algorithm", SIX)
+def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -> None:
+    spec = small(algorithm, game)
+    trainer = made(spec)
+    learner, ring, collector, updater = parts(trainer)
+    algo = spec.algo
+    assert (learner.double, learner.max_grad_norm) == (algo.double, algo.max_grad_norm)
+    assert [p.period for p in learner.every] == [algo.sync_every]
+    assert (ring.length, ring.lanes, ring.horizon, ring.stack) == (100, 10, algo.replay.horizon, 4)
+    assert ring.powers.tolist() == pytest.approx([0.99**k for k in range(algo.replay.horizon + 1)])
+    assert updater.batch == algo.batch
+    assert updater.source is ring
+    assert trainer.pace == (algo.warmup, algo.updates_per_step)
+    assert trainer.budget == spec.budget
+    assert collector.recorder is ring
+    if algo.replay.priority is None:
+        assert isinstance(ring.sampler, Uniform)
+    else:
+        assert isinstance(ring.sampler, Prioritized)
+        assert ring.sampler.alpha == algo.replay.priority.alpha == 0.5
+
+
+@pytest.mark.parametrize("algorithm", SIX)
+def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm: str) -> None:
+    learner, *_ = parts(made(small(algorithm, "Pong")))
+    adam = learner.optimizers[0]
+    assert isinstance(adam, torch.optim.Adam)
+    (group,) = adam.param_groups
+    assert (group["lr"], group["eps"], group["betas"]) == (
+        {"fqf": 5e-5, "rainbow": 6.25e-5}.get(algorithm, 1e-4),
+        1e-8,
+        (0.9, 0.999),
+    )
+    held = [p for o in learner.optimizers for g in o.param_groups for p in g["params"]]
+    assert len(held) == len({id(p) for p in held}) == len(list(learner.online.parameters()))
+    if algorithm == "fqf":
+        proposal = learner.optimizers[1]
+        assert isinstance(proposal, torch.optim.RMSprop)
+        assert isinstance(learner.online.head, heads.ProposedHead)
+        assert {id(p) for p in proposal.param_groups[0]["params"]} == {
+            id(p) for p in learner.online.head.proposal.parameters()
+        }
+        assert proposal.param_groups[0]["lr"] == 2.5e-9
+    else:
+        assert len(learner.optimizers) == 1
+
+
+def test_iqn_draws_eight_fractions_to_learn_and_to_collect_and_thirty_two_to_be_judged() -> None:
+    learner, *_ = parts(made(small("iqn", "Pong")))
+    assert isinstance(learner.online.head, heads.ImplicitHead)
+    assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
+
+
+def test_exploration_and_importance_weights_follow_their_schedules() -> None:
+    """Epsilon falls, and beta really rises: in the documented code it never did."""
+    spec = applied(
+        suites.spec("toy", "rainbow", "Catch"),
+        [parse("algo.epsilon.steps=100"), parse("algo.replay.priority.beta.steps=200"), parse("algo.warmup=32")],
+    )
+    trainer = made(spec)
+    _, ring, collector, _ = parts(trainer)
+    assert isinstance(ring.sampler, Prioritized)
+    for record in islice(trainer, 60):
+        if record.env_steps > 0 and getattr(record, "judged", None) is None:
+            before = record.env_steps
+    trainer._step()
+    assert float(ring.sampler.beta) == pytest.approx(0.4 + 0.6 * min(1.0, before / 200))
+    assert float(collector.explorer.epsilon) == pytest.approx(1.0 - 0.95 * min(1.0, before / 100))  # type: ignore[attr-defined]
+    assert float(ring.sampler.beta) > 0.5
+    collector.close()
+
+
+def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[tuple[int, ...], bool]] = []
+    real = builder.environments
+
+    def noted(task: AtariTask | ToyTask, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
+        asked.append((seeds, training))
+        return real(task, seeds=seeds, training=training)
+
+    monkeypatch.setattr(builder, "environments", noted)
+    spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
+    trainer = made(spec)
+    asked.clear()
+    evaluations = [trainer.evaluate(epoch) for epoch in (0, 1, 0)]
+    (first, full), (second, _), (again, _) = asked
+    assert not full
+    assert len(first) == 2
+    assert first == again != second
+    for one in evaluations:
+        assert isinstance(one, Evaluation)
+        assert one.share == 2
+        assert float(one.explorer.epsilon) == pytest.approx(0.005)  # type: ignore[attr-defined]
+        one.envs.close()
+    _, _, collector, _ = parts(trainer)
+    asked.clear()
+    collector.open(0)
+    assert asked[0][1]
+    assert set(asked[0][0]).isdisjoint(first)
+    collector.close()
+
+
+def test_noisy_networks_are_quiet_only_in_evaluation() -> None:
+    learner, *_ = parts(made(applied(suites.spec("toy", "rainbow", "Catch"), [parse("algo.noisy=5")])))
+    obs = torch.randint(0, 256, (64, 10, 5), dtype=torch.uint8)
+    assert torch.equal(learner.act(obs, "eval"), learner.act(obs, "eval"))
+    assert not torch.equal(learner.act(obs, "act"), learner.act(obs, "act"))
+
+
+def test_a_loss_asks_each_network_for_its_own_purpose() -> None:
+    learner, ring, collector, _ = parts(made(suites.spec("toy", "dqn", "Catch")))
+    collector.open(0)
+    for _ in range(10):
+        collector.step()
+    asked: list[tuple[str, str]] = []
+    for name, net in (("online", learner.online), ("target", learner.target)):
+        net.head.register_forward_pre_hook(lambda _m, words, name=name: asked.append((name, words[1])))  # type: ignore[attr-defined]
+    learner.loss(ring.sample(4))
+    assert asked == [("online", "learn"), ("target", "target"), ("online", "target")]
+    collector.close()
+
+
+def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    pong, catch = suites.spec("atari", "dqn", "PongNoFrameskip-v4"), suites.spec("toy", "dqn", "Catch")
+    cpu, card = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(builder, "cores", lambda: 16)
+    assert builder.threads_of(pong, Runtime(), cpu) == builder.MOST_THREADS
+    assert builder.threads_of(pong, Runtime(), card) == 1
+    assert builder.threads_of(catch, Runtime(), cpu) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert builder.threads_of(catch, Runtime(), cpu) == 3
+    assert builder.threads_of(catch, Runtime(threads=2), cpu) == 2
+
+
+@pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="--device"):
+        builder.device_of(Runtime(device=name))
