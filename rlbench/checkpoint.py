@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlbench.errors import RefusedFile
+from rlbench.errors import Halted, RefusedFile
 from rlbench.ops.state import State
 from rlbench.record import files
 
@@ -111,7 +111,10 @@ def _write(folder: Path, state: State) -> None:
     def flush() -> None:
         nonlocal shard, size, number
         path = folder / f"tensors-{number:03}.safetensors"
-        save_file(shard, path)
+        try:
+            save_file(shard, path)
+        except SafetensorError as error:  # its own name for a disk that will take no more
+            raise Halted(f"{path}: {error}; free some space and run the same command again: it resumes") from None
         _sync(path)
         sums[path.name] = _sum(path)
         shard, size, number = {}, 0, number + 1

@@ -17,7 +17,7 @@ import torch
 
 from rlbench import checkpoint
 from rlbench.build import build, describe, device_of, policy_of
-from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed
+from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import branch, of_module, whole
 from rlbench.record.store import Store
 from rlbench.record.types import Epoch, Evaluated, Outcome, Progress, Status
@@ -50,9 +50,9 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
     trainer = build(spec, runtime, describe(spec))
     try:
         if checkpoint.exists(folder):
-            _resume(trainer, folder, str(device_of(runtime).type))
+            _resume(trainer, folder, device_of(runtime).type, store)
         yield from _followed(spec, runtime, store, stop, trainer)
-    except (Interrupted, Halted, RefusedFile):
+    except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
     except torch.OutOfMemoryError as error:
         raise Halted(f"{spec.name}: {_first_line(error)}; free some memory and run the same command again") from error
@@ -63,13 +63,17 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
         trainer.collector.close()
 
 
-def _resume(trainer: OffPolicy, folder: Path, device: str) -> None:
-    """Take over a checkpoint's state, which must have been saved on the same kind of device."""
+def _resume(trainer: OffPolicy, folder: Path, device: str, store: Store) -> None:
+    """Take over a checkpoint's state, saved on the same kind of device and no further than the record."""
     state = checkpoint.load(folder)
     made = state.get("device")
     if made != device:
         raise RefusedFile(f"{folder}: was made on {made}, not {device}; resume with --device {made}, or use --force")
     trainer.load_state_dict(branch(state, "trainer"))
+    here, counted = len(store.epochs), trainer.clock.epochs
+    if counted > here:
+        path = store.folder / "epochs.jsonl"
+        raise RefusedFile(f"{path}: holds {here} epochs, its checkpoint counts {counted}; restore it, or use --force")
 
 
 def _first_line(error: BaseException) -> str:
@@ -79,6 +83,7 @@ def _first_line(error: BaseException) -> str:
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: OffPolicy) -> Iterator[Progress | Epoch]:
     folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.env_steps // spec.budget.segment
     reason = "the budget is spent"
+    yield trainer.progress()  # where it goes on from
     for record in trainer:
         if isinstance(record, Epoch):
             _healthy(record, trainer)
@@ -89,6 +94,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
             break
         now = trainer.clock.env_steps // spec.budget.segment
         if stop.signal is not None or now != segment or monotonic() - saved > runtime.checkpoint_seconds:
+            _sound(trainer)
             device = device_of(runtime).type
             checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "device": device})
             saved, segment = monotonic(), now
@@ -156,6 +162,13 @@ def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
     if epoch.evaluated is not None:
         numbers["evaluated return"] = epoch.evaluated.mean
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
-    broken += [f"weight {name}" for name, p in policy_of(trainer).named_parameters() if not torch.isfinite(p).all()]
     if broken:
         raise Diverged(f"epoch {epoch.number}, {epoch.env_steps:,} steps: {broken[0]} is not a finite number")
+    _sound(trainer)
+
+
+def _sound(trainer: OffPolicy) -> None:
+    """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
+    for name, parameter in policy_of(trainer).named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise Diverged(f"{trainer.clock.env_steps:,} steps: weight {name} is not a finite number")

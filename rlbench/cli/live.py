@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from rlbench.spec.run import Spec
 
 WINDOW = 20.0  # seconds over which the speed is measured
+WIDE = 110  # columns from which everything fits on a line
 REDRAW = 0.1  # seconds between two looks at the bar
 
 
@@ -46,7 +49,8 @@ def display(*, quiet: bool, runs: int) -> Display:
     """The display that suits where stderr goes."""
     if quiet:
         return Silent()
-    return Terminal(runs) if sys.stderr.isatty() else Plain()
+    moving = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return Terminal(runs) if moving else Plain()
 
 
 def epoch_line(name: str, epoch: Epoch, steps: int) -> str:
@@ -114,9 +118,10 @@ class Plain(Silent):
         self.say(message)
 
     def say(self, message: str) -> None:
-        """A line."""
-        sys.stderr.write(message + "\n")
-        sys.stderr.flush()
+        """A line, as long as somebody listens."""
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
 
 
 class Speed:
@@ -142,15 +147,17 @@ class Terminal(Silent):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+        console = Console(stderr=True)
+        self.narrow = console.width < WIDE
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=8 if self.narrow else 16),
             TaskProgressColumn(),
-            TimeElapsedColumn(),
+            *(() if self.narrow else (TimeElapsedColumn(),)),
             TextColumn("{task.fields[note]}"),
         )
-        self.bars: Bars = Progress(*columns, console=Console(stderr=True), refresh_per_second=8)
+        self.bars: Bars = Progress(*columns, console=console, refresh_per_second=8)
         self.all: TaskID | None = self.bars.add_task("all runs", total=runs, note="") if runs > 1 else None
         self.bar: TaskID | None = None
         self.name, self.steps, self.games, self.looked, self.evaluation = "", 0, 0, 0.0, ""
@@ -169,7 +176,8 @@ class Terminal(Silent):
         """A fresh bar."""
         self.name, self.steps, self.evaluation = f"{spec.name} seed {spec.seed}", spec.budget.steps, ""
         self.games, self.speed = spec.protocol.episodes, Speed()
-        title = f"{spec.algorithm} {spec.task.id} seed {spec.seed}"
+        task = spec.task.id.removesuffix("NoFrameskip-v4")[:14] if self.narrow else spec.task.id
+        title = f"{spec.algorithm} {task} seed {spec.seed}"
         self.bar = self.bars.add_task(title, total=self.steps, completed=done, note="setting up")
 
     def show(self, record: Progress | Epoch) -> None:
@@ -190,6 +198,8 @@ class Terminal(Silent):
             return f"evaluating: {record.judged}/{self.games} games"
         pace = self.speed.at(record.env_steps)
         left = f"ETA {clock((self.steps - record.env_steps) / pace)}  " if pace > 0 else ""
+        if self.narrow:
+            return f"{pace:,.0f} steps/s  {left}".rstrip()
         last = f"return {record.last_return:.4g}  " if record.last_return is not None else ""
         return f"{pace:,.0f} steps/s  {left}{last}{self.evaluation}".rstrip()
 
@@ -204,4 +214,5 @@ class Terminal(Silent):
 
     def say(self, message: str) -> None:
         """A line above the bars."""
-        self.bars.console.print(message, highlight=False, markup=False, soft_wrap=True)
+        with suppress(OSError, ValueError):
+            self.bars.console.print(message, highlight=False, markup=False, soft_wrap=True)

@@ -6,9 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from io import TextIOWrapper
 
 import typer
+
+from rlbench.errors import Halted
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE: what a shell reports for every tool whose reader closed the pipe."""
@@ -22,6 +25,8 @@ def emit(text: str) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(BROKEN_PIPE) from None
+    except (OSError, AttributeError) as error:
+        raise Halted(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
 
 
 def emit_json(document: Mapping[str, object]) -> None:
@@ -31,12 +36,12 @@ def emit_json(document: Mapping[str, object]) -> None:
 
 def remark(message: str) -> None:
     """One line on stderr that is no error."""
-    sys.stderr.write(_one_line(message) + "\n")
+    _aside(_one_line(message))
 
 
 def complain(message: str) -> None:
     """One line on stderr, whatever the message holds."""
-    sys.stderr.write(f"rlbench: {_one_line(message)}\n")
+    _aside(f"rlbench: {_one_line(message)}")
 
 
 def tolerate_narrow_encodings() -> None:
@@ -44,6 +49,13 @@ def tolerate_narrow_encodings() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _aside(line: str) -> None:
+    """A line on stderr, or nowhere when nobody listens: a lost terminal must not end a run."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def _one_line(message: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rlbench import suites
-from rlbench.errors import UsageError
+from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.canon import fields
 from rlbench.spec.override import Setting, applied, flatten, parse
 from rlbench.spec.run import Spec
@@ -38,6 +38,9 @@ IDENTITY = {
 
 SCALARS = (str, int, float, bool, list)
 """What a TOML file may hold that a field can be; a date is taken as text."""
+
+OPTIONS = ("RESULTS", "DEVICE", "SEEDS")
+"""What environment variables set that is no field."""
 
 GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
 """How the name of an environment variable that sets a field goes on after ``RLBENCH_``."""
@@ -116,6 +119,9 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
             found.append(Setting("budget.steps", environ[name], name))
         elif rest.startswith(GROUPS):
             found.append(Setting(rest.lower().replace("__", "."), environ[name], name))
+        elif rest not in OPTIONS:
+            known = ["RLBENCH_STEPS", *(f"RLBENCH_{o}" for o in OPTIONS), *(f"RLBENCH_{g}…" for g in GROUPS)]
+            raise UnknownName("environment variable", name, known)
     return found
 
 

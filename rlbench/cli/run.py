@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rlbench.spec.run import Runtime, Spec
 
 RUN_SCHEMA = 1
-FAILED = 5
+CODES = {"failed": 5, "halted": 5, "refused": 2}
+"""Exit codes of what a run can come to; done, running and skipped are 0."""
 
 
 def run(
@@ -70,7 +71,9 @@ def run(
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
             told.append(row)
-            worst = max(worst, int(row["status"] == "failed") * FAILED)
+            worst = max(worst, CODES.get(str(row["status"]), 0))
+            if row["status"] == "halted":  # a full disk is full for the next run too
+                break
             if stop.signal is not None:
                 worst = 128 + stop.signal
                 break
@@ -133,6 +136,20 @@ def _fits(specs: list[Spec], runtime: Runtime) -> None:
 
 def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
     """Carry one run to its end and tell what became of it."""
+    from rlbench.cli.output import complain
+    from rlbench.errors import RefusedFile
+    from rlbench.record.store import folder_of
+
+    try:
+        return _carried(spec, runtime, results, stop, shown, force=force)
+    except RefusedFile as error:
+        complain(str(error))
+        return {**_row(spec, folder_of(spec, results), "refused", None), "reason": str(error)}
+
+
+def _carried(
+    spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
+) -> dict[str, object]:
     from rlbench.record.store import Store, folder_of, read
 
     folder = folder_of(spec, results)
@@ -140,29 +157,26 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
     if ended is not None and ended.status != "interrupted":
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
-    from rlbench.build import describe, device_of, threads_of
-    from rlbench.errors import Interrupted, RunFailed
-    from rlbench.record.machine import environment, threads
+    from rlbench.errors import Halted, Interrupted, RunFailed
     from rlbench.run import run as carry_on
 
-    device = device_of(runtime)
-    machine = environment(
-        device=str(device),
-        torch_threads=threads_of(spec, runtime, device),
-        env=dict(describe(spec).versions),
-        **threads(),
-    )
-    store = Store.claim(spec, results, machine, force=force)
+    store = Store.claim(spec, results, _machine(spec, runtime), force=force)
     if store is None:
         shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
         return _row(spec, folder, "running", None)
     try:
-        shown.begin(spec, store.epochs[-1].env_steps if store.epochs else 0)
+        begun = False
         try:
             for record in carry_on(spec, runtime, store, stop):
+                if not begun:
+                    begun = True
+                    shown.begin(spec, record.env_steps)
                 shown.show(record)
         except Interrupted as error:
             shown.end(str(error))
+        except Halted as error:
+            shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
+            return {**_told(spec, store), "status": "halted", "reason": str(error)}
         except RunFailed as error:
             shown.end(f"{spec.name} seed {spec.seed}: failed: {error}")
         else:
@@ -170,6 +184,20 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
         return _told(spec, store)
     finally:
         store.release()
+
+
+def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
+    """Where and with what the run is made, for its record."""
+    from rlbench.build import describe, device_of, threads_of
+    from rlbench.record.machine import environment, threads
+
+    device = device_of(runtime)
+    return environment(
+        device=str(device),
+        torch_threads=threads_of(spec, runtime, device),
+        env=dict(describe(spec).versions),
+        **threads(),
+    )
 
 
 def _told(spec: Spec, store: Store) -> dict[str, object]:
@@ -201,7 +229,7 @@ def _sentence(row: dict[str, object]) -> str:
     best, document = row["best"], row["documented"]
     score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
     score += f" (documented {document:.6g})" if isinstance(document, float) else ""
-    why = f" ({row['reason']})" if row["status"] == "failed" else ""
+    why = f" ({row['reason']})" if row["status"] in CODES else ""
     name = f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}"
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}  {row['folder']}"
 
@@ -231,7 +259,7 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         return
     lines = [
         f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}: {row['status']}, "
-        f"{row['env_steps']:,} of {row['steps']:,} steps done, {spec.budget.steps // spec.budget.epoch} epochs, "
+        f"{row['env_steps']:,} of {row['steps']:,} steps done, {-(-spec.budget.steps // spec.budget.epoch)} epochs, "
         f"{footprint(spec).line()}  {row['folder']}"
         for row, spec in zip(rows, specs, strict=True)
     ]
@@ -251,7 +279,7 @@ def _signals() -> Iterator[Stop]:
         stop.signal = number
 
     before: dict[signal.Signals, Callable[..., object] | int | None] = {
-        name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)
+        name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield stop

@@ -101,4 +101,9 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"--output {path}: {path.parent} is not a folder; make it first")
     if path.is_dir():
         raise UsageError(f"--output {path}: is a folder; name a file")
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        with files.writing(path), path.open("w", encoding="utf-8") as file:
+            file.write(text)
+        return
     files.replace(path, text)

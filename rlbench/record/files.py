@@ -29,7 +29,7 @@ def unsealed(text: str, where: str) -> dict[str, object]:
     """
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RefusedFile(f"{where}: damaged (not complete JSON); restore it, or start over with --force") from None
     if not isinstance(content, dict) or "checksum" not in content:
         raise RefusedFile(f"{where}: damaged (no checksum); restore it, or start over with --force")

@@ -11,6 +11,7 @@ results/<suite>/<algo>/<task>/<spec id>/seed=<n>/
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self, TypeVar
@@ -177,6 +178,9 @@ class Store:
             self._set_aside()
         path = self.folder / "spec.json"
         if not path.exists():
+            left = [part for part in PARTS if (self.folder / part).exists()]
+            if left:
+                raise RefusedFile(f"{path}: missing beside {left[0]}; restore it, or start over with --force")
             head = {
                 "schema_version": files.SCHEMA_VERSION,
                 "id": spec.id,
@@ -197,11 +201,12 @@ class Store:
         present = [self.folder / part for part in PARTS if (self.folder / part).exists()]
         if not present:
             return
-        number = 1 + max((int(p.name.partition("-")[2]) for p in self.folder.glob("attempt-[0-9]*")), default=0)
+        taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in self.folder.iterdir()]
+        number = 1 + max((int(match[1]) for match in taken if match), default=0)
         aside = self.folder / f"attempt-{number}"
         with files.writing(aside):
             aside.mkdir()
-            for part in present:
+            for part in reversed(present):  # spec.json last: a crash in between is seen, not taken for a new run
                 part.rename(aside / part.name)
             files.sync_folder(self.folder)
 

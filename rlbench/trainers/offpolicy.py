@@ -99,7 +99,7 @@ class OffPolicy:
             end = min(self.clock.epochs * self.budget.epoch, self.budget.steps)
             while self.clock.env_steps < end:
                 self._step()
-                yield self._progress()
+                yield self.progress()
             yield from self._evaluated()
 
     def state_dict(self) -> State:
@@ -134,7 +134,7 @@ class OffPolicy:
         self._aside = self.noise.state_dict()
         evaluation = self.evaluate(self.clock.epochs)
         for judged in evaluation:
-            yield self._progress(judged)
+            yield self.progress(judged)
         self.noise.load_state_dict(self._aside)
         self._aside = None
         yield self._close_epoch(evaluation.result())
@@ -162,7 +162,8 @@ class OffPolicy:
         self._epoch_began = (clock.env_steps, clock.seconds)
         return epoch
 
-    def _progress(self, judged: int | None = None) -> Progress:
+    def progress(self, judged: int | None = None) -> Progress:
+        """Where the run stands."""
         last = self.collector.games.last
         return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, judged=judged)
 

@@ -1,0 +1,150 @@
+"""What a machine does to a run, seen from the command line: full disks, lost terminals, damaged neighbours."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.record.store import folder_of
+from rlbench.spec.override import applied, parse
+
+SMALL = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8")
+FILES = ("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400")
+SETS = [word for change in (*SMALL, *FILES) for word in ("--set", change)]
+RLBENCH = [sys.executable, "-m", "rlbench"]
+
+
+def words(results: Path, *more: str) -> list[str]:
+    return [
+        *RLBENCH,
+        "run",
+        "toy",
+        "dqn",
+        "--task",
+        "Catch",
+        "--device",
+        "cpu",
+        "--results",
+        str(results),
+        *SETS,
+        *more,
+    ]
+
+
+def folder(results: Path, seed: int = 0) -> Path:
+    spec = applied(suites.spec("toy", "dqn", "Catch", seed=seed), [parse(c) for c in (*SMALL, *FILES)])
+    return folder_of(spec, results)
+
+
+def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)  # type: ignore[call-overload,no-any-return]
+
+
+def weights(results: Path) -> str:
+    return str(json.loads((folder(results) / "outcome.json").read_text())["weights"])
+
+
+def test_a_file_that_may_not_grow_halts_a_run_and_the_same_command_ends_it(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE stands for a full disk: checkpoints fit no more, the record does."""
+    assert run(words(tmp_path / "whole")).returncode == 0
+    shell = "ulimit -f 20; trap '' XFSZ; exec \"$@\""
+    halted = run(["bash", "-c", shell, "sh", *words(tmp_path / "full", "--json")])
+    assert halted.returncode == 5, halted.stderr
+    (row,) = json.loads(halted.stdout)["runs"]
+    assert row["status"] == "halted"
+    assert "the same command" in row["reason"] or "run the same command again" in row["reason"]
+    assert "Traceback" not in halted.stderr
+    assert not (folder(tmp_path / "full") / "outcome.json").exists()
+    assert run(words(tmp_path / "full")).returncode == 0
+    assert weights(tmp_path / "full") == weights(tmp_path / "whole")
+
+
+def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
+    line = f"{' '.join(words(tmp_path))} 2>&1 >{tmp_path / 'out'} | head -1"
+    subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=True)
+    waited = time.monotonic() + 60
+    while not (folder(tmp_path) / "outcome.json").exists():
+        assert time.monotonic() < waited
+        time.sleep(0.05)
+    assert json.loads((folder(tmp_path) / "outcome.json").read_text())["status"] == "done"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_the_run_and_the_same_command_ends_it(tmp_path: Path, number: signal.Signals) -> None:
+    long = [w.replace("budget.steps=600", "budget.steps=60000") for w in words(tmp_path)]
+    process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "epoch 1" in line:
+            break
+    process.send_signal(number)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "the same command resumes" in rest
+    again = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert again.stderr is not None
+    assert "resumes at" in again.stderr.readline()
+    again.kill()
+    again.communicate()
+
+
+def test_one_damaged_seed_does_not_hide_the_others(tmp_path: Path) -> None:
+    assert run(words(tmp_path, "--seeds", "1")).returncode == 0
+    (folder(tmp_path, 1) / "outcome.json").write_text("{")
+    done = run(words(tmp_path, "--seeds", "0-2", "--json"))
+    assert done.returncode == 2
+    assert [row["status"] for row in json.loads(done.stdout)["runs"]] == ["done", "refused", "done"]
+    assert f"{folder(tmp_path, 1) / 'outcome.json'}: damaged" in done.stderr
+
+
+def interrupted(results: Path) -> Path:
+    """A run that was killed after its first checkpoint, with more than one epoch on disk."""
+    process = subprocess.Popen(words(results), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "epoch 2" in line:
+            break
+    process.kill()
+    process.communicate()
+    return folder(results)
+
+
+def test_a_record_that_lost_its_spec_or_its_last_epochs_is_refused_before_training(tmp_path: Path) -> None:
+    where = interrupted(tmp_path)
+    if (where / "outcome.json").exists():
+        (where / "outcome.json").unlink()  # the run was faster than the signal: leave what a kill would have left
+    epochs = (where / "epochs.jsonl").read_text()
+    if (where / "checkpoint" / "resume").is_dir():
+        (where / "epochs.jsonl").write_text(epochs.splitlines(keepends=True)[0])
+        fewer = run(words(tmp_path))
+        assert fewer.returncode == 2
+        assert "epochs.jsonl: holds 1 epochs" in fewer.stderr
+    (where / "spec.json").rename(tmp_path / "aside")
+    lost = run(words(tmp_path))
+    assert lost.returncode == 2
+    assert "spec.json: missing beside" in lost.stderr
+
+
+def test_a_table_is_written_into_a_device_and_never_over_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    done = run([*RLBENCH, "table", "toy", "--results", str(tmp_path), "--format", "csv", "--output", str(pipe)])
+    assert done.returncode == 0, done.stderr
+    assert "CartPole-v1" in reader.communicate(timeout=30)[0]
+    assert pipe.is_fifo()
+
+
+def test_a_mistyped_environment_variable_is_refused(tmp_path: Path) -> None:
+    done = run(words(tmp_path, "--dry-run"), env={**os.environ, "RLBENCH_STEP": "5"})
+    assert done.returncode == 2
+    assert "RLBENCH_STEP" in done.stderr
+    assert "did you mean 'RLBENCH_STEPS'" in done.stderr
