@@ -171,6 +171,7 @@ def command(results: Path, task: str, changes: tuple[str, ...], suite: str) -> l
     ]
 
 
+@pytest.mark.timeout(900)  # three processes that start torch and the emulators
 def test_pong_killed_with_minus_nine_and_run_again_ends_as_if_it_never_was(
     golden: dict[str, tuple[object, ...]], tmp_path: Path
 ) -> None:
