@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rlbench import suites
-from rlbench.build import build, describe
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime
 from rlbench.trainers.offpolicy import OffPolicy

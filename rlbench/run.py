@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -16,7 +16,9 @@ from time import monotonic
 import torch
 
 from rlbench import checkpoint
-from rlbench.build import build, describe, device_of, policy_of
+from rlbench.build.assemble import build
+from rlbench.build.device import device_of
+from rlbench.build.environments import describe
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import branch, of_module, whole
 from rlbench.record.store import Store
@@ -104,7 +106,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
                 f"{store.folder}: stopped at {trainer.clock.env_steps:,} steps; the same command resumes",
                 signal=stop.signal,
             )
-    checkpoint.save(folder / "last", {"policy": of_module(policy_of(trainer)), "epoch": trainer.clock.epochs - 1})
+    checkpoint.save(folder / "last", {"policy": of_module(trainer.learner.policy()), "epoch": trainer.clock.epochs - 1})
     _finish(store, trainer, "done", reason)
     checkpoint.discard(folder / "resume")
 
@@ -115,13 +117,13 @@ def _keep(store: Store, epoch: Epoch, trainer: OffPolicy) -> None:
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that is no more
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
-        checkpoint.save(folder, {"policy": of_module(policy_of(trainer)), "epoch": epoch.number})
+        checkpoint.save(folder, {"policy": of_module(trainer.learner.policy()), "epoch": epoch.number})
 
 
 def weights(trainer: OffPolicy) -> str:
     """SHA-256 of the policy's parameters: two runs that agree here agree everywhere."""
     total = sha256()
-    for name, value in sorted(policy_of(trainer).state_dict().items()):
+    for name, value in sorted(trainer.learner.policy().state_dict().items()):
         total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
 
@@ -158,7 +160,7 @@ def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
     """Raise ``Diverged`` where a number is not one, naming it."""
     numbers: dict[str, float] = {}
     if epoch.updated is not None:
-        numbers |= {"loss": epoch.updated.loss, "q": epoch.updated.q}
+        numbers |= asdict(epoch.updated)
     if epoch.evaluated is not None:
         numbers["evaluated return"] = epoch.evaluated.mean
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
@@ -169,6 +171,6 @@ def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
 
 def _sound(trainer: OffPolicy) -> None:
     """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
-    for name, parameter in policy_of(trainer).named_parameters():
+    for name, parameter in trainer.learner.policy().named_parameters():
         if not torch.isfinite(parameter).all():
             raise Diverged(f"{trainer.clock.env_steps:,} steps: weight {name} is not a finite number")

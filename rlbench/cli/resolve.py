@@ -155,6 +155,7 @@ def _limits(spec: Spec) -> list[Setting]:
         "budget.segment": (spec.budget.segment, 1_000),
         "algo.replay.capacity": (spec.algo.replay.capacity, 5_000),
         "algo.warmup": (spec.algo.warmup, 400),
+        "algo.updates_per_step": (spec.algo.updates_per_step, 1.0),
         "protocol.episodes": (spec.protocol.episodes, 2),
         "protocol.envs": (spec.protocol.envs, 2),
     }

@@ -106,14 +106,14 @@ def _specs(
         resolve(
             suite, algo, name, seed=seed, sets=sets, config=config, steps=steps, smoke=smoke, environ=os.environ
         ).spec
-        for name in suites.matching(suite, globs)
+        for name in suites.matching(suite, globs, algo)
         for seed in numbers
     ]
 
 
 def _fits(specs: list[Spec], runtime: Runtime) -> None:
     """Refuse a run that would not fit, with the number, before anything is made."""
-    from rlbench.build import device_of, free_memory
+    from rlbench.build.device import device_of, free_memory
     from rlbench.errors import DoesNotFit
     from rlbench.record.machine import available_memory
     from rlbench.spec.footprint import footprint, size
@@ -188,7 +188,8 @@ def _carried(
 
 def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
     """Where and with what the run is made, for its record."""
-    from rlbench.build import describe, device_of, threads_of
+    from rlbench.build.device import device_of, threads_of
+    from rlbench.build.environments import describe
     from rlbench.record.machine import environment, threads
 
     device = device_of(runtime)

@@ -49,3 +49,47 @@ class EpsilonGreedy:
     def load_state_dict(self, state: State) -> None:
         """The generator."""
         self.generator.set_state(tensor(state, "generator"))
+
+
+class GaussianNoise:
+    """At first any action; then the preferred one with Gaussian noise, kept in bounds."""
+
+    def __init__(self, *, generator: torch.Generator, scale: float) -> None:
+        self.generator, self.scale = generator, scale
+        self.random = torch.ones((), dtype=torch.bool, device=generator.device)
+
+    def __call__(self, preferred: Tensor) -> Tensor:
+        """``[N, A]`` in [−1, 1] to the same; draws as many numbers whatever is asked."""
+        uniform = torch.empty_like(preferred).uniform_(-1, 1, generator=self.generator)
+        noise = torch.empty_like(preferred).normal_(generator=self.generator)
+        return torch.where(self.random, uniform, (preferred + self.scale * noise).clamp(-1, 1))
+
+    def set(self, amount: float) -> None:
+        """1 while every action is drawn uniformly, then 0."""
+        self.random.fill_(amount > 0)
+
+    def state_dict(self) -> State:
+        """The generator; the start is the clock's."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: State) -> None:
+        """The generator."""
+        self.generator.set_state(tensor(state, "generator"))
+
+
+class Untouched:
+    """Nothing is tried."""
+
+    def __call__(self, preferred: Tensor) -> Tensor:
+        """What was preferred."""
+        return preferred
+
+    def set(self, amount: float) -> None:
+        """Nothing to set."""
+
+    def state_dict(self) -> State:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """Nothing."""

@@ -43,6 +43,21 @@ class Periodic(Protocol):
         """What to do."""
 
 
+class Learner(Protocol):
+    """What an updater needs of a learner."""
+
+    @property
+    def every(self) -> tuple[Periodic, ...]:
+        """What is due after every so many updates."""
+
+    @property
+    def cycle(self) -> int:
+        """Updates after which the pattern of updates repeats."""
+
+    def update(self, batch: Transition, phase: int) -> Report:
+        """One gradient step, the ``phase``-th of its cycle."""
+
+
 class Eager:
     """One operation after another."""
 
@@ -50,23 +65,22 @@ class Eager:
         self,
         *,
         source: Source,
-        update: Callable[[Transition], Report],
-        every: tuple[Periodic, ...],
+        learner: Learner,
         batch: int,
         metrics: Metrics,
         summary: Callable[[int, tuple[float, ...]], Updated],
     ) -> None:
-        self.source, self.update, self.every, self.batch = source, update, every, batch
+        self.source, self.learner, self.batch = source, learner, batch
         self.metrics, self.summary = metrics, summary
 
     def run(self, first: int, count: int) -> None:
         """Updates ``first`` … ``first + count − 1``."""
         for number in range(first, first + count):
             batch = self.source.sample(self.batch)
-            report = self.update(batch)
+            report = self.learner.update(batch, number % self.learner.cycle)
             self.source.reprioritize(batch.slot, report.priority)
             self.metrics.add(report)
-            for periodic in self.every:
+            for periodic in self.learner.every:
                 if (number + 1) % periodic.period == 0:
                     periodic.action()
 

@@ -26,9 +26,10 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
     """Learns from batches and acts; knows neither buffer nor environment nor time."""
 
     every: tuple[Periodic, ...]
+    cycle: int  # updates after which their pattern repeats: TD3's actor moves in every second one
 
-    def update(self, batch: BatchT_contra) -> UpdateT_co:
-        """One gradient step of fixed shape that never waits for the host; a record of 0-d tensors and priorities."""
+    def update(self, batch: BatchT_contra, phase: int) -> UpdateT_co:
+        """The ``phase``-th gradient step of a cycle, of fixed shape; a record of 0-d tensors and priorities."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The preferred actions at ``obs``, ``[N]`` or ``[N, A]``; exploring is the collector's."""

@@ -26,6 +26,8 @@ class QUpdate(NamedTuple):
 class QLearner:
     """DQN, https://www.nature.com/articles/nature14236, double by default, https://arxiv.org/abs/1509.06461."""
 
+    cycle = 1
+
     def __init__(
         self,
         net: QNet,
@@ -52,7 +54,7 @@ class QLearner:
         loss = (batch.weight * error).mean() + self.online.head.auxiliary(features, batch.action, value)
         return loss, QUpdate(loss.detach(), value.mean().mean().detach(), error.detach())
 
-    def update(self, batch: Transition) -> QUpdate:
+    def update(self, batch: Transition, phase: int = 0) -> QUpdate:  # noqa: ARG002 - every update is like the others
         """One step down the weighted loss, each optimizer on its own parameters."""
         loss, report = self.loss(batch)
         descend(loss, self.optimizers, max_norm=self.max_grad_norm)

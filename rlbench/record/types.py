@@ -36,7 +36,19 @@ class QUpdated:
     q: float  # value of the actions taken
 
 
-Updated: TypeAlias = QUpdated
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ACUpdated:
+    """Means over an epoch's gradient steps of an actor and its critics."""
+
+    count: int  # gradient steps of the critics
+    critic_loss: float  # summed over the critics
+    actor_loss: float
+    q: float  # value of the actions taken, mean over the critics
+    entropy: float  # nats, by the policy's own samples; 0 of a deterministic policy
+    alpha: float  # what a nat is worth; 0 of a deterministic policy
+
+
+Updated: TypeAlias = QUpdated | ACUpdated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -94,12 +94,19 @@ class Priority(Frozen):
     beta: Linear = Linear(start=0.4, end=1.0, steps=5_000_000)  # how far importance weights undo it
 
 
+class Hindsight(Frozen):
+    """Goals that were reached later are learned from as if they had been asked for (HER, strategy "future")."""
+
+    k: float = Field(default=8.0, gt=1)  # a drawn transition keeps its own goal with probability 1 / k
+
+
 class Replay(Frozen):
     """Where experience waits to be learned from."""
 
     capacity: int = Field(default=100_000, ge=100)  # transitions, over all lanes
     horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping
     priority: Priority | None = None  # None draws every transition alike
+    hindsight: Hindsight | None = None  # None learns for the goals that were asked for
 
 
 Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field(discriminator="kind")]
@@ -129,4 +136,50 @@ class QLearning(Frozen):
     replay: Replay = Replay()
 
 
-Algo = Annotated[QLearning, Field()]
+class Deterministic(Frozen):
+    """One action per observation, tried out with Gaussian noise: DDPG and TD3."""
+
+    kind: Literal["deterministic"] = "deterministic"
+    noise: float = Field(default=0.1, ge=0)  # standard deviation in training, in actions of [−1, 1]
+    smoothing: float | None = Field(default=None, gt=0)  # standard deviation on the target's action; None is none
+    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is cut
+
+
+class Soft(Frozen):
+    """A squashed Gaussian whose entropy is part of its reward: SAC and REDQ."""
+
+    kind: Literal["soft"] = "soft"
+    alpha: float = Field(default=0.2, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented tables
+    target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
+    low: float = -20.0  # least logarithm of the spread
+    high: float = 2.0  # and the greatest
+
+
+class ActorCritic(Frozen):
+    """Real actions, learned off-policy by an actor and K critics."""
+
+    family: Literal["actorcritic"] = "actorcritic"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # hidden layers of the actor and of every critic
+    critics: int = Field(default=2, ge=1)  # the target is the least of them
+    subset: int | None = Field(default=None, ge=1)  # … or of this many, drawn anew each time: REDQ
+    actor_lr: float = Field(default=1e-3, gt=0)
+    critic_lr: float = Field(default=1e-3, gt=0)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    batch: int = Field(default=256, ge=1)
+    updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
+    delay: int = Field(default=1, ge=1)  # critic steps per actor step
+    warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
+    replay: Replay = Replay(capacity=1_000_000)
+
+    @model_validator(mode="after")
+    def _subset_of_critics(self) -> Self:
+        if self.subset is not None and self.subset > self.critics:
+            raise ValueError(f"subset={self.subset} cannot be drawn from critics={self.critics}")
+        return self
+
+
+Algo = Annotated[QLearning | ActorCritic, Field(discriminator="family")]

@@ -7,6 +7,7 @@ from math import prod
 from typing import assert_never
 
 from rlbench.spec.algo import (
+    ActorCritic,
     Categorical,
     Expected,
     Head,
@@ -18,10 +19,10 @@ from rlbench.spec.algo import (
     Quantiles,
 )
 from rlbench.spec.run import Spec
-from rlbench.spec.task import AtariTask, Task
+from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task
 
-SLOT = 8 + 4 + 3 * 1 + 4
-"""Bytes of one slot of the ring beside its observation: action int64, reward float32, three flags, age int32."""
+SLOT = 4 + 3 * 1 + 4
+"""Bytes of one slot of the ring beside observation and action: reward float32, three flags, age int32."""
 
 MASS = 8
 """Bytes of a slot's priority."""
@@ -38,8 +39,24 @@ COPIES = 5
 WORKSPACES = 3
 """Copies of a batch's observations and activations that are alive at once: forward, its target, backward."""
 
-TOY_OBSERVATIONS = {"Catch": (10 * 5, 1), "CartPole-v1": (4, 4)}
-"""Numbers in an observation and bytes of each."""
+PHYSICS = 5_000_000
+"""Resident bytes of one MuJoCo lane: model and data."""
+
+VECTORS = {
+    "CartPole-v1": (4, 0),
+    "Pendulum-v1": (3, 1),
+    "Ant-v4": (27, 8),
+    "HalfCheetah-v4": (17, 6),
+    "Hopper-v4": (11, 3),
+    "Walker2d-v4": (17, 6),
+    "Swimmer-v4": (8, 2),
+    "Humanoid-v4": (376, 17),
+    "Reacher-v4": (11, 2),
+    "InvertedPendulum-v4": (4, 1),
+    "InvertedDoublePendulum-v4": (11, 1),
+    "FetchReach-v3": (16, 4),
+}
+"""Numbers in an observation and in an action, where the one is a vector and the other is not a number."""
 
 MOST_ACTIONS = 18
 
@@ -72,21 +89,41 @@ class Footprint:
 
 def footprint(spec: Spec) -> Footprint:
     """What the run of ``spec`` will hold in memory at its largest."""
-    numbers, width = _observation(spec.task)
-    lanes = spec.task.envs + spec.protocol.envs
+    numbers, width, action = _shapes(spec.task)
+    lanes, algo = spec.task.envs + spec.protocol.envs, spec.algo
+    slot = numbers * width + action + SLOT + (MASS if algo.replay.priority else 0)
+    match spec.task:
+        case AtariTask():
+            lane = EMULATOR
+        case MujocoTask() | GoalTask():
+            lane = PHYSICS
+        case _:
+            lane = 0
     return Footprint(
-        replay=spec.algo.replay.capacity * (numbers * width + SLOT + (MASS if spec.algo.replay.priority else 0)),
-        networks=_networks(spec.task, spec.algo, numbers),
-        emulators=lanes * EMULATOR if isinstance(spec.task, AtariTask) else 0,
+        replay=algo.replay.capacity * slot,
+        networks=_networks(spec.task, algo, numbers) if isinstance(algo, QLearning) else _layers(spec.task, algo),
+        emulators=lanes * lane,
         base=PYTHON,
     )
 
 
-def _observation(task: Task) -> tuple[int, int]:
-    """Numbers in one stored frame and bytes of each; an unknown toy is taken for a small one."""
+def _shapes(task: Task) -> tuple[int, int, int]:
+    """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task is taken for a small one."""
     if isinstance(task, AtariTask):
-        return task.size * task.size, 1
-    return TOY_OBSERVATIONS.get(task.id, (64, 4))
+        return task.size * task.size, 1, 8
+    if task.id == "Catch":
+        return 10 * 5, 1, 8
+    numbers, actions = VECTORS.get(task.id, (64, 8))
+    return numbers, 4, 4 * actions or 8
+
+
+def _layers(task: Task, algo: ActorCritic) -> int:
+    """Bytes of an actor, its critics and their copies, and of one batch on its way through them."""
+    numbers, actions = VECTORS.get(task.id, (64, 8))
+    actor, critic = (numbers, *algo.widths, 2 * actions), (numbers + actions, *algo.widths, 1)
+    parameters = sum(a * b + b for a, b in pairwise(actor)) + algo.critics * sum(a * b + b for a, b in pairwise(critic))
+    per_row = sum(actor) + algo.critics * sum(critic)
+    return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
 
 
 def _networks(task: Task, algo: QLearning, numbers: int) -> int:

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from rlbench.spec.algo import Algo
+from rlbench.spec.algo import Algo, QLearning
 from rlbench.spec.canon import Frozen, canonical, digest
 from rlbench.spec.task import AtariTask, Task
 
@@ -74,8 +74,10 @@ class Spec(Frozen):
         complete = 2 * (replay.horizon + 1) * lanes
         if self.algo.warmup < complete:
             raise ValueError(f"algo.warmup={self.algo.warmup}: no transition is complete before {complete} steps")
-        if self.algo.torso.kind == "nature" and self.task.kind != "atari":
+        if isinstance(self.algo, QLearning) and self.algo.torso.kind == "nature" and self.task.kind != "atari":
             raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")
+        if replay.hindsight is not None and self.task.kind != "goal":
+            raise ValueError(f"algo.replay.hindsight: {self.task.id} has no goals; set it to none")
         return self
 
 

@@ -38,4 +38,24 @@ class ToyTask(Frozen):
     stack: Literal[1] = 1
 
 
-Task = Annotated[AtariTask | ToyTask, Field(discriminator="kind")]
+class MujocoTask(Frozen):
+    """One of Gymnasium's MuJoCo tasks; actions lie in [−1, 1] and are scaled to the task's own bounds."""
+
+    kind: Literal["mujoco"] = "mujoco"
+    id: str  # with the version that is stepped, e.g. "HalfCheetah-v4"
+    env: Literal["gymnasium", "envpool"] = "gymnasium"  # who steps the physics
+    envs: int = Field(default=1, ge=1)
+    stack: Literal[1] = 1
+
+
+class GoalTask(Frozen):
+    """A task whose goal is part of what is seen: ``[observation | achieved goal | desired goal]``."""
+
+    kind: Literal["goal"] = "goal"
+    id: str  # e.g. "FetchReach-v3"
+    envs: int = Field(default=1, ge=1)
+    steps: int = Field(default=50, ge=1)  # of an episode, then truncation
+    stack: Literal[1] = 1
+
+
+Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask, Field(discriminator="kind")]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from types import ModuleType
 
-from rlbench.errors import UnknownName
+from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.run import Spec
-from rlbench.suites import atari, toy
+from rlbench.suites import atari, goals, mujoco, toy
 
-SUITES: dict[str, ModuleType] = {"atari": atari, "toy": toy}
+SUITES: dict[str, ModuleType] = {"atari": atari, "mujoco": mujoco, "goals": goals, "toy": toy}
 
 
 def names() -> list[str]:
@@ -28,16 +28,27 @@ def tasks(suite: str, *, documented: bool = False) -> list[str]:
     return list(module.DOCUMENTED if documented else module.TASKS)
 
 
-def matching(suite: str, globs: tuple[str, ...]) -> list[str]:
-    """The task ids that any of ``globs`` names, in table order; ``*`` means the documented ones, a plain id itself."""
-    known, found = tasks(suite), dict[str, None]()
+def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -> list[str]:
+    """The task ids that any of ``globs`` names, in table order; a plain id means itself.
+
+    ``*`` means the documented ones, and of these those that ``algorithm`` can play.
+    """
+    module, known, found = _module(suite), tasks(suite), dict[str, None]()
     for glob in globs or ("*",):
         pool = tasks(suite, documented=True) if glob == "*" else known
-        hits = [t for t in pool if fnmatchcase(t.lower(), glob.lower())]
+        hits = [module.TASKS[t] for t in pool if fnmatchcase(t.lower(), glob.lower())]
+        if glob == "*" and algorithm is not None:
+            hits = [t for t in hits if plays(suite, algorithm, t)]
         if not hits:
             raise UnknownName("task", glob, known, where=suite)
         found.update(dict.fromkeys(hits))
     return list(found)
+
+
+def plays(suite: str, algorithm: str, task: str) -> bool:
+    """Whether the table has this pair: only the sanity suite mixes numbered actions and real ones."""
+    unplayed: frozenset[tuple[str, str]] = getattr(_module(suite), "IMPOSSIBLE", frozenset())
+    return (algorithm, task) not in unplayed
 
 
 def spec(suite: str, algorithm: str, task: str, *, seed: int = 0) -> Spec:
@@ -53,7 +64,11 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0) -> Spec:
     by_folded = {t.lower(): t for t in module.TASKS}
     if task.lower() not in by_folded:
         raise UnknownName("task", task, module.TASKS, where=suite)
-    found: Spec = module.spec(algorithm, by_folded[task.lower()], seed)
+    known = module.TASKS[by_folded[task.lower()]]
+    if not plays(suite, algorithm, known):
+        able = ", ".join(t for t in module.DOCUMENTED if plays(suite, algorithm, t))
+        raise UsageError(f"{suite}/{algorithm}: cannot play {known}, whose actions are of the other kind; it plays {able}")
+    found: Spec = module.spec(algorithm, known, seed)
     return found
 
 

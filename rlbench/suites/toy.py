@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from rlbench.spec.algo import (
+    ActorCritic,
     Categorical,
+    Deterministic,
     Implicit,
     Linear,
     Mlp,
@@ -14,14 +16,15 @@ from rlbench.spec.algo import (
     QLearning,
     Quantiles,
     Replay,
+    Soft,
 )
 from rlbench.spec.canon import Frozen
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import ToyTask
 
-DOCUMENTED = ("Catch", "CartPole-v1")
+DOCUMENTED = ("Catch", "CartPole-v1", "Pendulum-v1")
 TASKS = {name: name for name in DOCUMENTED}
-OPTIMUM = {"Catch": 1.0, "CartPole-v1": 500.0}
+OPTIMUM = {"Catch": 1.0, "CartPole-v1": 500.0, "Pendulum-v1": -150.0}
 """The mean return of the best policy."""
 
 PartT = TypeVar("PartT", bound=Frozen)
@@ -42,7 +45,14 @@ PLAIN = QLearning(
     replay=Replay(capacity=20_000),
 )
 
-ALGORITHMS = {
+REAL = ActorCritic(
+    policy=Soft(alpha=0.2, alpha_lr=1e-3),
+    widths=(64, 64),
+    batch=128,
+    warmup=1_000,
+    replay=Replay(capacity=20_000),
+)
+NUMBERED: dict[str, QLearning | ActorCritic] = {
     "dqn": PLAIN,
     "c51": _with(PLAIN, head=Categorical()),
     "qrdqn": _with(PLAIN, head=Quantiles(count=32)),
@@ -56,13 +66,42 @@ ALGORITHMS = {
         replay=Replay(capacity=20_000, priority=Priority(beta=Linear(start=0.4, end=1.0, steps=20_000))),
     ),
 }
+VECTORS: dict[str, QLearning | ActorCritic] = {
+    "ddpg": _with(REAL, policy=Deterministic(), critics=1),
+    "td3": _with(REAL, policy=Deterministic(smoothing=0.2), delay=2),
+    "sac": REAL,
+    "redq": _with(REAL, critics=10, subset=2, updates_per_step=5.0, delay=5),
+}
+ALGORITHMS = NUMBERED | VECTORS
+IMPOSSIBLE = frozenset(
+    {(name, "Pendulum-v1") for name in NUMBERED} | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1")}
+)
+"""Numbered actions and real ones do not mix."""
+
 SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
 """The returns a categorical head must reach: Catch pays ±1, the pole at most 1 / (1 − γ) = 100."""
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
-    catch, algo = task == "Catch", ALGORITHMS[algorithm]
+    algo = ALGORITHMS[algorithm]
+    return _pendulum(algorithm, algo, seed) if isinstance(algo, ActorCritic) else _numbered(algorithm, algo, task, seed)
+
+
+def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
+    return Spec(
+        suite="toy",
+        algorithm=algorithm,
+        task=ToyTask(id="Pendulum-v1", envs=1),
+        algo=algo,
+        protocol=Protocol(name="toy-v1", episodes=20, envs=20),
+        budget=Budget(steps=5_000 if algorithm == "redq" else 15_000, epoch=1_000, segment=5_000),
+        seed=seed,
+    )
+
+
+def _numbered(algorithm: str, algo: QLearning, task: str, seed: int) -> Spec:
+    catch = task == "Catch"
     if isinstance(algo.head, Categorical):
         low, high = SUPPORT[task]
         algo = _with(algo, head=_with(algo.head, low=low, high=high))

@@ -7,15 +7,19 @@ store, save or stop as it likes, and a loaded state goes on exactly where it was
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
+from torch import nn
 
 from rlbench.ops.state import State, Stateful, branch, tensor
 from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
-from rlbench.spec.algo import Linear
 from rlbench.spec.run import Budget
 from rlbench.trainers.clock import Clock, Pace
+
+
+Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
+"""From live agent steps to a value, and who wants to know it."""
 
 
 class Games(Protocol):
@@ -60,6 +64,13 @@ class Updater(Stateful, Protocol):
         """Means since the last call; None if nothing was learned."""
 
 
+class Learner(Stateful, Protocol):
+    """What learns; the trainer only keeps its state."""
+
+    def policy(self) -> nn.Module:
+        """The network that acts."""
+
+
 class Evaluation(Protocol):
     """An evaluation under way."""
 
@@ -79,11 +90,11 @@ class OffPolicy:
         collector: Collector,
         updater: Updater,
         buffer: Stateful,
-        learner: Stateful,
+        learner: Learner,
         noise: Stateful,
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
-        schedules: Sequence[tuple[Linear, Callable[[float], None]]],
+        schedules: Sequence[Schedule],
         pace: Pace,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
@@ -122,7 +133,7 @@ class OffPolicy:
         if segment != self.collector.segment:
             self.collector.open(segment)
         for schedule, setter in self.schedules:
-            setter(schedule.at(self.clock.env_steps))
+            setter(schedule(self.clock.env_steps))
         self.clock.env_steps += self.collector.step()
         due = self.pace.due(self.clock)
         if due > 0:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.build import build, describe
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
 from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
 from rlbench.spec.override import applied, parse

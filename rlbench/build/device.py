@@ -1,0 +1,56 @@
+"""Where a run computes: the device, and how many threads pay."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from rlbench.errors import UsageError
+from rlbench.spec.algo import Nature, QLearning
+from rlbench.spec.run import Runtime, Spec
+
+MOST_THREADS = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
+WIDE = 32_768  # numbers in a layer's output from which a second thread pays
+
+
+def device_of(runtime: Runtime) -> torch.device:
+    """The device a run uses.
+
+    Raises:
+        UsageError: it is not a device, or this machine has none such.
+    """
+    name = runtime.device if runtime.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--device {name}: not a device; use auto, cpu, cuda or cuda:<number>") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu")
+    if device.type not in {"cpu", "cuda"}:
+        raise UsageError(f"--device {name}: only cpu and cuda are supported")
+    return device
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes a CUDA device has free."""
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
+def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
+    """Threads torch computes with: as many as pay, for the shapes of this run; ``OMP_NUM_THREADS`` overrules."""
+    if runtime.threads is not None:
+        return runtime.threads
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    if isinstance(spec.algo, QLearning):
+        wide = isinstance(spec.algo.torso, Nature)
+    else:
+        wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
+    return min(MOST_THREADS, cores()) if wide and device.type == "cpu" else 1
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,64 @@
+"""From a task to its environments: one lane per seed, freshly made."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from rlbench.build.device import cores
+from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.spec.run import Spec
+from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task, ToyTask
+
+
+def environments(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
+    """One lane per seed, freshly made."""
+    match task:
+        case AtariTask():
+            return _atari(task, seeds, training=training)
+        case ToyTask(id="Catch"):
+            from rlbench.envs.toy import Catch
+
+            return Catch(seeds=seeds)
+        case ToyTask():
+            from rlbench.envs.gymnasium import GymnasiumVector, made
+
+            return GymnasiumVector(name=task.id, factory=made(task.id), seeds=seeds)
+        case MujocoTask():
+            from rlbench.envs.mujoco import MujocoVector
+
+            return MujocoVector(task=task.id, seeds=seeds)
+        case GoalTask():
+            from rlbench.envs.goals import FetchVector
+
+            return FetchVector(task=task.id, seeds=seeds)
+        case _:
+            assert_never(task)
+
+
+def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> VectorEnv:
+    match task.env:
+        case "ale":
+            from rlbench.envs.ale import AleVector
+
+            return AleVector(task=task, seeds=seeds, training=training)
+        case "envpool":
+            from rlbench.envs.envpool import EnvPoolVector
+
+            return EnvPoolVector(task=task, seeds=seeds, training=training, threads=min(len(seeds), cores()))
+        case "gymnasium":
+            from rlbench.envs import chain
+            from rlbench.envs.gymnasium import GymnasiumVector
+
+            factory = chain.documented(task, training=training)
+            return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=chain.versions())
+        case _:
+            assert_never(task.env)
+
+
+def describe(spec: Spec) -> EnvInfo:
+    """What the environments of a run look like; makes one lane and lets it go."""
+    env = environments(spec.task, seeds=(0,), training=True)
+    try:
+        return env.info
+    finally:
+        env.close()

@@ -1,0 +1,107 @@
+"""The value-based family, from its Spec: the head is the one choice that makes an algorithm of it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import torch
+
+from rlbench.build.parts import Parts
+from rlbench.buffers.ring import Column
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.learners.qlearning import QLearner
+from rlbench.nets import heads
+from rlbench.nets.heads import QNet
+from rlbench.nets.streams import Streams
+from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.ops.types import Role
+from rlbench.record.types import QUpdated
+from rlbench.spec.algo import Categorical, Expected, Implicit, Mlp, Nature, Proposed, QLearning, Quantiles
+from rlbench.spec.run import Spec
+
+
+def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> Parts:
+    """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
+    actions = count(spec, info)
+    net = network(spec, algo, info).to(device)
+    learner = QLearner(
+        net,
+        optimizers=_optimizers(algo, net),
+        max_grad_norm=algo.max_grad_norm,
+        double=algo.double,
+        sync_every=algo.sync_every,
+    )
+    return Parts(
+        learner=learner,
+        action=Column((), torch.int64),
+        training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
+        judging=lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon),
+        exploration=algo.epsilon.at,
+        metrics=("loss", "q"),
+        summary=lambda number, means: QUpdated(count=number, loss=means[0], q=means[1]),
+    )
+
+
+def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
+    """The value network, freshly drawn from torch's own generator."""
+    actions = count(spec, info)
+    torso: NatureTorso | MlpTorso
+    match algo.torso:
+        case Nature(scale=scale):
+            torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
+        case Mlp(widths=widths):
+            torso = MlpTorso(obs_shape=(spec.task.stack, *info.obs_shape), widths=widths)
+        case _:
+            assert_never(algo.torso)
+    return QNet(torso, _head(algo, torso.features, actions))
+
+
+def _head(algo: QLearning, features: int, actions: int) -> heads.Head:
+    """The one choice that makes DQN, C51, QR-DQN, IQN or FQF."""
+
+    def streams(width: int) -> Streams:
+        return Streams(
+            features=features, hidden=algo.hidden, actions=actions, width=width, dueling=algo.dueling, noisy=algo.noisy
+        )
+
+    match algo.head:
+        case Expected(huber=huber):
+            return heads.ExpectedHead(streams(1), huber=huber)
+        case Categorical(atoms=atoms, low=low, high=high):
+            return heads.CategoricalHead(streams(atoms), low=low, high=high)
+        case Quantiles(count=count):
+            return heads.QuantileHead(streams(count))
+        case Implicit(learn=learn, target=target, act=act, judge=judge, cosines=cosines):
+            samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": judge}
+            return heads.ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
+        case Proposed(count=count, entropy=entropy, cosines=cosines):
+            return heads.ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
+        case _:
+            assert_never(algo.head)
+
+
+def _optimizers(algo: QLearning, net: QNet) -> list[torch.optim.Optimizer]:
+    """Adam for all but FQF's proposal, which has its own: a far slower RMSprop."""
+    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, heads.ProposedHead) else []
+    own = {id(p) for p in proposal}
+    rest = [p for p in net.parameters() if id(p) not in own]
+    adam = torch.optim.Adam(rest, lr=algo.lr, eps=algo.adam_epsilon, fused=True)
+    match algo.head:
+        case Proposed(lr=lr):
+            return [adam, torch.optim.RMSprop(proposal, lr=lr)]
+        case _:
+            return [adam]
+
+
+def count(spec: Spec, info: EnvInfo) -> int:
+    """How many actions there are.
+
+    Raises:
+        UsageError: they are real vectors.
+    """
+    if not isinstance(info.actions, Discrete):
+        wanted = f"{spec.algorithm} chooses among numbered actions"
+        raise UsageError(f"{spec.name}: {wanted}; {spec.task.id} wants real vectors")
+    return info.actions.n

@@ -1,0 +1,131 @@
+"""SAC, and REDQ, which is SAC with many critics of which a few are drawn for each target."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.learners.actorcritic import ACUpdate, regression, track
+from rlbench.learners.base import Periodic, descend
+from rlbench.nets.actors import SquashedActor
+from rlbench.nets.critics import Critics
+from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
+from rlbench.ops.types import Role, Transition
+
+
+class Temperature:
+    """What entropy is worth: α, fixed, or learned so that the entropy meets a target (1812.05905, eq. 18)."""
+
+    def __init__(self, start: float, *, device: torch.device, target: float | None = None, lr: float = 0.0) -> None:
+        self.target = target  # nats; None leaves α as it is
+        self.log = nn.Parameter(torch.tensor(math.log(start), device=device))
+        self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
+
+    def value(self) -> Tensor:
+        """α, ``[]``, of which nothing is learned."""
+        return self.log.detach().exp()
+
+    def loss(self, entropy: Tensor) -> Tensor:
+        """Falls when α rises while ``entropy`` ``[]`` is below its target; linear in log α as documented."""
+        return self.log * (entropy - (self.target or 0.0))
+
+    def learn(self, entropy: Tensor) -> None:
+        """One step, where there is a target."""
+        if self.target is not None:
+            descend(self.loss(entropy), (self.optimizer,))
+
+
+class SAC:
+    """https://arxiv.org/abs/1812.05905; with ``subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
+
+    every: tuple[Periodic, ...] = ()
+
+    def __init__(
+        self,
+        actor: SquashedActor,
+        critics: Critics,
+        *,
+        actor_optimizer: torch.optim.Optimizer,
+        critic_optimizer: torch.optim.Optimizer,
+        temperature: Temperature,
+        tau: float,
+        delay: int,
+        subset: int | None,
+    ) -> None:
+        self.actor, self.critics, self.temperature = actor, critics, temperature
+        self.target_critics = copy.deepcopy(critics).requires_grad_(False)
+        self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
+        self.tau, self.cycle, self.subset = tau, delay, subset
+        self.held = next(actor.parameters()).new_zeros(2)  # the actor's last loss and entropy, between two of its steps
+
+    def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss, mean value and errors of the critics against the soft value of what comes next (eq. 5 and 6)."""
+        with torch.no_grad():
+            action, log_prob = self.actor(batch.next_obs).sample()
+            future = self.chosen(self.target_critics(batch.next_obs, action)).amin(0)
+            goal = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
+        return regression(self.critics, batch, goal)
+
+    def chosen(self, value: Tensor) -> Tensor:
+        """The members whose least counts, of ``[K, B]``: all, or ``subset`` of them without repetition."""
+        if self.subset is None:
+            return value
+        drawn = torch.rand(len(value), device=value.device).topk(self.subset).indices
+        return value.index_select(0, drawn)
+
+    def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """The actor's loss (eq. 9) and its entropy, both ``[]``; an ensemble is averaged, twins are minimised."""
+        action, log_prob = self.actor(batch.obs).sample()
+        value = self.critics(batch.obs, action)
+        judged = value.amin(0) if self.subset is None else value.mean(0)
+        loss = (batch.weight * (self.temperature.value() * log_prob - judged)).mean()
+        entropy = -(batch.weight * log_prob.detach()).sum() / batch.weight.sum()
+        return loss, entropy
+
+    def update(self, batch: Transition, phase: int) -> ACUpdate:
+        """A step of the critics and their targets; at the end of a cycle one of the actor and the temperature too."""
+        loss, q, error = self.critic_loss(batch)
+        descend(loss, (self.critic_optimizer,))
+        if phase == self.cycle - 1:
+            actor_loss, entropy = self.policy_loss(batch)
+            descend(actor_loss, (self.actor_optimizer,))
+            self.temperature.learn(entropy)
+            self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
+        track(self.target_critics, self.critics, self.tau)
+        return ACUpdate(loss.detach(), self.held[0], q, self.held[1], self.temperature.value(), error)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
+        policy = self.actor(obs)
+        action: Tensor = policy.mode() if role == "eval" else policy.sample()[0]
+        return action
+
+    def policy(self) -> SquashedActor:
+        """The actor."""
+        return self.actor
+
+    def state_dict(self) -> State:
+        """Three networks, the temperature, their optimizers, and the actor's last figures."""
+        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
+        optimizers: State = {name: of_optimizer(getattr(self, name)) for name in _OPTIMIZERS}
+        temperature: State = {"log": self.temperature.log, "optimizer": of_optimizer(self.temperature.optimizer)}
+        return {**networks, **optimizers, "temperature": temperature, "held": self.held}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        for name in _NETWORKS:
+            into_module(getattr(self, name), branch(state, name))
+        for name in _OPTIMIZERS:
+            into_optimizer(getattr(self, name), branch(state, name))
+        temperature = branch(state, "temperature")
+        self.temperature.log.data.copy_(tensor(temperature, "log"))
+        into_optimizer(self.temperature.optimizer, branch(temperature, "optimizer"))
+        self.held.copy_(tensor(state, "held"))
+
+
+_NETWORKS = ("actor", "critics", "target_critics")
+_OPTIMIZERS = ("actor_optimizer", "critic_optimizer")

@@ -1,0 +1,100 @@
+"""TD3, and DDPG, which is TD3 with one critic, no smoothing and no delay."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.learners.actorcritic import ACUpdate, regression, track
+from rlbench.learners.base import Periodic, descend
+from rlbench.nets.actors import DeterministicActor
+from rlbench.nets.critics import Critics
+from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
+from rlbench.ops.types import Role, Transition
+
+
+class Smoothing(NamedTuple):
+    """The noise on the target's action."""
+
+    scale: float  # standard deviation, in actions of [−1, 1]
+    clip: float  # beyond which it is cut
+
+
+class TD3:
+    """https://arxiv.org/abs/1802.09477; without its three additions DDPG, https://arxiv.org/abs/1509.02971."""
+
+    every: tuple[Periodic, ...] = ()
+
+    def __init__(
+        self,
+        actor: DeterministicActor,
+        critics: Critics,
+        *,
+        actor_optimizer: torch.optim.Optimizer,
+        critic_optimizer: torch.optim.Optimizer,
+        tau: float,
+        delay: int,
+        smoothing: Smoothing | None,
+    ) -> None:
+        self.actor, self.critics = actor, critics
+        self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
+        self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
+        self.tau, self.cycle, self.smoothing = tau, delay, smoothing
+        self.actor_loss = next(actor.parameters()).new_zeros(())  # the last one, between two steps of the actor
+
+    def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss, mean value and errors of the critics against the least of the targets (algorithm 1)."""
+        with torch.no_grad():
+            policy = self.target_actor(batch.next_obs)
+            action = policy.mode() if self.smoothing is None else policy.smoothed(*self.smoothing)
+            goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
+        return regression(self.critics, batch, goal)
+
+    def policy_loss(self, batch: Transition) -> Tensor:
+        """How bad the first critic thinks the actor's actions are, ``[]`` (eq. 9 of the DPG paper, negated)."""
+        value: Tensor = self.critics(batch.obs, self.actor(batch.obs).mode(), members=1)
+        return -(batch.weight * value[0]).mean()
+
+    def update(self, batch: Transition, phase: int) -> ACUpdate:
+        """A step of the critics; at the end of a cycle one of the actor too, and the targets follow."""
+        loss, q, error = self.critic_loss(batch)
+        descend(loss, (self.critic_optimizer,))
+        if phase == self.cycle - 1:
+            actor_loss = self.policy_loss(batch)
+            descend(actor_loss, (self.actor_optimizer,))
+            self.actor_loss.copy_(actor_loss.detach())
+            track(self.target_actor, self.actor, self.tau)
+            track(self.target_critics, self.critics, self.tau)
+        nothing = torch.zeros_like(q)
+        return ACUpdate(loss.detach(), self.actor_loss, q, nothing, nothing, error)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - exploring is the collector's
+        """The actor's actions, ``[N, A]``."""
+        action: Tensor = self.actor(obs).mode()
+        return action
+
+    def policy(self) -> DeterministicActor:
+        """The actor."""
+        return self.actor
+
+    def state_dict(self) -> State:
+        """Four networks, two optimizers and the actor's last loss."""
+        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
+        optimizers: State = {name: of_optimizer(getattr(self, name)) for name in _OPTIMIZERS}
+        return {**networks, **optimizers, "actor_loss": self.actor_loss}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        for name in _NETWORKS:
+            into_module(getattr(self, name), branch(state, name))
+        for name in _OPTIMIZERS:
+            into_optimizer(getattr(self, name), branch(state, name))
+        self.actor_loss.copy_(tensor(state, "actor_loss"))
+
+
+_NETWORKS = ("actor", "critics", "target_actor", "target_critics")
+_OPTIMIZERS = ("actor_optimizer", "critic_optimizer")

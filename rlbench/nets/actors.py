@@ -1,0 +1,41 @@
+"""Observations to policies over real actions in [−1, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from rlbench.nets.torsos import MlpTorso
+from rlbench.ops.policy import Deterministic, Squashed
+
+
+class DeterministicActor(nn.Module):
+    """``[B, ...]`` to one action, through tanh."""
+
+    def __init__(self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.action = nn.Linear(self.torso.features, actions)
+
+    def forward(self, obs: Tensor) -> Deterministic:
+        """The policy at ``obs``."""
+        return Deterministic(self.action(self.torso(obs)).tanh())
+
+
+class SquashedActor(nn.Module):
+    """``[B, ...]`` to a squashed Gaussian whose spread depends on the observation."""
+
+    def __init__(
+        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+    ) -> None:
+        super().__init__()
+        self.low, self.high = low, high  # bounds of the logarithm of the spread
+        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.mean = nn.Linear(self.torso.features, actions)
+        self.log_std = nn.Linear(self.torso.features, actions)
+
+    def forward(self, obs: Tensor) -> Squashed:
+        """The policy at ``obs``."""
+        features = self.torso(obs)
+        return Squashed(self.mean(features), self.log_std(features).clamp(self.low, self.high))

@@ -1,0 +1,43 @@
+"""K critics side by side: one batched matrix product a layer, whatever K is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+
+class Parallel(nn.Module):
+    """K linear layers, ``[K, B, in]`` to ``[K, B, out]``, each drawn as ``nn.Linear`` draws one."""
+
+    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(members, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor, members: int) -> Tensor:
+        """The first ``members``, each on its own rows."""
+        return torch.baddbmm(self.bias[:members], x, self.weight[:members])
+
+
+class Critics(nn.Module):
+    """K independent estimates of the value of an action, with ReLU between the layers."""
+
+    def __init__(self, *, members: int, obs: int, actions: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.members = members
+        sizes = [obs + actions, *widths, 1]
+        self.layers = nn.ModuleList(Parallel(members, inputs, outputs) for inputs, outputs in pairwise(sizes))
+
+    def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
+        """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
+        count = self.members if members is None else members
+        x = torch.cat([obs, action], -1).expand(count, -1, -1)
+        for layer in self.layers[:-1]:
+            x = layer(x, count).relu()
+        value: Tensor = self.layers[-1](x, count)
+        return value.squeeze(-1)

@@ -1,0 +1,41 @@
+"""Tasks with goals: DDPG on FetchReach, with and without hindsight.
+
+Settings: thu-ml/tianshou examples/mujoco/fetch_her_ddpg.py (#753). The documented 50,000 steps do not count the 25,000
+random ones before them; the budget here counts all.
+"""
+
+from __future__ import annotations
+
+from rlbench.spec.algo import ActorCritic, Deterministic, Hindsight, Replay
+from rlbench.spec.run import Budget, Protocol, Spec
+from rlbench.spec.task import GoalTask
+
+DOCUMENTED = ("FetchReach-v3",)
+TASKS = {"FetchReach-v3": "FetchReach-v3", "FetchReach-v2": "FetchReach-v3"}
+
+PLAIN = ActorCritic(
+    policy=Deterministic(),
+    critics=1,
+    actor_lr=1e-3,
+    critic_lr=3e-3,
+    batch=512,
+    warmup=25_000,
+    replay=Replay(capacity=100_000),
+)
+ALGORITHMS = {
+    "ddpg": PLAIN,
+    "ddpg+her": PLAIN.model_copy(update={"replay": Replay(capacity=100_000, hindsight=Hindsight(k=8))}),
+}
+
+
+def spec(algorithm: str, task: str, seed: int) -> Spec:
+    """The documented settings of one cell of the table of goals."""
+    return Spec(
+        suite="goals",
+        algorithm=algorithm,
+        task=GoalTask(id=task),
+        algo=ALGORITHMS[algorithm],
+        protocol=Protocol(name="goals-v1", episodes=10, envs=10),
+        budget=Budget(steps=75_000, epoch=5_000, segment=25_000),
+        seed=seed,
+    )
