@@ -4,6 +4,9 @@ Next-step autoreset, everywhere: the answer that ends an episode carries its tru
 next ``send`` to that lane ignores the action, resets, and answers with the first observation of the next
 episode, reward 0 and no flag. Hence the next observation is always the next row, and a truncated episode
 bootstraps from where it really stopped.
+
+Real actions are sent in [−1, 1], float32: −1 stands for the lowest and 1 for the highest value the environment takes,
+and what lies between is stretched linearly. So every learner's range is [−1, 1], and so is what a buffer holds.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ class Discrete(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Real vectors between ``low`` and ``high``, both ``[A]``."""
+    """Real vectors; sent in [−1, 1], which the adapter stretches to ``low`` … ``high``, both ``[A]`` and finite."""
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
@@ -65,7 +68,7 @@ class VectorEnv(Protocol):
         """Begin every lane's first episode; called once, before the first ``send``."""
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going, ``[N]`` int64 or ``[N, A]`` float32; returns at once where the engine can."""
+        """Set all lanes going, ``[N]`` int64 or ``[N, A]`` float32 in [−1, 1]; returns at once where the engine can."""
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""

@@ -21,21 +21,14 @@ from rlbench.envs.inspection import Inspection
 from rlbench.errors import UnknownName, UsageError
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # what it shows and takes, only its spaces know
-
-
-class _Row(NamedTuple):
-    """One lane's answer."""
-
-    obs: NDArray[Any]
-    reward: float = 0.0
-    terminated: bool = False
-    truncated: bool = False
-    score: float = 0.0
-    over: bool = False
+NEVER: Final = 2**62  # steps
 
 
 class GymnasiumVector:
-    """N lanes of one environment; observations are uint8 where the environment's are, else float32."""
+    """N lanes of one environment; observations are uint8 where the environment's are, else float32.
+
+    ``limit``: agent steps after which an episode is truncated, where the environment does not do so itself.
+    """
 
     def __init__(
         self,
@@ -44,6 +37,7 @@ class GymnasiumVector:
         factory: Callable[[], Env],
         seeds: Sequence[int],
         versions: Sequence[tuple[str, str]] = (),
+        limit: int | None = None,
     ) -> None:
         if not seeds:
             raise UsageError("seeds: at least one lane is needed")
@@ -53,17 +47,19 @@ class GymnasiumVector:
         if not isinstance(space, spaces.Box):
             raise UsageError(f"{name}: observations are {space}; only Box is played")
         self._raw: Final = np.dtype(space.dtype)
-        actions = _actions(name, self._envs[0].action_space)
+        self._taken: Final = _Taken.by(name, self._envs[0].action_space)
+        self._limit: Final = NEVER if limit is None else limit
         self.info: Final = EnvInfo(
             lanes=len(seeds),
             obs_shape=tuple(space.shape),
             obs_dtype=np.dtype(np.uint8 if self._raw == np.uint8 else np.float32),
-            actions=actions,
+            actions=self._taken.actions,
             versions=(("env", f"gymnasium/{name}"), ("gymnasium", version("gymnasium")), *versions),
         )
         self._inspection = Inspection(name=name, info=self.info)
         self._fresh = np.ones(len(seeds), np.bool_)  # [N] not stepped yet: the engine's own answer is looked at
         self._ended = np.zeros(len(seeds), np.bool_)  # [N] the next send resets
+        self._elapsed = np.zeros(len(seeds), np.int64)  # [N] agent steps of this episode
         self._action: NDArray[Any] = np.zeros(0, np.int64)
         self._lane = np.arange(len(seeds))
         self._lane.flags.writeable = False
@@ -79,22 +75,27 @@ class GymnasiumVector:
     def send(self, action: NDArray[Any]) -> None:
         """Keep the actions, ``[N]`` or ``[N, A]``, for ``recv``."""
         self._inspection.action(action)
-        self._action = action
+        self._action = self._taken.stretched(action)
 
     def recv(self) -> Step:
         """Step every live lane, reset every ended one."""
-        with self._inspection.guarded():
-            rows = [self._row(lane) for lane in range(self.info.lanes)]
-            obs = np.stack([row.obs for row in rows]).astype(self.info.obs_dtype)
+        lanes = self.info.lanes
         step = Step(
-            obs=obs,
-            reward=np.array([row.reward for row in rows], np.float32),
-            terminated=np.array([row.terminated for row in rows]),
-            truncated=np.array([row.truncated for row in rows]),
+            obs=np.empty((lanes, *self.info.obs_shape), self.info.obs_dtype),
+            reward=np.zeros(lanes, np.float32),
+            terminated=np.zeros(lanes, np.bool_),
+            truncated=np.zeros(lanes, np.bool_),
             lane=self._lane,
-            score=np.array([row.score for row in rows], np.float64),
-            over=np.array([row.over for row in rows]),
+            score=np.zeros(lanes, np.float64),
+            over=np.zeros(lanes, np.bool_),
         )
+        self._elapsed = np.where(self._ended, 0, self._elapsed + 1)
+        with self._inspection.guarded():
+            for lane, (env, ended) in enumerate(zip(self._envs, self._ended.tolist(), strict=True)):
+                if ended:
+                    step.obs[lane] = env.reset()[0]
+                else:
+                    self._play(lane, step)
         self._ended = step.terminated | step.truncated
         return self._inspection.answered(step)
 
@@ -104,15 +105,50 @@ class GymnasiumVector:
             env.close()
         self._envs = []
 
-    def _row(self, lane: int) -> _Row:
-        env = self._envs[lane]
-        if self._ended[lane]:
-            return _Row(np.asarray(env.reset()[0]))
-        row = _stepped(env, self._action[lane])
+    def _play(self, lane: int, step: Step) -> None:
+        """One agent step of a live lane, written into its row."""
+        obs, reward, terminated, truncated, info = self._envs[lane].step(self._action[lane])
         if self._fresh[lane]:
-            self._inspection.first(lane, row.obs, self._raw)
+            self._inspection.first(lane, np.asarray(obs), self._raw)
             self._fresh[lane] = False
-        return row
+        facts: Mapping[str, Any] = info
+        ended = bool(terminated or truncated or self._elapsed[lane] >= self._limit)
+        step.obs[lane] = obs
+        step.reward[lane] = reward
+        step.terminated[lane] = terminated
+        step.truncated[lane] = ended and not terminated
+        step.score[lane] = facts.get("score", reward)
+        step.over[lane] = facts.get("over", ended)
+
+
+class _Taken(NamedTuple):
+    """What the environment takes for the actions it is sent: whole numbers moved, real ones stretched from [−1, 1]."""
+
+    actions: Discrete | Box
+    centre: Any
+    half: Any
+
+    @classmethod
+    def by(cls, name: str, space: gymnasium.Space[Any]) -> _Taken:
+        """The actions of a space; an unbounded one cannot be stretched to."""
+        match space:
+            case spaces.Discrete():
+                return cls(Discrete(int(space.n)), space.start, None)
+            case spaces.Box():
+                low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+                if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                    raise UsageError(f"{name}: actions are unbounded; only finite bounds can be stretched to")
+                return cls(Box(low, high), (low + high) / 2, (high - low) / 2)
+            case _:
+                raise UsageError(f"{name}: actions are {space}; only Discrete and Box are played")
+
+    def stretched(self, action: NDArray[Any]) -> NDArray[Any]:
+        """``[N]`` or ``[N, A]``, a copy."""
+        if isinstance(self.actions, Discrete):
+            moved: NDArray[Any] = action + self.centre
+        else:
+            moved = np.minimum(np.maximum(self.half * action + self.centre, self.actions.low), self.actions.high)
+        return moved
 
 
 def made(id: str) -> Callable[[], Env]:  # noqa: A002  # Gymnasium's own word
@@ -120,28 +156,3 @@ def made(id: str) -> Callable[[], Env]:  # noqa: A002  # Gymnasium's own word
     if id not in gymnasium.registry:
         raise UnknownName("environment", id, gymnasium.registry, where="gymnasium")
     return lambda: gymnasium.make(id, disable_env_checker=True)
-
-
-def _stepped(env: Env, action: NDArray[Any]) -> _Row:
-    space = env.action_space
-    chosen = action + space.start if isinstance(space, spaces.Discrete) else action
-    obs, reward, terminated, truncated, info = env.step(chosen)
-    facts: Mapping[str, Any] = info
-    return _Row(
-        obs=np.asarray(obs),
-        reward=float(reward),
-        terminated=bool(terminated),
-        truncated=bool(truncated and not terminated),
-        score=float(facts.get("score", reward)),
-        over=bool(facts.get("over", terminated or truncated)),
-    )
-
-
-def _actions(name: str, space: gymnasium.Space[Any]) -> Discrete | Box:
-    match space:
-        case spaces.Discrete():
-            return Discrete(int(space.n))
-        case spaces.Box():
-            return Box(np.asarray(space.low, np.float32), np.asarray(space.high, np.float32))
-        case _:
-            raise UsageError(f"{name}: actions are {space}; only Discrete and Box are played")

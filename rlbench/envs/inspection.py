@@ -1,4 +1,4 @@
-"""What every adapter checks of its engine: all of a lane's first answers, and cheaply every reward and action.
+"""What every adapter checks of its engine: a lane's first answers wholly, every reward, action and real observation.
 
 An environment that breaks its contract is told apart from a bug of ours: everything here raises
 ``BrokenEnvironment`` with the environment's name, the lane where it is known, and the step.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
-from rlbench.errors import BrokenEnvironment, RlbenchError
+from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
 
 
 class Inspection:
@@ -40,17 +40,21 @@ class Inspection:
     def action(self, action: NDArray[Any]) -> None:
         """Refuse what no engine may see: some of them hang on it instead of raising."""
         actions, lanes = self.info.actions, self.info.lanes
+        shape = (lanes,) if isinstance(actions, Discrete) else (lanes, *actions.low.shape)
         if isinstance(actions, Discrete):
-            if action.shape != (lanes,) or action.dtype.kind != "i":
+            if action.shape != shape or action.dtype.kind != "i":
                 wanted = f"[{lanes}] integers"
             elif ((action < 0) | (action >= actions.n)).any():
                 wanted = f"numbers from 0 to {actions.n - 1}"
             else:
                 return
-        elif action.shape == (lanes, *actions.low.shape) and action.dtype == np.float32:
+        elif action.shape != shape or action.dtype != np.float32:
+            wanted = f"{list(shape)} float32"
+        elif (np.abs(action) <= 1).all():  # no NaN is
             return
         else:
-            wanted = f"{[lanes, *actions.low.shape]} float32"
+            self._finite(action)
+            wanted = f"from -1 to 1 ({np.abs(action).max():.6g} is outside)"
         message = f"{self.name}: step {self.steps}: actions must be {wanted}, got {action.dtype} {list(action.shape)}"
         raise RlbenchError(message)
 
@@ -70,11 +74,13 @@ class Inspection:
             self._broken(lane, "observation is not finite")
 
     def answered(self, step: Step) -> Step:
-        """The same step, once its rewards are finite and, where a lane answers first, its observation is whole."""
+        """The same step, once rewards and real observations are finite and first observations are whole."""
         self.steps += 1
         finite = np.isfinite(step.reward) & np.isfinite(step.score)
         if not finite.all():
             self._broken(int(step.lane[~finite][0]), "reward is not finite")
+        if step.obs.dtype.kind == "f" and not np.isfinite(step.obs).all():
+            self._broken(int(step.lane[_unsound(step.obs)][0]), "observation is not finite")
         if self._unseen.any():
             for lane, row in zip(step.lane, step.obs, strict=True):
                 if self._unseen[lane]:
@@ -82,5 +88,19 @@ class Inspection:
             self._unseen[step.lane] = False
         return step
 
+    def _finite(self, action: NDArray[Any]) -> None:
+        unsound = _unsound(action)
+        if unsound.any():
+            lane = int(np.flatnonzero(unsound)[0])
+            raise Diverged(
+                f"{self.name}: lane {lane}, step {self.steps}: action is not finite; lower the learning rate"
+            )
+
     def _broken(self, lane: int, what: str) -> None:
         raise BrokenEnvironment(f"{self.name}: lane {lane}, step {self.steps}: {what}")
+
+
+def _unsound(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows hold a number that is not finite, ``[M]``."""
+    sound: NDArray[np.bool_] = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+    return ~sound
