@@ -6,8 +6,8 @@ from typing import assert_never
 
 import torch
 
-from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.buffers.ring import Column
+from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.collectors.explore import GaussianNoise, Untouched
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
 import torch
 
+from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
 from rlbench.build import actorcritic, qlearning
 from rlbench.build.device import device_of, threads_of
 from rlbench.build.environments import environments
 from rlbench.build.parts import Parts
-from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Ring
-from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
-from rlbench.buffers.ring import Column
 from rlbench.envs.base import EnvInfo, VectorEnv
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise

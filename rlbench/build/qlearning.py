@@ -6,8 +6,8 @@ from typing import assert_never
 
 import torch
 
-from rlbench.build.parts import Parts
 from rlbench.buffers.ring import Column
+from rlbench.build.parts import Parts
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.errors import UsageError

@@ -1,6 +1,6 @@
 """Policies: what a network says about which action to take, as values with a few verbs.
 
-Each is a NamedTuple of tensors. A learner asks for the ``mode`` or for a ``sample`` and never for the network behind it.
+Each is a NamedTuple of tensors. A learner asks for the ``mode`` or a ``sample``, never for the network behind it.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ TASKS = {f"{body}-v{version}": f"{body}-v4" for version in (4, 3, 2) for body in
 
 ALGORITHMS = {
     "ddpg": ActorCritic(policy=Deterministic(), critics=1, warmup=25_000),
-    "td3": ActorCritic(
-        policy=Deterministic(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, warmup=25_000
-    ),
+    "td3": ActorCritic(policy=Deterministic(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, warmup=25_000),
     "sac": ActorCritic(policy=Soft()),
     "redq": ActorCritic(policy=Soft(), critics=10, subset=2, updates_per_step=20, delay=20),
 }

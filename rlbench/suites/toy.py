@@ -74,7 +74,8 @@ VECTORS: dict[str, QLearning | ActorCritic] = {
 }
 ALGORITHMS = NUMBERED | VECTORS
 IMPOSSIBLE = frozenset(
-    {(name, "Pendulum-v1") for name in NUMBERED} | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1")}
+    {(name, "Pendulum-v1") for name in NUMBERED}
+    | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1")}
 )
 """Numbered actions and real ones do not mix."""
 

@@ -17,7 +17,6 @@ from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
 from rlbench.spec.run import Budget
 from rlbench.trainers.clock import Clock, Pace
 
-
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
 """From live agent steps to a value, and who wants to know it."""
 
