@@ -7,11 +7,12 @@ from itertools import islice
 import pytest
 import torch
 
-from rlbench import build as builder
 from rlbench import suites
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
+from rlbench.build import assemble, device
+from rlbench.build.environments import describe
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import VectorEnv
@@ -29,7 +30,7 @@ CPU = Runtime(device="cpu", threads=1)
 
 
 def made(spec: Spec) -> OffPolicy:
-    return builder.build(spec, CPU, builder.describe(spec))
+    return assemble.build(spec, CPU, describe(spec))
 
 
 def parts(trainer: OffPolicy) -> tuple[QLearner, Ring, Collector, Eager]:
@@ -58,6 +59,7 @@ def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -
     assert (ring.length, ring.lanes, ring.horizon, ring.stack) == (100, 10, algo.replay.horizon, 4)
     assert ring.powers.tolist() == pytest.approx([0.99**k for k in range(algo.replay.horizon + 1)])
     assert updater.batch == algo.batch
+    assert updater.learner is learner
     assert updater.source is ring
     assert trainer.pace == (algo.warmup, algo.updates_per_step)
     assert trainer.budget == spec.budget
@@ -123,13 +125,13 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[tuple[int, ...], bool]] = []
-    real = builder.environments
+    real = assemble.environments
 
     def noted(task: AtariTask | ToyTask, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
         asked.append((seeds, training))
         return real(task, seeds=seeds, training=training)
 
-    monkeypatch.setattr(builder, "environments", noted)
+    monkeypatch.setattr(assemble, "environments", noted)
     spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
     trainer = made(spec)
     asked.clear()
@@ -175,16 +177,16 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
     pong, catch = suites.spec("atari", "dqn", "PongNoFrameskip-v4"), suites.spec("toy", "dqn", "Catch")
     cpu, card = torch.device("cpu"), torch.device("cuda")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(builder, "cores", lambda: 16)
-    assert builder.threads_of(pong, Runtime(), cpu) == builder.MOST_THREADS
-    assert builder.threads_of(pong, Runtime(), card) == 1
-    assert builder.threads_of(catch, Runtime(), cpu) == 1
+    monkeypatch.setattr(device, "cores", lambda: 16)
+    assert device.threads_of(pong, Runtime(), cpu) == device.MOST_THREADS
+    assert device.threads_of(pong, Runtime(), card) == 1
+    assert device.threads_of(catch, Runtime(), cpu) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert builder.threads_of(catch, Runtime(), cpu) == 3
-    assert builder.threads_of(catch, Runtime(threads=2), cpu) == 2
+    assert device.threads_of(catch, Runtime(), cpu) == 3
+    assert device.threads_of(catch, Runtime(threads=2), cpu) == 2
 
 
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", ""])
 def test_a_device_that_is_not_there_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="--device"):
-        builder.device_of(Runtime(device=name))
+        device.device_of(Runtime(device=name))

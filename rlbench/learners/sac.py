@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rlbench.learners.actorcritic import ACUpdate, regression, track
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.actors import SquashedActor
-from rlbench.nets.critics import Critics
+from rlbench.nets.critics import Critics, drawn
 from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
 from rlbench.ops.types import Role, Transition
 
@@ -65,16 +65,9 @@ class SAC:
         """Loss, mean value and errors of the critics against the soft value of what comes next (eq. 5 and 6)."""
         with torch.no_grad():
             action, log_prob = self.actor(batch.next_obs).sample()
-            future = self.chosen(self.target_critics(batch.next_obs, action)).amin(0)
+            future = drawn(self.target_critics(batch.next_obs, action), self.subset).amin(0)
             goal = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
         return regression(self.critics, batch, goal)
-
-    def chosen(self, value: Tensor) -> Tensor:
-        """The members whose least counts, of ``[K, B]``: all, or ``subset`` of them without repetition."""
-        if self.subset is None:
-            return value
-        drawn = torch.rand(len(value), device=value.device).topk(self.subset).indices
-        return value.index_select(0, drawn)
 
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 9) and its entropy, both ``[]``; an ensemble is averaged, twins are minimised."""

@@ -41,3 +41,10 @@ class Critics(nn.Module):
             x = layer(x, count).relu()
         value: Tensor = self.layers[-1](x, count)
         return value.squeeze(-1)
+
+
+def drawn(value: Tensor, subset: int | None) -> Tensor:
+    """``subset`` members of ``[K, B]`` without repetition, drawn anew each time; all of them if None."""
+    if subset is None:
+        return value
+    return value.index_select(0, torch.rand(len(value), device=value.device).topk(subset).indices)

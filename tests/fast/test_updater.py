@@ -36,22 +36,41 @@ class Source:
         self.told.append((slot.tolist(), priority.tolist()))
 
 
+class Pupil:
+    """Counts its updates, in cycles of four, and is to be synced after every third."""
+
+    cycle = 4
+
+    def __init__(self) -> None:
+        self.phases: list[int] = []
+        self.synced: list[int] = []
+        self.every = (Periodic(3, lambda: self.synced.append(len(self.phases))),)
+
+    def update(self, batch: Transition, phase: int) -> Said:
+        self.phases.append(phase)
+        return Said(torch.tensor(float(len(self.phases))), torch.tensor(-1.0), batch.slot * 2.0)
+
+
+def test_the_phase_of_a_cycle_is_counted_over_all_calls() -> None:
+    pupil = Pupil()
+    for first, count in ((0, 2), (2, 3), (5, 1)):
+        _eager(pupil, Source()).run(first, count)
+    assert pupil.phases == [0, 1, 2, 3, 0, 1]
+
+
 def made() -> tuple[Eager, Source, list[int]]:
-    source, synced, updates = Source(), list[int](), list[int]()
+    source, pupil = Source(), Pupil()
+    return _eager(pupil, source), source, pupil.synced
 
-    def update(batch: Transition) -> Said:
-        updates.append(1)
-        return Said(torch.tensor(float(len(updates))), torch.tensor(-1.0), batch.slot * 2.0)
 
-    eager = Eager(
+def _eager(pupil: Pupil, source: Source) -> Eager:
+    return Eager(
         source=source,
-        update=update,
-        every=(Periodic(3, lambda: synced.append(len(updates))),),
+        learner=pupil,
         batch=2,
         metrics=Metrics(("loss", "q"), torch.device("cpu")),
         summary=lambda count, means: QUpdated(count=count, loss=means[0], q=means[1]),
     )
-    return eager, source, synced
 
 
 def test_targets_are_copied_after_every_third_update_counted_over_all_calls() -> None:
