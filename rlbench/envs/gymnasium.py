@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
+from gymnasium.envs.registration import load_env_creator
+from gymnasium.error import Error
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.inspection import Inspection
 from rlbench.errors import UnknownName, UsageError
+from rlbench.ops.state import State, tensor, whole
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # what it shows and takes, only its spaces know
 NEVER: Final = 2**62  # steps
@@ -99,6 +103,24 @@ class GymnasiumVector:
         self._ended = step.terminated | step.truncated
         return self._inspection.answered(step)
 
+    def progress(self) -> State:
+        """How far every lane is in its episode and its random stream: all that is not inside the environments."""
+        streams = [_words(env.unwrapped.np_random) for env in self._envs]
+        return {
+            "streams": torch.from_numpy(np.stack(streams)),
+            "elapsed": torch.from_numpy(self._elapsed.copy()),
+            "ended": torch.from_numpy(self._ended.copy()),
+            "steps": self._inspection.steps,
+        }
+
+    def proceed(self, state: State) -> None:
+        """Begin new episodes, and go on from there with the progress of other ones."""
+        self.reset()
+        self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
+        self._inspection.steps = whole(state, "steps")
+        for env, words in zip(self._envs, tensor(state, "streams").numpy(), strict=True):
+            env.unwrapped.np_random.bit_generator.state = _stream(words)
+
     def close(self) -> None:
         """Close every environment; idempotent."""
         for env in self._envs:
@@ -156,3 +178,39 @@ def made(id: str) -> Callable[[], Env]:  # noqa: A002  # Gymnasium's own word
     if id not in gymnasium.registry:
         raise UnknownName("environment", id, gymnasium.registry, where="gymnasium")
     return lambda: gymnasium.make(id, disable_env_checker=True)
+
+
+def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
+    """How one lane of a package's task is made without any wrapper, and the steps an episode of it may last.
+
+    Raises:
+        UsageError: it is not one of the package's, or needs what is not installed.
+    """
+    tasks = {name: spec for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(package)}
+    family = package.rsplit(".", 1)[-1]
+    if task not in tasks:
+        if task in gymnasium.registry:
+            raise UsageError(f"{task}: not one of the {family} tasks, which are {', '.join(tasks)}")
+        raise UnknownName("task", task, tasks, where=family)
+    spec = tasks[task]
+
+    def lane() -> Env:
+        try:
+            return cast("Env", load_env_creator(str(spec.entry_point))(**spec.kwargs))
+        except (ImportError, Error) as cause:
+            raise UsageError(f"{task}: {cause}") from cause
+
+    return lane, spec.max_episode_steps
+
+
+def _words(generator: np.random.Generator) -> NDArray[np.int64]:
+    """The state of a PCG64, ``[6]``: two numbers of 128 bits, and the half of a draw that is still to be used."""
+    state: Any = generator.bit_generator.state
+    halves = [part for name in ("state", "inc") for part in divmod(state["state"][name], 2**64)]
+    return np.array([*halves, state["has_uint32"], state["uinteger"]], np.uint64).view(np.int64)
+
+
+def _stream(words: NDArray[np.int64]) -> dict[str, Any]:
+    high, low, inc_high, inc_low, has, kept = (int(word) for word in words.view(np.uint64))
+    numbers = {"state": high << 64 | low, "inc": inc_high << 64 | inc_low}
+    return {"bit_generator": "PCG64", "state": numbers, "has_uint32": has, "uinteger": kept}
