@@ -51,13 +51,13 @@ class GymnasiumVector:
         if not isinstance(space, spaces.Box):
             raise UsageError(f"{name}: observations are {space}; only Box is played")
         self._raw: Final = np.dtype(space.dtype)
-        self._taken: Final = _Taken.by(name, self._envs[0].action_space)
+        self._stretch: Final = Stretch.by(name, self._envs[0].action_space)
         self._limit: Final = NEVER if limit is None else limit
         self.info: Final = EnvInfo(
             lanes=len(seeds),
             obs_shape=tuple(space.shape),
             obs_dtype=np.dtype(np.uint8 if self._raw == np.uint8 else np.float32),
-            actions=self._taken.actions,
+            actions=self._stretch.actions,
             versions=(("env", f"gymnasium/{name}"), ("gymnasium", version("gymnasium")), *versions),
         )
         self._inspection = Inspection(name=name, info=self.info)
@@ -79,7 +79,7 @@ class GymnasiumVector:
     def send(self, action: NDArray[Any]) -> None:
         """Keep the actions, ``[N]`` or ``[N, A]``, for ``recv``."""
         self._inspection.action(action)
-        self._action = self._taken.stretched(action)
+        self._action = self._stretch(action)
 
     def recv(self) -> Step:
         """Step every live lane, reset every ended one."""
@@ -143,7 +143,7 @@ class GymnasiumVector:
         step.over[lane] = facts.get("over", ended)
 
 
-class _Taken(NamedTuple):
+class Stretch(NamedTuple):
     """What the environment takes for the actions it is sent: whole numbers moved, real ones stretched from [−1, 1]."""
 
     actions: Discrete | Box
@@ -151,7 +151,7 @@ class _Taken(NamedTuple):
     half: Any
 
     @classmethod
-    def by(cls, name: str, space: gymnasium.Space[Any]) -> _Taken:
+    def by(cls, name: str, space: gymnasium.Space[Any]) -> Stretch:
         """The actions of a space; an unbounded one cannot be stretched to."""
         match space:
             case spaces.Discrete():
@@ -164,7 +164,7 @@ class _Taken(NamedTuple):
             case _:
                 raise UsageError(f"{name}: actions are {space}; only Discrete and Box are played")
 
-    def stretched(self, action: NDArray[Any]) -> NDArray[Any]:
+    def __call__(self, action: NDArray[Any]) -> NDArray[Any]:
         """``[N]`` or ``[N, A]``, a copy."""
         if isinstance(self.actions, Discrete):
             moved: NDArray[Any] = action + self.centre
