@@ -11,10 +11,12 @@ and what lies between is stretched linearly. So every learner's range is [−1, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rlbench.ops.state import State
 
 Frames: TypeAlias = NDArray[Any]
 """What N lanes show, ``[N, *obs_shape]``: the newest frame only, never a stack."""
@@ -75,3 +77,18 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Let go of threads and memory; idempotent."""
+
+
+@runtime_checkable
+class Snapshot(Protocol):
+    """A ``VectorEnv`` that can be put where another of the same task and seeds stood, to the bit, at any step."""
+
+    def state_dict(self) -> State:
+        """Everything later answers depend on; called after ``reset``, and not between ``send`` and ``recv``."""
+
+    def load_state_dict(self, state: State) -> None:
+        """Stand there, instead of ``reset``; what is shown there is not told again.
+
+        Raises:
+            BrokenEnvironment: the state is another task's, or another version's.
+        """

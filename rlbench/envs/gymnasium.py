@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
+from gymnasium.envs.registration import load_env_creator
+from gymnasium.error import Error
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.inspection import Inspection
 from rlbench.errors import UnknownName, UsageError
+from rlbench.ops.state import State, tensor, whole
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # what it shows and takes, only its spaces know
 NEVER: Final = 2**62  # steps
@@ -47,13 +51,13 @@ class GymnasiumVector:
         if not isinstance(space, spaces.Box):
             raise UsageError(f"{name}: observations are {space}; only Box is played")
         self._raw: Final = np.dtype(space.dtype)
-        self._taken: Final = _Taken.by(name, self._envs[0].action_space)
+        self._stretch: Final = Stretch.by(name, self._envs[0].action_space)
         self._limit: Final = NEVER if limit is None else limit
         self.info: Final = EnvInfo(
             lanes=len(seeds),
             obs_shape=tuple(space.shape),
             obs_dtype=np.dtype(np.uint8 if self._raw == np.uint8 else np.float32),
-            actions=self._taken.actions,
+            actions=self._stretch.actions,
             versions=(("env", f"gymnasium/{name}"), ("gymnasium", version("gymnasium")), *versions),
         )
         self._inspection = Inspection(name=name, info=self.info)
@@ -75,7 +79,7 @@ class GymnasiumVector:
     def send(self, action: NDArray[Any]) -> None:
         """Keep the actions, ``[N]`` or ``[N, A]``, for ``recv``."""
         self._inspection.action(action)
-        self._action = self._taken.stretched(action)
+        self._action = self._stretch(action)
 
     def recv(self) -> Step:
         """Step every live lane, reset every ended one."""
@@ -99,6 +103,24 @@ class GymnasiumVector:
         self._ended = step.terminated | step.truncated
         return self._inspection.answered(step)
 
+    def progress(self) -> State:
+        """How far every lane is in its episode and its random stream: all that is not inside the environments."""
+        streams = [_words(env.unwrapped.np_random) for env in self._envs]
+        return {
+            "streams": torch.from_numpy(np.stack(streams)),
+            "elapsed": torch.from_numpy(self._elapsed.copy()),
+            "ended": torch.from_numpy(self._ended.copy()),
+            "steps": self._inspection.steps,
+        }
+
+    def proceed(self, state: State) -> None:
+        """Begin new episodes, and go on from there with the progress of other ones."""
+        self.reset()
+        self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
+        self._inspection.steps = whole(state, "steps")
+        for env, words in zip(self._envs, tensor(state, "streams").numpy(), strict=True):
+            env.unwrapped.np_random.bit_generator.state = _stream(words)
+
     def close(self) -> None:
         """Close every environment; idempotent."""
         for env in self._envs:
@@ -121,7 +143,7 @@ class GymnasiumVector:
         step.over[lane] = facts.get("over", ended)
 
 
-class _Taken(NamedTuple):
+class Stretch(NamedTuple):
     """What the environment takes for the actions it is sent: whole numbers moved, real ones stretched from [−1, 1]."""
 
     actions: Discrete | Box
@@ -129,7 +151,7 @@ class _Taken(NamedTuple):
     half: Any
 
     @classmethod
-    def by(cls, name: str, space: gymnasium.Space[Any]) -> _Taken:
+    def by(cls, name: str, space: gymnasium.Space[Any]) -> Stretch:
         """The actions of a space; an unbounded one cannot be stretched to."""
         match space:
             case spaces.Discrete():
@@ -142,7 +164,7 @@ class _Taken(NamedTuple):
             case _:
                 raise UsageError(f"{name}: actions are {space}; only Discrete and Box are played")
 
-    def stretched(self, action: NDArray[Any]) -> NDArray[Any]:
+    def __call__(self, action: NDArray[Any]) -> NDArray[Any]:
         """``[N]`` or ``[N, A]``, a copy."""
         if isinstance(self.actions, Discrete):
             moved: NDArray[Any] = action + self.centre
@@ -156,3 +178,39 @@ def made(id: str) -> Callable[[], Env]:  # noqa: A002  # Gymnasium's own word
     if id not in gymnasium.registry:
         raise UnknownName("environment", id, gymnasium.registry, where="gymnasium")
     return lambda: gymnasium.make(id, disable_env_checker=True)
+
+
+def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
+    """How one lane of a package's task is made without any wrapper, and the steps an episode of it may last.
+
+    Raises:
+        UsageError: it is not one of the package's, or needs what is not installed.
+    """
+    tasks = {name: spec for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(package)}
+    family = package.rsplit(".", 1)[-1]
+    if task not in tasks:
+        if task in gymnasium.registry:
+            raise UsageError(f"{task}: not one of the {family} tasks, which are {', '.join(tasks)}")
+        raise UnknownName("task", task, tasks, where=family)
+    spec = tasks[task]
+
+    def lane() -> Env:
+        try:
+            return cast("Env", load_env_creator(str(spec.entry_point))(**spec.kwargs))
+        except (ImportError, Error) as cause:
+            raise UsageError(f"{task}: {cause}") from cause
+
+    return lane, spec.max_episode_steps
+
+
+def _words(generator: np.random.Generator) -> NDArray[np.int64]:
+    """The state of a PCG64, ``[6]``: two numbers of 128 bits, and the half of a draw that is still to be used."""
+    state: Any = generator.bit_generator.state
+    halves = [part for name in ("state", "inc") for part in divmod(state["state"][name], 2**64)]
+    return np.array([*halves, state["has_uint32"], state["uinteger"]], np.uint64).view(np.int64)
+
+
+def _stream(words: NDArray[np.int64]) -> dict[str, Any]:
+    high, low, inc_high, inc_low, has, kept = (int(word) for word in words.view(np.uint64))
+    numbers = {"state": high << 64 | low, "inc": inc_high << 64 | inc_low}
+    return {"bit_generator": "PCG64", "state": numbers, "has_uint32": has, "uinteger": kept}

@@ -2,54 +2,66 @@
 
 The classes are made without Gymnasium's wrappers: their checks cost time in every step, and the time limit is kept by
 the vector. What is stepped, rewarded and ended is the same; observations are rounded to float32.
+
+A snapshot is exact because a simulation step is a function of MuJoCo's integration state (warm starts included), and
+because a reset is one of the random stream. What an environment reads *before* it simulates (Ant, Humanoid and Reacher
+compare two places) is left over from the last simulation step, a place older than the positions: it is saved too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import cast
+from typing import Any, Final
 
-import gymnasium
-from gymnasium.envs.registration import EnvSpec, load_env_creator
-from gymnasium.error import Error
+import mujoco
+import numpy as np
+import torch
 
-from rlbench.envs.gymnasium import Env, GymnasiumVector
-from rlbench.errors import UnknownName, UsageError
+from rlbench.envs.gymnasium import GymnasiumVector, bare
+from rlbench.ops.state import State, branch, tensor
+
+PACKAGE: Final = "gymnasium.envs.mujoco"
+INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+PLACED: Final = ("xpos", "xquat", "xmat", "xipos", "ximat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
 
 
 class MujocoVector(GymnasiumVector):
     """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None) -> None:
-        spec = _known(task)
+        factory, steps = bare(task, package=PACKAGE)
         super().__init__(
             name=task,
-            factory=_factory(spec),
+            factory=factory,
             seeds=seeds,
             versions=(("mujoco", version("mujoco")),),
-            limit=spec.max_episode_steps if limit is None else limit,
+            limit=steps if limit is None else limit,
         )
 
+    def state_dict(self) -> State:
+        """Physics, episodes and random streams."""
+        return {**self.progress(), "physics": physics([env.unwrapped for env in self._envs])}
 
-def _known(task: str) -> EnvSpec:
-    tasks = {name: spec for name, spec in gymnasium.registry.items() if _is_mujoco(spec)}
-    if task in tasks:
-        return tasks[task]
-    if task in gymnasium.registry:
-        raise UsageError(f"mujoco: {task!r} is no MuJoCo task; choose one such as HalfCheetah-v4")
-    raise UnknownName("task", task, tasks, where="mujoco")
-
-
-def _is_mujoco(spec: EnvSpec) -> bool:
-    return isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs.mujoco")
+    def load_state_dict(self, state: State) -> None:
+        """Take them over."""
+        with self._inspection.guarded():
+            self.proceed(state)
+            put_physics([env.unwrapped for env in self._envs], branch(state, "physics"))
 
 
-def _factory(spec: EnvSpec) -> Callable[[], Env]:
-    def lane() -> Env:
-        try:
-            return cast("Env", load_env_creator(str(spec.entry_point))(**spec.kwargs))
-        except (ImportError, Error) as cause:
-            raise UsageError(f"mujoco: {spec.id}: {cause}") from cause
+def physics(lanes: Sequence[Any]) -> State:
+    """The physics of N lanes that have a ``model`` and its ``data``, each ``[N, ...]`` float64."""
+    states = np.empty((len(lanes), mujoco.mj_stateSize(lanes[0].model, INTEGRATION)))
+    for lane, row in zip(lanes, states, strict=True):
+        mujoco.mj_getState(lane.model, lane.data, row, INTEGRATION)
+    placed = {name: np.stack([getattr(lane.data, name) for lane in lanes]) for name in PLACED}
+    return {name: torch.from_numpy(rows) for name, rows in {"integration": states, **placed}.items()}
 
-    return lane
+
+def put_physics(lanes: Sequence[Any], state: State) -> None:
+    """Put them back, in place."""
+    for i, lane in enumerate(lanes):
+        mujoco.mj_setState(lane.model, lane.data, tensor(state, "integration")[i].numpy(), INTEGRATION)
+        for name in PLACED:
+            getattr(lane.data, name)[:] = tensor(state, name)[i].numpy()
