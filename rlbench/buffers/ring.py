@@ -120,8 +120,7 @@ class Ring:
         """The transitions that start at flat slots ``[B]``."""
         row, lane = slot // self.lanes, slot % self.lanes
         path = (row[:, None] + self.ahead) % self.length * self.lanes + lane[:, None]  # [B, horizon] flat
-        done = self.done.view(-1)[path]
-        counted = (done.cumsum(1) - done.long() == 0).float()  # 1 up to and with the step that ends the episode
+        counted = self._counted(path)
         steps = counted.sum(1).long()  # rewards summed, 1 … horizon
         last = (row + steps - 1) % self.length * self.lanes + lane
         after = (row + steps) % self.length * self.lanes + lane
@@ -134,6 +133,22 @@ class Ring:
             weight=weight * ~self.dead.view(-1)[slot],
             slot=slot,
         )
+
+    def onward(self, slot: Tensor, rows: Tensor) -> Tensor:
+        """The flat slots so many ``rows`` after flat slots in the same lanes; the two broadcast."""
+        return (slot // self.lanes + rows) % self.length * self.lanes + slot % self.lanes
+
+    def future(self, slot: Tensor, limit: int) -> Tensor:
+        """How many rows after each of ``[B]`` slots show its episode, the final observation too; 1 … ``limit``."""
+        done = self.done.view(-1)[self.onward(slot[:, None], torch.arange(limit, device=slot.device))]
+        unfinished = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
+        newest = (self.head - slot // self.lanes) % self.length  # what is further ahead is older
+        return torch.minimum(unfinished + 1, newest).clamp_max(limit)
+
+    def discounted(self, slot: Tensor, reward: Tensor) -> Tensor:
+        """N-step sums ``[B]`` of the transitions at ``slot`` if their steps had paid ``reward``, ``[B, horizon]``."""
+        counted = self._counted(self.onward(slot[:, None], self.ahead))
+        return (reward * counted * self.powers[:-1]).sum(1)
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Tell the sampler what was learned."""
@@ -169,6 +184,11 @@ class Ring:
         if self._size >= self.horizon:
             fresh, stale = self._head - self.horizon, self._head + self.stack - 1
             self.sampler.moved(fresh % self.length, self.dead[fresh % self.length], stale % self.length)
+
+    def _counted(self, path: Tensor) -> Tensor:
+        """1 up to and with the step that ends the episode, then 0, along paths ``[B, horizon]`` of flat slots."""
+        done = self.done.view(-1)[path]
+        return (done.cumsum(1) - done.long() == 0).float()
 
     def _stacked(self, slot: Tensor) -> Tensor:
         """The last ``stack`` observations of each slot's own episode, the first one repeated, ``[B, (stack,) ...]``."""

@@ -1,0 +1,277 @@
+"""Hindsight against a reference that keeps every episode as a list and never wraps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, chisquare
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rlbench.buffers.hindsight import GoalLayout, Hindsight
+from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+
+LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
+GAMMA, WANTED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
+
+
+def paid(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+    assert achieved.dtype == desired.dtype == np.float32
+    assert achieved.shape == desired.shape
+    return -np.abs(achieved - desired).sum(-1)
+
+
+@dataclass
+class Episode:
+    """k + 1 observations and k steps of one lane."""
+
+    observations: list[np.ndarray] = field(default_factory=list)
+    first: int = 0  # the row, had the ring no end, of the first observation
+    ended: bool = False
+
+
+@dataclass
+class World:
+    """Lanes of episodes played into a ring, and the same kept naively."""
+
+    ring: Ring
+    episodes: list[list[Episode]]
+    row: int = 0
+
+    def shown(self) -> np.ndarray:
+        lanes = np.arange(self.ring.lanes)
+        number = self.row * self.ring.lanes + lanes + 1.0  # every row of every lane shows and achieves its own
+        rows = [e[-1].first if e else 0 for e in self.episodes]
+        return np.stack([number, number, -number, WANTED + np.array(rows), WANTED + lanes], 1).astype(np.float32)
+
+    def at(self, slot: int) -> tuple[Episode, int]:
+        """The episode that a slot lies in, and which of its steps it is; the newest, where the slot was reused."""
+        place, lane = divmod(slot, self.ring.lanes)
+        row = self.row - (self.row - place) % self.ring.length
+        episode = next(e for e in self.episodes[lane] if e.first <= row < e.first + len(e.observations))
+        return episode, row - episode.first
+
+
+def ring_of(lanes: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> Ring:
+    ring = Ring(
+        capacity=rows * lanes,
+        lanes=lanes,
+        obs=Column((width,), torch.float32),
+        action=Column((), torch.int64),
+        horizon=horizon,
+        gamma=GAMMA,
+        stack=stack,
+        sampler=Uniform(torch.Generator().manual_seed(0)),
+        device=torch.device("cpu"),
+    )
+    ring.obs.fill_(torch.nan)  # what was never written is nobody's goal
+    return ring
+
+
+def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
+    """Steps as ``ends[row][lane]`` says: 0 goes on, 1 terminates, 2 truncates; a row after an end ignores it."""
+    ring, lanes = world.ring, range(world.ring.lanes)
+    begin(world, list(lanes))
+    for number, codes in enumerate(ends):
+        dead = [world.episodes[lane][-1].ended for lane in lanes]
+        if number == close_at:
+            ring.close()
+            world.row += 1
+            begin(world, list(lanes))
+            continue
+        now = np.array([0 if dead[lane] else codes[lane] for lane in lanes])
+        before = np.stack([world.episodes[lane][-1].observations[-1] for lane in lanes])
+        world.row += 1
+        shown = world.shown()
+        shown[:, 3:] = before[:, 3:]  # what is wanted holds for the episode
+        ring.record(torch.from_numpy(now), paid(shown[:, 1:3], shown[:, 3:]), now == 1, now == 2)
+        begin(world, [lane for lane in lanes if dead[lane]], shown)
+        for lane in lanes:
+            if not dead[lane]:
+                world.episodes[lane][-1].observations.append(shown[lane])
+                world.episodes[lane][-1].ended = bool(now[lane])
+
+
+def begin(world: World, fresh: list[int], shown: np.ndarray | None = None) -> None:
+    """Show a row: new episodes in the lanes ``fresh``, and in the others what ``shown`` says."""
+    for lane in fresh:
+        world.episodes[lane].append(Episode(first=world.row))
+    new = world.shown()
+    frames = new if shown is None else shown
+    for lane in fresh:
+        frames[lane] = new[lane]
+        world.episodes[lane][-1].observations.append(frames[lane])
+    world.ring.observe(frames)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    lanes, horizon = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    rows, steps = draw(st.integers(horizon + 2, 40)), draw(st.integers(horizon + 1, 90))
+    likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
+    ends = [[draw(st.sampled_from(likely)) for _ in range(lanes)] for _ in range(steps)]
+    world = World(ring_of(lanes, rows, horizon), [[] for _ in range(lanes)])
+    play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
+    return world
+
+
+def hindsight(ring: Ring, share: float = 0.875, limit: int = 50, seed: int = 5) -> Hindsight:
+    generator = torch.Generator().manual_seed(seed)
+    return Hindsight(ring=ring, layout=LAYOUT, reward=paid, share=share, limit=limit, generator=generator)
+
+
+def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Observation, next observation and n-step sum of a slot, had its episode wanted what it achieved later."""
+    episode, t = world.at(slot)
+    steps = min(world.ring.horizon, len(episode.observations) - 1 - t)
+    goal = episode.observations[t + offset][1:3]
+    both = [np.concatenate([episode.observations[u][:3], goal]) for u in (t, t + steps)]
+    achieved = [episode.observations[t + i + 1][1:3] for i in range(steps)]
+    return both[0], both[1], sum(GAMMA**i * float(paid(a, goal)) for i, a in enumerate(achieved))
+
+
+@settings(max_examples=150)
+@given(worlds(), st.sampled_from([0.5, 1.0]), st.sampled_from([1, 3, 100]))
+def test_every_goal_is_of_the_own_future_and_one_for_the_whole_transition(
+    world: World, share: float, limit: int
+) -> None:
+    ring = world.ring
+    before = {name: column.clone() for name, column in ring._columns().items()}
+    batch = hindsight(ring, share, limit).sample(128)
+    plain = ring.gather(batch.slot, torch.ones(128))
+    for name, column in ring._columns().items():
+        assert torch.equal(column.nan_to_num(7.0), before[name].nan_to_num(7.0)), f"{name}: the store was changed"
+    assert torch.equal(batch.discount, plain.discount)
+    assert torch.equal(batch.action, plain.action)
+    assert torch.equal(batch.weight, plain.weight)
+    for i, slot in enumerate(batch.slot.tolist()):
+        if batch.obs[i, 3] >= WANTED or plain.weight[i] == 0:
+            assert share < 1 or plain.weight[i] == 0
+            assert all(torch.equal(ours[i], theirs[i]) for ours, theirs in zip(batch, plain, strict=True))
+            continue
+        episode, t = world.at(slot)
+        future = [o[1] for o in episode.observations[t + 1 : t + 1 + limit]]
+        assert batch.obs[i, 3] in future
+        obs, next_obs, reward = naive(world, slot, 1 + future.index(batch.obs[i, 3]))
+        assert batch.obs[i].tolist() == obs.tolist()
+        assert batch.next_obs[i].tolist() == next_obs.tolist()
+        assert batch.reward[i].item() == pytest.approx(reward, rel=1e-5, abs=1e-4)
+
+
+@settings(max_examples=40)
+@given(worlds())
+def test_slots_are_drawn_as_without_hindsight_and_no_share_changes_nothing(world: World) -> None:
+    ring = world.ring
+    state = ring.sampler.state_dict()
+    plain = ring.sample(64)
+    ring.sampler.load_state_dict(state)
+    batch = hindsight(ring, share=0.0).sample(64)
+    for ours, theirs in zip(batch, plain, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def one_lane(steps: int, ends: set[int], horizon: int = 1, rows: int = 200) -> World:
+    world = World(ring_of(1, rows, horizon), [[]])
+    play(world, [[1 if number in ends else 0] for number in range(steps)])
+    return world
+
+
+@pytest.mark.parametrize("share", [0.25, 0.875])
+def test_the_share_of_new_goals_is_the_one_asked_for(share: float) -> None:
+    batch = hindsight(one_lane(150, set()).ring, share).sample(20_000)
+    changed = int((batch.obs[:, 3] < WANTED).sum())
+    assert binomtest(changed, 20_000, share).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends", "limit", "first", "reach"),
+    [
+        (100, {19}, 50, 12, 8),  # up to and with the final observation
+        (60, set(), 50, 40, 20),  # a running episode: up to and with what the lane shows now
+        (150, set(), 50, 10, 50),  # no further than the limit
+    ],
+)
+def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int, first: int, reach: int) -> None:
+    world = one_lane(steps, ends)
+    made = hindsight(world.ring, 1.0, limit)
+    drawn = torch.full((20_000,), first)
+    world.ring.sampler.draw = lambda batch, span: (drawn, torch.ones(batch))  # type: ignore[method-assign]
+    batch = made.sample(20_000)
+    offset = batch.obs[:, 3] - batch.obs[:, 1]  # with one lane the number shown counts rows
+    assert offset.min() == 1 and offset.max() == reach
+    assert chisquare(torch.bincount(offset.long())[1:]).pvalue > 1e-3
+
+
+def test_a_dead_row_gets_no_goal_and_no_weight() -> None:
+    world = one_lane(60, {19})
+    made = hindsight(world.ring, 1.0)
+    batch = made.sample(4_000)
+    dead = batch.slot == 20
+    assert dead.any()
+    assert (batch.weight[dead] == 0).all() and (batch.obs[dead, 3] >= WANTED).all()
+    assert (batch.weight[~dead] == 1).all() and (batch.obs[~dead, 3] < WANTED).all()
+
+
+def test_an_empty_ring_gives_weightless_rows() -> None:
+    world = World(ring_of(2, 20, 3), [[], []])
+    play(world, [[0, 0]])
+    assert (hindsight(world.ring, 1.0).sample(16).weight == 0).all()
+
+
+def test_hindsight_goes_on_from_its_state() -> None:
+    made = hindsight(one_lane(100, {30}).ring)
+    made.sample(8)
+    state, drawn = made.state_dict(), made.ring.sampler.state_dict()
+    ours = made.sample(32)
+    made.ring.sampler.load_state_dict(drawn)
+    other = hindsight(made.ring, seed=99)
+    other.load_state_dict(state)
+    for mine, theirs in zip(ours, other.sample(32), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_priorities_reach_the_ring() -> None:
+    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=50, lanes=1, alpha=1.0, beta=0.0)
+    world = World(ring_of(1, 50, 1), [[]])
+    world.ring.sampler = sampler
+    play(world, [[0]] * 20)
+    hindsight(world.ring).reprioritize(torch.tensor([3]), torch.tensor([1e6]))
+    assert (hindsight(world.ring).sample(64).slot == 3).sum() > 60
+
+
+@pytest.mark.parametrize(("stack", "width"), [(2, WIDTH), (1, WIDTH + 1)])
+def test_observations_that_are_stacked_or_laid_out_otherwise_are_refused(stack: int, width: int) -> None:
+    with pytest.raises(ValueError, match="hindsight: observations are"):
+        hindsight(ring_of(1, 20, 1, stack, width))
+
+
+class Touched(TorchDispatchMode):
+    """Counts the elements of everything that operations make; a view of what exists is free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        known = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+        for made in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(made, torch.Tensor) and made.untyped_storage().data_ptr() not in known:
+                self.elements += made.numel()
+        return out
+
+
+def test_the_cost_does_not_depend_on_what_is_stored() -> None:
+    counts = []
+    for rows, steps in ((100, 60), (5_000, 60), (5_000, 4_990)):
+        made = hindsight(one_lane(steps, {7, 30}, horizon=3, rows=rows).ring)
+        with Touched() as touched:
+            made.sample(8)
+        counts.append(touched.elements)
+    assert counts[0] == counts[1] == counts[2] < 5_000
