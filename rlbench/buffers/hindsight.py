@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.buffers.ring import Ring
-from rlbench.ops.state import State, tensor
+from rlbench.ops.state import State, branch, tensor
 from rlbench.ops.types import Transition
 
-Reward: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.floating]]
+Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Rewards ``[M]`` of achieved goals ``[M, G]``, each for its desired one, ``[M, G]``."""
 
 
@@ -76,12 +74,13 @@ class Hindsight:
         self.ring.reprioritize(slot, priority)
 
     def state_dict(self) -> State:
-        """The generator; the ring is saved for itself."""
-        return {"generator": self.generator.get_state()}
+        """The generator and the ring."""
+        return {"generator": self.generator.get_state(), "ring": self.ring.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """The generator."""
+        """Take both over."""
         self.generator.set_state(tensor(state, "generator"))
+        self.ring.load_state_dict(branch(state, "ring"))
 
     def _coins(self, batch: int) -> Tensor:
         return torch.rand(2, batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
@@ -97,9 +96,5 @@ class Hindsight:
     def _summed(self, slot: Tensor, goal: Tensor) -> Tensor:
         """The n-step sums ``[B]`` that would have been paid on the way from ``slot``, had ``goal`` been desired."""
         achieved = self._achieved(self.ring.onward(slot[:, None], self.after))  # [B, horizon, G]: after every step
-        paid = self._paid(achieved.flatten(0, 1), goal.repeat_interleave(len(self.after), 0))
+        paid = self.reward(achieved.flatten(0, 1), goal.repeat_interleave(len(self.after), 0))
         return self.ring.discounted(slot, paid.view(len(slot), -1))
-
-    def _paid(self, achieved: Tensor, desired: Tensor) -> Tensor:
-        paid = self.reward(achieved.cpu().numpy(), desired.cpu().numpy())  # the environment's own words, on the host
-        return achieved.new_empty(len(achieved)).copy_(torch.from_numpy(np.asarray(paid, np.float32)))

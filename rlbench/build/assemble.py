@@ -7,12 +7,13 @@ from typing import assert_never
 import numpy as np
 import torch
 
+from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.build import actorcritic, qlearning
 from rlbench.build.device import device_of, threads_of
-from rlbench.build.environments import environments
+from rlbench.build.environments import environments, wanted
 from rlbench.build.parts import Parts
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
@@ -23,6 +24,7 @@ from rlbench.fast.updater import Eager
 from rlbench.seeds import Seeds
 from rlbench.spec.algo import ActorCritic, QLearning
 from rlbench.spec.run import Runtime, Spec
+from rlbench.spec.task import GoalTask
 from rlbench.trainers.clock import Pace
 from rlbench.trainers.offpolicy import OffPolicy, Schedule
 
@@ -48,17 +50,17 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
         lanes = seeds.child("env", segment).numbers(spec.task.envs)
         return environments(spec.task, seeds=lanes, training=True)
 
-    learner = parts.learner
+    learner, source = parts.learner, _source(spec, info, ring, seeds.child("hindsight").torch(device))
     return OffPolicy(
         collector=Collector(actor=learner, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs),
         updater=Eager(
-            source=ring,
+            source=source,
             learner=learner,
             batch=algo.batch,
             metrics=Metrics(parts.metrics, device),
             summary=parts.summary,
         ),
-        buffer=ring,
+        buffer=source,
         learner=learner,
         noise=Noise(device if device.type == "cuda" else None),
         evaluate=lambda epoch: _evaluation(spec, info, parts, device, epoch),
@@ -92,6 +94,21 @@ def _sampler(spec: Spec, generator: torch.Generator, schedules: list[Schedule]) 
     )
     schedules.append((priority.beta.at, sampler.anneal))
     return sampler
+
+
+def _source(spec: Spec, info: EnvInfo, ring: Ring, generator: torch.Generator) -> Ring | Hindsight:
+    hindsight = spec.algo.replay.hindsight
+    if hindsight is None or not isinstance(spec.task, GoalTask):
+        return ring
+    goal, reward = wanted()
+    return Hindsight(
+        ring=ring,
+        layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
+        reward=reward,
+        share=1 - 1 / hindsight.k,
+        limit=spec.task.steps,
+        generator=generator,
+    )
 
 
 def _evaluation(spec: Spec, info: EnvInfo, parts: Parts, device: torch.device, epoch: int) -> Evaluation:

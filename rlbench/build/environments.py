@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
+
+from torch import Tensor
 
 from rlbench.build.device import cores
 from rlbench.envs.base import EnvInfo, VectorEnv
@@ -20,9 +23,13 @@ def environments(task: Task, *, seeds: tuple[int, ...], training: bool) -> Vecto
 
             return Catch(seeds=seeds)
         case ToyTask():
-            from rlbench.envs.gymnasium import GymnasiumVector, made
+            from rlbench.envs.classic import ClassicVector
 
-            return GymnasiumVector(name=task.id, factory=made(task.id), seeds=seeds)
+            return ClassicVector(task=task.id, seeds=seeds)
+        case MujocoTask(env="envpool"):
+            from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+
+            return EnvPoolMujocoVector(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
         case MujocoTask():
             from rlbench.envs.mujoco import MujocoVector
 
@@ -30,7 +37,7 @@ def environments(task: Task, *, seeds: tuple[int, ...], training: bool) -> Vecto
         case GoalTask():
             from rlbench.envs.goals import FetchVector
 
-            return FetchVector(task=task.id, seeds=seeds)
+            return FetchVector(task=task.id, seeds=seeds, limit=task.steps)
         case _:
             assert_never(task)
 
@@ -53,6 +60,13 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
             return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=chain.versions())
         case _:
             assert_never(task.env)
+
+
+def wanted() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
+    """Numbers in a goal, and what reaching ``[B, G]`` pays where ``[B, G]`` was desired, ``[B]``."""
+    from rlbench.envs.goals import GOAL, compute_reward
+
+    return GOAL, compute_reward
 
 
 def describe(spec: Spec) -> EnvInfo:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.collectors.explore import Explorer
-from rlbench.envs.base import VectorEnv
+from rlbench.envs.base import Snapshot, VectorEnv
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state import State, branch, tensor, whole
 from rlbench.ops.types import Role
@@ -120,8 +120,8 @@ class Taken:
 class Collector:
     """Steps the environments of one segment after another.
 
-    The actions of the running segment are kept: an environment is a function of its seeds and its actions, so
-    replaying them in a fresh one gives back its exact state, in mid-game, whatever engine it is.
+    Its state is exact at any step. Environments that can tell theirs do; of others the actions of the running segment
+    are kept: an environment is a function of its seeds and its actions, so replaying them in a fresh one leads back.
     """
 
     def __init__(
@@ -153,7 +153,8 @@ class Collector:
         chosen = action.cpu().numpy()
         self.envs.send(chosen)
         answer = self.envs.recv()
-        self.taken.add(chosen)
+        if not isinstance(self.envs, Snapshot):
+            self.taken.add(chosen)
         self.recorder.record(action, answer.reward, answer.terminated, answer.truncated)
         live = ~self.ended
         self.games.add(answer.score, live, answer.over)
@@ -168,18 +169,17 @@ class Collector:
             self.envs = None
 
     def state_dict(self) -> State:
-        """The segment, what was done in it, and the games."""
-        taken = torch.from_numpy(self.taken.rows())
+        """The segment, where its environments stand or how they came there, and the games."""
         return {
             "segment": self.segment,
-            "taken": taken.to(torch.int16) if taken.dtype == torch.int64 else taken,
+            **self._place(),
             "ended": torch.from_numpy(self.ended.copy()),
             "games": self.games.state_dict(),
             "explorer": self.explorer.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take the segment over, playing its actions again in fresh environments; the recorder must be loaded.
+        """Take the segment over in fresh environments; the recorder must be loaded.
 
         Raises:
             BrokenEnvironment: they do not end where they were: another version, or not deterministic.
@@ -189,13 +189,26 @@ class Collector:
         self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
         if self.segment < 0:
             return
-        taken = tensor(state, "taken")
         self.taken, self.envs = Taken(), self.open_envs(self.segment)
-        frames = self.envs.reset()
+        if isinstance(self.envs, Snapshot):
+            self.envs.load_state_dict(branch(state, "envs"))
+            self.shown = self.recorder.newest()
+        else:
+            self._replay(self.envs, tensor(state, "taken"))
+
+    def _place(self) -> State:
+        envs: object = self.envs  # mypy believes that no VectorEnv tells its state
+        if isinstance(envs, Snapshot):
+            return {"envs": envs.state_dict()}
+        taken = torch.from_numpy(self.taken.rows())
+        return {"taken": taken.to(torch.int16) if taken.dtype == torch.int64 else taken}
+
+    def _replay(self, envs: VectorEnv, taken: Tensor) -> None:
+        frames = envs.reset()
         for action in (taken.long() if taken.dtype == torch.int16 else taken).numpy():
             self.taken.add(action)
-            self.envs.send(action)
-            frames = self.envs.recv().obs
+            envs.send(action)
+            frames = envs.recv().obs
         self.shown = self.recorder.newest()
         newest = self.shown[:, -1] if self.shown.dim() > frames.ndim else self.shown
         if not np.array_equal(newest.cpu().numpy(), frames):

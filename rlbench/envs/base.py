@@ -80,6 +80,7 @@ class VectorEnv(Protocol):
 
 
 @runtime_checkable
+@runtime_checkable
 class Snapshot(Protocol):
     """A ``VectorEnv`` that can be put where another of the same task and seeds stood, to the bit, at any step."""
 

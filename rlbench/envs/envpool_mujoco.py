@@ -1,4 +1,6 @@
-"""Gymnasium's MuJoCo ``-v4`` tasks by EnvPool: one pool of C++ threads under all lanes; ``pip install "rlbench[envpool]"``.
+"""Gymnasium's MuJoCo ``-v4`` tasks by EnvPool: one pool of C++ threads under all lanes.
+
+It is the extra ``envpool``: ``pip install "rlbench[envpool]"``.
 
 What differs from ``envs/mujoco.py``, measured with EnvPool 1.2.5 from equal first states under equal actions:
 

@@ -55,7 +55,7 @@ VECTORS = {
     "Reacher-v4": (11, 2),
     "InvertedPendulum-v4": (4, 1),
     "InvertedDoublePendulum-v4": (11, 1),
-    "FetchReach-v3": (16, 4),
+    "FetchReach-v4": (16, 4),
 }
 """Numbers in an observation and in an action, where the one is a vector and the other is not a number."""
 

@@ -52,7 +52,7 @@ class GoalTask(Frozen):
     """A task whose goal is part of what is seen: ``[observation | achieved goal | desired goal]``."""
 
     kind: Literal["goal"] = "goal"
-    id: str  # e.g. "FetchReach-v3"
+    id: str  # e.g. "FetchReach-v4"
     envs: int = Field(default=1, ge=1)
     steps: int = Field(default=50, ge=1)  # of an episode, then truncation
     stack: Literal[1] = 1

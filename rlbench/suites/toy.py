@@ -95,7 +95,7 @@ def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
         algorithm=algorithm,
         task=ToyTask(id="Pendulum-v1", envs=1),
         algo=algo,
-        protocol=Protocol(name="toy-v1", episodes=20, envs=20),
+        protocol=Protocol(name="toy-v1", episodes=20, envs=20, stop=OPTIMUM["Pendulum-v1"]),
         budget=Budget(steps=5_000 if algorithm == "redq" else 15_000, epoch=1_000, segment=5_000),
         seed=seed,
     )

@@ -27,6 +27,10 @@ def paid(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     return -np.abs(achieved - desired).sum(-1)
 
 
+def repaid(achieved: torch.Tensor, desired: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(paid(achieved.numpy(), desired.numpy()))
+
+
 @dataclass
 class Episode:
     """k + 1 observations and k steps of one lane."""
@@ -123,7 +127,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 def hindsight(ring: Ring, share: float = 0.875, limit: int = 50, seed: int = 5) -> Hindsight:
     generator = torch.Generator().manual_seed(seed)
-    return Hindsight(ring=ring, layout=LAYOUT, reward=paid, share=share, limit=limit, generator=generator)
+    return Hindsight(ring=ring, layout=LAYOUT, reward=repaid, share=share, limit=limit, generator=generator)
 
 
 def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:

@@ -70,7 +70,6 @@ BANS: Final = (
 
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
-    ("rlbench/buffers/hindsight.py", "Hindsight._paid"): "a goal's reward is the environment's own function, of arrays",
     ("rlbench/fast/metrics.py", "Metrics.take"): "the one read an epoch",
     ("rlbench/trainers/offpolicy.py", "OffPolicy.load_state_dict"): "once, when a run resumes",
 }
