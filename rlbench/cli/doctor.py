@@ -70,8 +70,10 @@ def _checks(suites: list[str], results: Path) -> Iterator[Callable[[], Iterator[
     if "atari" in suites:
         yield _roms
         yield lambda: _optional_package("envpool", "envpool>=1.2", "another stepper of Atari games, task.env=envpool")
-    if "mujoco" in suites or len(suites) > 1:
+    if {"mujoco", "goals"} & set(suites):
         yield lambda: _package("mujoco", "mujoco>=3.2,<4")
+    if "goals" in suites:
+        yield lambda: _package("gymnasium_robotics", "gymnasium-robotics>=1.4")
     yield _compiler
     yield lambda: _disk(results)
     yield lambda: _memory(suites)
@@ -179,8 +181,12 @@ def _largest(suite: str) -> Spec:
     from rlbench import suites
     from rlbench.spec.footprint import footprint
 
-    tasks = suites.tasks(suite, documented=True)
-    specs = [suites.spec(suite, algo, task) for algo in suites.algorithms(suite) for task in tasks]
+    specs = [
+        suites.spec(suite, algo, task)
+        for algo in suites.algorithms(suite)
+        for task in suites.tasks(suite, documented=True)
+        if suites.plays(suite, algo, task)
+    ]
     return max(specs, key=lambda spec: footprint(spec).total)
 
 

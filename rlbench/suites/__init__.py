@@ -25,7 +25,7 @@ def algorithms(suite: str) -> list[str]:
 def tasks(suite: str, *, documented: bool = False) -> list[str]:
     """The tasks of a suite by id; with ``documented`` only those with a documented score."""
     module = _module(suite)
-    return list(module.DOCUMENTED if documented else module.TASKS)
+    return list(module.DOCUMENTED if documented else dict.fromkeys(module.TASKS.values()))
 
 
 def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -> list[str]:
@@ -33,7 +33,7 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
 
     ``*`` means the documented ones, and of these those that ``algorithm`` can play.
     """
-    module, known, found = _module(suite), tasks(suite), dict[str, None]()
+    module, known, found = _module(suite), list(_module(suite).TASKS), dict[str, None]()
     for glob in globs or ("*",):
         pool = tasks(suite, documented=True) if glob == "*" else known
         hits = [module.TASKS[t] for t in pool if fnmatchcase(t.lower(), glob.lower())]

@@ -111,6 +111,38 @@ def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_n
     assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
 
 
+PENDULUM = (
+    "budget.steps=240", "budget.epoch=100", "budget.segment=150", "algo.replay.capacity=200", "algo.replay.horizon=3",
+    "algo.warmup=50", "algo.batch=8", "protocol.episodes=2", "protocol.envs=2", "protocol.stop=none", "task.envs=2",
+)  # fmt: skip
+HOPPER = (*PENDULUM[:-2], "task.envs=3", "algo.widths=16,16")
+REACH = (*HOPPER, "task.steps=20")
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes"),
+    [
+        ("toy", "ddpg", "Pendulum-v1", PENDULUM),
+        ("toy", "td3", "Pendulum-v1", PENDULUM),
+        ("toy", "sac", "Pendulum-v1", PENDULUM),
+        ("toy", "redq", "Pendulum-v1", (*PENDULUM, "algo.updates_per_step=1")),
+        ("mujoco", "sac", "Hopper-v4", HOPPER),
+        ("mujoco", "td3", "Walker2d-v4", (*HOPPER, "algo.replay.priority=priority")),
+        ("goals", "ddpg+her", "FetchReach-v4", REACH),
+    ],
+)
+def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_never_were(
+    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    """Stops in the first evaluation, among the random steps, in the middle of an episode and across a segment."""
+    spec = spec_of(suite, task, changes, algorithm)
+    whole = carry(spec, tmp_path / "whole")
+    for share in (0.02, 0.3, 0.25, 0.2):
+        carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+
+
 def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:
     plain = ("algo.noisy=none", "algo.dueling=false", "algo.replay.priority=none")
     rainbow, c51 = spec_of("toy", "Catch", (*CATCH, *plain), "rainbow"), spec_of("toy", "Catch", CATCH, "c51")

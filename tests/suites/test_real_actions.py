@@ -1,0 +1,105 @@
+"""The tables of real actions against the documents, typed out again from the scripts they come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlbench import suites
+from rlbench.errors import UnknownName, UsageError
+from rlbench.spec.algo import ActorCritic, Deterministic, Soft
+from rlbench.spec.override import applied, parse
+
+NINE = (
+    "Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher", "InvertedPendulum",
+    "InvertedDoublePendulum",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", NINE)
+@pytest.mark.parametrize("algorithm", ["ddpg", "td3", "sac", "redq"])
+def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, body: str) -> None:
+    """thu-ml/tianshou examples/mujoco at e605bdea: mujoco_{ddpg,td3,sac}.py; v0.4.9: mujoco_redq.py."""
+    spec = suites.spec("mujoco", algorithm, f"{body}-v4")
+    algo = spec.algo
+    assert isinstance(algo, ActorCritic)
+    assert (algo.widths, algo.gamma, algo.tau, algo.batch) == ((256, 256), 0.99, 0.005, 256)
+    assert (algo.replay.capacity, algo.replay.horizon, algo.replay.priority) == (1_000_000, 1, None)
+    assert algo.replay.hindsight is None
+    assert algo.actor_lr == algo.critic_lr == (3e-4 if algorithm == "td3" else 1e-3)
+    assert algo.warmup == (25_000 if algorithm in {"ddpg", "td3"} else 10_000)
+    assert algo.critics == {"ddpg": 1, "td3": 2, "sac": 2, "redq": 10}[algorithm]
+    assert algo.subset == (2 if algorithm == "redq" else None)
+    assert algo.updates_per_step == (20 if algorithm == "redq" else 1)
+    assert algo.delay == {"ddpg": 1, "td3": 2, "sac": 1, "redq": 20}[algorithm]
+    if algorithm in {"ddpg", "td3"}:
+        assert algo.policy == Deterministic(noise=0.1, smoothing=0.2 if algorithm == "td3" else None, clip=0.5)
+    else:
+        assert algo.policy == Soft(alpha=0.2, alpha_lr=None, low=-20, high=2)
+    assert (spec.budget.steps, spec.budget.epoch) == (1_000_000, 5_000)
+    assert (spec.protocol.episodes, spec.protocol.epsilon, spec.protocol.stop) == (10, 0.0, None)
+    assert (spec.task.id, spec.task.envs) == (f"{body}-v4", 1)
+
+
+@pytest.mark.parametrize("algorithm", ["ddpg", "ddpg+her"])
+def test_the_goals_have_the_settings_of_their_document(algorithm: str) -> None:
+    """thu-ml/tianshou examples/mujoco/fetch_her_ddpg.py, #753: 10 epochs of 5,000 steps after 25,000 random ones."""
+    spec = suites.spec("goals", algorithm, "FetchReach-v3")
+    algo = spec.algo
+    assert isinstance(algo, ActorCritic)
+    assert (algo.widths, algo.gamma, algo.tau, algo.batch) == ((256, 256), 0.99, 0.005, 512)
+    assert (algo.actor_lr, algo.critic_lr, algo.critics) == (1e-3, 3e-3, 1)
+    assert algo.policy == Deterministic(noise=0.1)
+    assert (algo.replay.capacity, algo.replay.horizon, algo.warmup) == (100_000, 1, 25_000)
+    assert (algo.replay.hindsight.k if algo.replay.hindsight else None) == (8 if algorithm == "ddpg+her" else None)
+    assert (spec.budget.steps, spec.budget.epoch, spec.protocol.episodes) == (25_000 + 10 * 5_000, 5_000, 10)
+
+
+@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
+def test_documented_ids_are_names_of_the_row_that_is_stepped(version: str) -> None:
+    assert (
+        suites.spec("mujoco", "sac", f"halfcheetah-{version}").id == suites.spec("mujoco", "sac", "HalfCheetah-v4").id
+    )
+    assert suites.matching("mujoco", (f"Ant-{version}",)) == ["Ant-v4"]
+    assert suites.spec("goals", "ddpg", f"FetchReach-{version}").task.id == "FetchReach-v4"
+
+
+def test_a_glob_names_a_row_once() -> None:
+    assert suites.matching("mujoco", ("H*",)) == ["HalfCheetah-v4", "Hopper-v4", "Humanoid-v4"]
+    assert suites.matching("mujoco", ("*",)) == [f"{body}-v4" for body in NINE] == suites.tasks("mujoco")
+
+
+def test_a_star_means_what_the_algorithm_can_play() -> None:
+    assert suites.matching("toy", ("*",), "sac") == ["Pendulum-v1"]
+    assert suites.matching("toy", ("*",), "dqn") == ["Catch", "CartPole-v1"]
+
+
+@pytest.mark.parametrize(("algorithm", "task"), [("sac", "Catch"), ("td3", "CartPole-v1"), ("dqn", "Pendulum-v1")])
+def test_actions_of_the_wrong_kind_are_refused_at_look_up(algorithm: str, task: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot play .*it plays (Pendulum|Catch)"):
+        suites.spec("toy", algorithm, task)
+
+
+def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
+    with pytest.raises(UnknownName, match="HalfCheetah"):
+        suites.spec("mujoco", "sac", "HalfCheeta-v4")
+    with pytest.raises(UnknownName):
+        suites.spec("mujoco", "sac", "CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("algo.subset=3", "cannot be drawn from critics=2"),
+        ("algo.replay.hindsight=hindsight", "has no goals"),
+        ("algo.replay.capacity=100", "1 lanes|warmup"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(change: str, complaint: str) -> None:
+    changes = [parse(change)] if "capacity" not in change else [parse(change), parse("algo.replay.horizon=100")]
+    with pytest.raises(UsageError, match=complaint):
+        applied(suites.spec("mujoco", "sac", "Ant-v4"), changes)
+
+
+def test_the_algorithm_is_part_of_what_a_run_is() -> None:
+    ids = {suites.spec("mujoco", algorithm, "Ant-v4").id for algorithm in ("ddpg", "td3", "sac", "redq")}
+    assert len(ids) == 4
