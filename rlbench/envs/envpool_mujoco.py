@@ -1,13 +1,11 @@
-"""Gymnasium's MuJoCo ``-v4`` tasks by EnvPool: one pool of C++ threads under all lanes.
-
-It is the extra ``envpool``: ``pip install "rlbench[envpool]"``.
+"""Gymnasium's MuJoCo ``-v4`` tasks by EnvPool: one pool of C++ threads under all lanes; an optional extra.
 
 What differs from ``envs/mujoco.py``, measured with EnvPool 1.2.5 from equal first states under equal actions:
 
 * EnvPool brings a MuJoCo of its own, newer than the locked one. Both compute in float64. InvertedPendulum,
-  InvertedDoublePendulum and Reacher agree to the last bit or two, HalfCheetah, Swimmer and Walker2d to rounding (1e-12
-  after ten steps, growing as chaos has it); Ant, Hopper and Humanoid until something touches the ground, and are then
-  other trajectories;
+  InvertedDoublePendulum and Reacher agree to the last bit or two, HalfCheetah, Swimmer and Walker2d to rounding
+  (1e-12 after twenty steps, growing as chaos has it); Ant, Hopper and Humanoid until something touches the ground,
+  and are then other trajectories;
 * rewards are float32, and so are the scores made of them;
 * first states come from EnvPool's own generator: the same distribution, other numbers.
 

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlbench.envs import chain
 from rlbench.envs.ale import AleVector
-from rlbench.envs.base import VectorEnv
+from rlbench.envs.base import Box, Discrete, VectorEnv
+from rlbench.envs.classic import ClassicVector
 from rlbench.envs.envpool import EnvPoolVector
+from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+from rlbench.envs.goals import FetchVector
 from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.toy import Catch
 from rlbench.spec.task import AtariTask
 
 Make = Callable[..., VectorEnv]
+
+
+def drawn(actions: Discrete | Box, *, seed: int, size: tuple[int, ...]) -> np.ndarray:
+    """Random actions of any kind, as they are sent."""
+    generator = np.random.default_rng(seed)
+    if isinstance(actions, Discrete):
+        return generator.integers(actions.n, size=size)
+    return generator.uniform(-1, 1, (*size, len(actions.low))).astype(np.float32)
 
 
 def atari(adapter: str, game: str, *, seeds: Sequence[int], training: bool, threads: int = 2, **task: Any) -> VectorEnv:
@@ -30,15 +44,20 @@ def atari(adapter: str, game: str, *, seeds: Sequence[int], training: bool, thre
             return GymnasiumVector(name=game, factory=factory, seeds=seeds, versions=chain.versions())
 
 
-def any_kind(kind: str, *, seeds: Sequence[int]) -> VectorEnv:
-    """One of each; all of them end an episode within 100 random steps."""
-    match kind:
-        case "catch":
-            return Catch(seeds=seeds)
-        case "cartpole":
-            return GymnasiumVector(name="CartPole-v1", factory=made("CartPole-v1"), seeds=seeds)
-        case _:
-            return atari(kind, "breakout", seeds=seeds, training=True)
+KINDS: dict[str, Make] = {  # all of them end an episode within 100 random steps
+    "catch": Catch,
+    "cartpole": partial(GymnasiumVector, name="CartPole-v1", factory=made("CartPole-v1")),
+    "pendulum": partial(ClassicVector, task="Pendulum-v1", limit=30),
+    "hopper": partial(MujocoVector, task="Hopper-v4"),
+    "cheetah": partial(MujocoVector, task="HalfCheetah-v4", limit=30),
+    "envpool-hopper": partial(EnvPoolMujocoVector, task="Hopper-v4", threads=2),
+    "fetch": partial(FetchVector, task="FetchReach-v4", limit=30),
+    **{adapter: partial(atari, adapter, "breakout", training=True) for adapter in ("ale", "envpool", "gymnasium")},
+}
+
+
+def any_kind(kind: str, *, seeds: Sequence[int], **wish: Any) -> VectorEnv:
+    return KINDS[kind](seeds=seeds, **wish)
 
 
 @pytest.fixture(scope="session", name="make_atari")
@@ -49,3 +68,8 @@ def make_atari_fixture() -> Make:
 @pytest.fixture(scope="session", name="make_any")
 def make_any_fixture() -> Make:
     return any_kind
+
+
+@pytest.fixture(scope="session", name="draw")
+def draw_fixture() -> Callable[..., np.ndarray]:
+    return drawn

@@ -13,7 +13,7 @@ import rlbench.envs.chain
 import rlbench.envs.envpool
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector, made
-from rlbench.errors import BrokenEnvironment, RlbenchError, UnknownName, UsageError
+from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UnknownName, UsageError
 
 Make = Callable[..., VectorEnv]
 ATARI = ["ale", "envpool", "gymnasium"]
@@ -25,8 +25,8 @@ class Frail(gymnasium.Env[Any, Any]):
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, *, first: Any = None, reward: float = 0.0, raises: bool = False) -> None:
-        self.first, self.reward, self.raises = first, reward, raises
+    def __init__(self, *, first: Any = None, reward: float = 0.0, raises: bool = False, shows: float = 0.0) -> None:
+        self.first, self.reward, self.raises, self.shows = first, reward, raises, shows
         self.steps = 0
 
     def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
@@ -38,6 +38,7 @@ class Frail(gymnasium.Env[Any, Any]):
         if broken and self.raises:
             raise ValueError("the joint is loose")
         obs = self.first if self.steps == 1 and self.first is not None else np.zeros(2, np.float32)
+        obs = np.array([0, self.shows], np.float32) if broken else obs
         return obs, self.reward if broken else 0.0, False, False, {}
 
 
@@ -100,7 +101,34 @@ def test_real_actions_must_be_vectors_of_float32() -> None:
             env.send(wrong)
 
 
-@pytest.mark.parametrize("kind", ["ale", "envpool", "gymnasium", "cartpole", "catch"])
+@pytest.mark.parametrize("kind", ["hopper", "fetch", "envpool-hopper", "pendulum"])
+def test_an_action_that_is_not_finite_or_not_in_its_range_is_refused(make_any: Make, kind: str) -> None:
+    env = make_any(kind, seeds=[1, 2])
+    env.reset()
+    action = np.zeros((2, *env.info.actions.low.shape), np.float32)
+    for wrong in (np.nan, np.inf, -np.inf):
+        action[1, -1] = wrong
+        with pytest.raises(Diverged, match="lane 1, step 0: action is not finite"):
+            env.send(action)
+    action[1, -1] = -1.25
+    with pytest.raises(RlbenchError, match=r"step 0: actions must be from -1 to 1 \(1.25 is outside\)"):
+        env.send(action)
+    action[1, -1] = -1
+    env.send(action)
+    assert env.recv().obs.shape[0] == 2
+
+
+def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
+    class Unbounded(Frail):
+        action_space = gymnasium.spaces.Box(np.array([-1, -np.inf]), np.array([1, 1]), dtype=np.float64)
+
+    with pytest.raises(UsageError, match="Unbounded-v0: actions are unbounded; "):
+        GymnasiumVector(name="Unbounded-v0", factory=Unbounded, seeds=[1])
+
+
+@pytest.mark.parametrize(
+    "kind", ["ale", "envpool", "gymnasium", "cartpole", "catch", "hopper", "fetch", "envpool-hopper"]
+)
 def test_no_lanes_are_refused(make_any: Make, kind: str) -> None:
     with pytest.raises(UsageError, match="at least one lane"):
         make_any(kind, seeds=[])
@@ -130,6 +158,12 @@ def test_a_first_step_that_is_not_as_promised_is_refused_with_its_lane(first: np
 def test_a_reward_that_is_not_finite_is_refused_at_any_step(reward: float) -> None:
     with pytest.raises(BrokenEnvironment, match="Frail-v0: lane 1, step 3: reward is not finite"):
         run(Frail(), Frail(reward=reward))
+
+
+@pytest.mark.parametrize("shows", [np.nan, -np.inf])
+def test_an_observation_that_is_not_finite_is_refused_at_any_step(shows: float) -> None:
+    with pytest.raises(BrokenEnvironment, match="Frail-v0: lane 1, step 3: observation is not finite"):
+        run(Frail(), Frail(shows=shows))
 
 
 def test_an_engine_that_fails_inside_is_broken_and_not_ours(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing
 
-from rlbench.envs.base import Step, VectorEnv
+from rlbench.envs.base import Discrete, Step, VectorEnv
 
 Make = Callable[..., VectorEnv]
 gymnasium.register_envs(ale_py)
-KINDS = ["ale", "envpool", "gymnasium", "cartpole", "catch"]
+REAL = ["hopper", "cheetah", "fetch", "envpool-hopper", "pendulum"]  # their actions are real numbers
+KINDS = ["ale", "envpool", "gymnasium", "cartpole", "catch", *REAL]
 ATARI = ["ale", "envpool", "gymnasium"]
 
 
@@ -24,7 +25,10 @@ SEEDS = [11, 13, 11]
 
 
 def actions(env: VectorEnv, steps: int) -> np.ndarray:
-    return np.random.default_rng(7).integers(env.info.actions.n, size=(steps, env.info.lanes))
+    size = (steps, env.info.lanes)
+    if isinstance(env.info.actions, Discrete):
+        return np.random.default_rng(7).integers(env.info.actions.n, size=size)
+    return np.random.default_rng(7).uniform(-1, 1, (*size, len(env.info.actions.low))).astype(np.float32)
 
 
 def played(env: VectorEnv, steps: int, *, after_an_end: int | None = None) -> list[Step]:
@@ -33,7 +37,8 @@ def played(env: VectorEnv, steps: int, *, after_an_end: int | None = None) -> li
     rows: list[Step] = []
     for action in actions(env, steps):
         ended = rows[-1].terminated | rows[-1].truncated if rows else np.zeros(env.info.lanes, bool)
-        env.send(action if after_an_end is None else np.where(ended, after_an_end, action))
+        ignored = action if after_an_end is None else np.full_like(action, after_an_end)
+        env.send(np.where(ended.reshape(-1, *[1] * (action.ndim - 1)), ignored, action))
         rows.append(env.recv())
     env.close()
     return rows
@@ -106,12 +111,41 @@ def test_lanes_differ_by_their_seeds_and_by_nothing_else(kind: str, rows: list[S
     env.reset()
     alike = []
     for action in actions(env, STEPS):
-        env.send(np.repeat(action[:1], 4))
+        env.send(np.repeat(action[:1], 4, axis=0))
         alike.append(env.recv().obs)
     one, *others, again = (np.stack(alike)[:, lane].tobytes() for lane in range(4))
     assert one == again
     assert {one} < {one, *others}  # in Breakout a no-op more is not always seen
     assert not all(np.array_equal(row.obs[0], row.obs[2]) for row in rows)  # the same seed, other actions
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_a_lane_of_real_actions_lives_the_same_in_any_company(kind: str, make_any: Make) -> None:
+    crowd, alone = make_any(kind, seeds=[5, 6, 7, 8, 9]), make_any(kind, seeds=[8])
+    assert np.array_equal(crowd.reset()[3], alone.reset()[0])
+    for action in actions(crowd, 70):
+        crowd.send(action)
+        alone.send(action[3:4])
+        many, one = crowd.recv(), alone.recv()
+        assert all(ours[3].tobytes() == theirs[0].tobytes() for ours, theirs in zip(many[:4], one[:4], strict=True))
+    crowd.close()
+    alone.close()
+
+
+@pytest.mark.parametrize("kind", ["cheetah", "fetch", "pendulum"])
+def test_reaching_the_step_limit_is_a_truncation_that_shows_where_it_stopped(kind: str, make_any: Make) -> None:
+    rows, free = played(make_any(kind, seeds=[1]), 62), played(make_any(kind, seeds=[1], limit=49), 62)
+    assert [bool(row.truncated[0]) for row in rows] == [at in {29, 60} for at in range(62)]  # a reset between
+    assert not any(row.terminated[0] for row in rows)
+    assert [np.array_equal(row.obs, other.obs) for row, other in zip(rows[:31], free, strict=False)] == [True] * 30 + [
+        False
+    ]
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_a_score_is_its_reward(kind: str, make_any: Make) -> None:
+    for row in played(make_any(kind, seeds=SEEDS), 60):
+        assert np.array_equal(row.score.astype(np.float32), row.reward)
 
 
 def test_envpools_bytes_do_not_depend_on_its_threads(make_atari: Make) -> None:

@@ -1,0 +1,138 @@
+"""The MuJoCo adapters against Gymnasium itself, and 200 rows of each task as recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.metadata import version
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.envs.mujoco import MujocoVector
+from rlbench.errors import UnknownName, UsageError
+
+Draw = Callable[..., np.ndarray]
+MADE_WITH = "gymnasium 1.4.0, mujoco 3.3.7, x86-64"  # to record anew: run this file, and take what the failures say
+GOLDEN = {
+    "Ant-v4": "d3083bd5982f1a85b8cd6460bda1c13bdf51f35e34e60020dcabd3dc751151f9",
+    "HalfCheetah-v4": "6de485db4db7ea0016a109e0b5a0c4f837a014b8133d81d95f2268e2bde80ab7",
+    "Hopper-v4": "a232c82bd1f60a1d08cb6b766f0694538f2807d928112ccae97a67a7eedb673d",
+    "Humanoid-v4": "0c21611888e62c5f864ee15a88d76a8a562f692602f58a6f6842234d76996151",
+    "InvertedDoublePendulum-v4": "60bb0b61aa6cb9db0e79d6348e9e0e651a7e3730d1fe2d114539a6d7e8d4f398",
+    "InvertedPendulum-v4": "ce8d8633870acc23bcedd20750715f79ce24fdf4728e5d3653830fd21a8e6d16",
+    "Reacher-v4": "827245b24959d430db6d337d89cfc19fd888c3042612f7eedf597268ba841d1d",
+    "Swimmer-v4": "84a802b3126d9c604119ce498d06466e4dadc0e5503476e079c05f648bd8a8da",
+    "Walker2d-v4": "c22274dda483471770f2e7cf6362ac0a53c0c7db4e0feb52a555303dc56f3a92",
+}
+
+
+def rounded(column: np.ndarray) -> bytes:
+    """To 0.0001: the last bit of a sine depends on what the processor offers numpy."""
+    return (np.round(column.astype(np.float64), 4) + 0.0).tobytes()
+
+
+@pytest.mark.parametrize("task", GOLDEN)
+def test_two_hundred_rows_are_as_recorded(task: str, draw: Draw) -> None:
+    env = MujocoVector(task=task, seeds=[1, 2])
+    seen = sha256(rounded(env.reset()))
+    for action in draw(env.info.actions, seed=0, size=(200, 2)):
+        env.send(action)
+        for column in env.recv():
+            seen.update(rounded(column))
+    found = f"gymnasium {version('gymnasium')}, mujoco {version('mujoco')}"
+    assert seen.hexdigest() == GOLDEN[task], f"recorded with {MADE_WITH}; this is {found}"
+
+
+@pytest.mark.parametrize("task", GOLDEN)
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # the documented version is the old one
+def test_every_row_equals_gymnasiums_own(task: str, draw: Draw) -> None:
+    env, theirs = MujocoVector(task=task, seeds=[7]), gymnasium.make(task)
+    shown, due = theirs.reset(seed=7)[0], False
+    assert np.array_equal(env.reset()[0], shown.astype(np.float32))
+    half = theirs.action_space.high
+    for action in draw(env.info.actions, seed=3, size=(120, 1)):
+        env.send(action)
+        row = env.recv()
+        told = (theirs.reset()[0], 0.0, False, False, {}) if due else theirs.step(half * action[0])
+        shown, reward, terminated, truncated, _ = told
+        assert np.array_equal(row.obs[0], shown.astype(np.float32))
+        assert (row.score[0], row.terminated[0], row.truncated[0]) == (reward, terminated, truncated)
+        due = terminated or truncated
+
+
+def test_actions_are_stretched_to_the_bounds_of_the_environment() -> None:
+    env = MujocoVector(task="Humanoid-v4", seeds=[1])
+    env.reset()
+    for sent, taken in ((-1, -0.4), (1, 0.4), (0.5, 0.2)):
+        env.send(np.full((1, 17), sent, np.float32))
+        env.recv()
+        assert env._envs[0].unwrapped.data.ctrl.tolist() == [pytest.approx(taken, abs=1e-7)] * 17
+
+
+def test_bounds_that_are_not_symmetric_are_met_and_kept() -> None:
+    class Odd(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(np.array([0.1, -3], np.float32), np.array([0.7, 1], np.float32))
+
+        def reset(self, **_: object) -> tuple:
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action: np.ndarray) -> tuple:
+            taken.append(action)
+            return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    taken: list[np.ndarray] = []
+    env = GymnasiumVector(name="Odd-v0", factory=Odd, seeds=[1])
+    env.reset()
+    for sent in (-1, 1, 0):
+        env.send(np.full((1, 2), sent, np.float32))
+        env.recv()
+    assert np.stack(taken) == pytest.approx(np.array([[0.1, -3], [0.7, 1], [0.4, -1]]))
+    assert all(Odd.action_space.contains(action) for action in taken)
+
+
+def test_actions_may_be_overwritten_once_they_are_sent() -> None:
+    env, again = (GymnasiumVector(name="Pendulum-v1", factory=made("Pendulum-v1"), seeds=[1]) for _ in range(2))
+    action = np.full((1, 1), 0.5, np.float32)
+    for one in (env, again):
+        one.reset()
+        one.send(action)
+    answer = again.recv()
+    action[:] = -1
+    assert np.array_equal(env.recv().obs, answer.obs)
+
+
+@pytest.mark.parametrize("kind", ["hopper", "envpool-hopper"])
+def test_the_record_names_task_and_engine(kind: str, make_any: Callable) -> None:
+    names = dict(make_any(kind, seeds=[1]).info.versions)
+    engine = ("envpool", "envpool") if kind == "envpool-hopper" else ("gymnasium", "mujoco")
+    assert names["env"] == f"{engine[0]}/Hopper-v4" and names[engine[1]] == version(engine[1])
+
+
+@pytest.mark.parametrize("make", [MujocoVector, lambda **wish: EnvPoolMujocoVector(threads=1, **wish)])
+def test_what_is_no_mujoco_task_is_refused(make: Callable) -> None:
+    with pytest.raises(UsageError, match=r"CartPole-v1: not one of the mujoco tasks, which are .*Ant-v4"):
+        make(task="CartPole-v1", seeds=[1])
+    with pytest.raises(UnknownName, match=r"mujoco: unknown task 'HalfCheeta-v4'; did you mean .*'HalfCheetah-v4'"):
+        make(task="HalfCheeta-v4", seeds=[1])
+
+
+def test_a_task_that_this_mujoco_cannot_play_is_refused_with_the_reason() -> None:
+    with pytest.raises(UsageError, match=r"Pusher-v4: .*mujoco<3"):
+        MujocoVector(task="Pusher-v4", seeds=[1])
+
+
+def test_envpool_agrees_with_gymnasium_from_an_equal_state_while_rounding_does_not_grow(draw: Draw) -> None:
+    pool, gym = EnvPoolMujocoVector(task="Swimmer-v4", seeds=[5], threads=1), MujocoVector(task="Swimmer-v4", seeds=[5])
+    gym.reset()
+    obs = pool.reset()[0].astype(np.float64)
+    gym._envs[0].unwrapped.set_state(np.concatenate([[0.0, 0.0], obs[:3]]), obs[3:])  # it feels no place
+    for action in draw(gym.info.actions, seed=1, size=(100, 1)):
+        pool.send(action)
+        gym.send(action)
+        ours, theirs = pool.recv(), gym.recv()
+        assert ours.obs == pytest.approx(theirs.obs, abs=1e-4) and ours.score == pytest.approx(theirs.score, abs=1e-4)
