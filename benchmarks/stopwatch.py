@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from rlbench.envs.base import VectorEnv
 from rlbench.learners.qlearning import QLearner
-from rlbench.trainers.offpolicy import OffPolicy
+from rlbench.trainers.online import Online
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,7 +49,7 @@ class Stopwatch:
         self.seconds.clear()
 
 
-def watched(run: OffPolicy) -> Stopwatch:
+def watched(run: Online) -> Stopwatch:
     """A stopwatch on every part of a run whose environments are not open yet."""
     watch = Stopwatch()
     collector, updater, learner = run.collector, run.updater, run.learner

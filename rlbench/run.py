@@ -24,7 +24,7 @@ from rlbench.ops.state import branch, of_module, whole
 from rlbench.record.store import Store
 from rlbench.record.types import Epoch, Evaluated, Outcome, Progress, Status
 from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.offpolicy import OffPolicy
+from rlbench.trainers.online import Online
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
         trainer.collector.close()
 
 
-def _resume(trainer: OffPolicy, folder: Path, device: str, store: Store) -> None:
+def _resume(trainer: Online, folder: Path, device: str, store: Store) -> None:
     """Take over a checkpoint's state, saved on the same kind of device and no further than the record."""
     state = checkpoint.load(folder)
     made = state.get("device")
@@ -82,7 +82,7 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: OffPolicy) -> Iterator[Progress | Epoch]:
+def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Online) -> Iterator[Progress | Epoch]:
     folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.env_steps // spec.budget.segment
     reason = "the budget is spent"
     yield trainer.progress()  # where it goes on from
@@ -111,7 +111,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
     checkpoint.discard(folder / "resume")
 
 
-def _keep(store: Store, epoch: Epoch, trainer: OffPolicy) -> None:
+def _keep(store: Store, epoch: Epoch, trainer: Online) -> None:
     """Put an epoch on disk, and its policy beside it where it is the best so far."""
     best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
@@ -120,7 +120,7 @@ def _keep(store: Store, epoch: Epoch, trainer: OffPolicy) -> None:
         checkpoint.save(folder, {"policy": of_module(trainer.learner.policy()), "epoch": epoch.number})
 
 
-def weights(trainer: OffPolicy) -> str:
+def weights(trainer: Online) -> str:
     """SHA-256 of the policy's parameters: two runs that agree here agree everywhere."""
     total = sha256()
     for name, value in sorted(trainer.learner.policy().state_dict().items()):
@@ -137,7 +137,7 @@ def _best(epochs: tuple[Epoch, ...]) -> Evaluated | None:
     return max((e.evaluated for e in epochs if e.evaluated is not None), key=lambda e: e.mean, default=None)
 
 
-def _finish(store: Store, trainer: OffPolicy, status: Status, reason: str) -> None:
+def _finish(store: Store, trainer: Online, status: Status, reason: str) -> None:
     epochs, clock = store.epochs, trainer.clock
     judged = [(e.evaluated.mean, -e.number) for e in epochs if e.evaluated is not None]
     store.finish(
@@ -156,7 +156,7 @@ def _finish(store: Store, trainer: OffPolicy, status: Status, reason: str) -> No
     )
 
 
-def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
+def _healthy(epoch: Epoch, trainer: Online) -> None:
     """Raise ``Diverged`` where a number is not one, naming it."""
     numbers: dict[str, float] = {}
     if epoch.updated is not None:
@@ -169,7 +169,7 @@ def _healthy(epoch: Epoch, trainer: OffPolicy) -> None:
     _sound(trainer)
 
 
-def _sound(trainer: OffPolicy) -> None:
+def _sound(trainer: Online) -> None:
     """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
     for name, parameter in trainer.learner.policy().named_parameters():
         if not torch.isfinite(parameter).all():

@@ -23,17 +23,17 @@ from rlbench.nets import heads
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import AtariTask, ToyTask
-from rlbench.trainers.offpolicy import OffPolicy
+from rlbench.trainers.online import Online
 
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 CPU = Runtime(device="cpu", threads=1)
 
 
-def made(spec: Spec) -> OffPolicy:
+def made(spec: Spec) -> Online:
     return assemble.build(spec, CPU, describe(spec))
 
 
-def parts(trainer: OffPolicy) -> tuple[QLearner, Ring, Collector, Eager]:
+def parts(trainer: Online) -> tuple[QLearner, Ring, Collector, Eager]:
     learner, ring, collector, updater = trainer.learner, trainer.buffer, trainer.collector, trainer.updater
     assert isinstance(learner, QLearner)
     assert isinstance(ring, Ring)
@@ -61,7 +61,7 @@ def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -
     assert updater.batch == algo.batch
     assert updater.learner is learner
     assert updater.source is ring
-    assert trainer.pace == (algo.warmup, algo.updates_per_step)
+    assert trainer.rhythm == (algo.warmup, algo.updates_per_step)
     assert trainer.budget == spec.budget
     assert collector.recorder is ring
     if algo.replay.priority is None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rlbench.buffers.samplers import Sampler, Span
 from rlbench.ops.state import State, branch, tensor, whole
-from rlbench.ops.types import Transition
+from rlbench.ops.types import Rollout, Transition
 
 
 class Column(NamedTuple):
@@ -149,6 +149,20 @@ class Ring:
         """N-step sums ``[B]`` of the transitions at ``slot`` if their steps had paid ``reward``, ``[B, horizon]``."""
         counted = self._counted(self.onward(slot[:, None], self.ahead))
         return (reward * counted * self.powers[:-1]).sum(1)
+
+    def rollout(self, rows: int) -> Rollout:
+        """The newest ``rows`` complete rows, and what every lane shows now, in the order of time."""
+        order = (self.head - rows + torch.arange(rows + 1, device=self.head.device)) % self.length
+        slots = order[:, None] * self.lanes + self.lane
+        past = order[:-1]
+        return Rollout(
+            obs=torch.unflatten(self._stacked(slots.flatten()), 0, slots.shape),
+            action=self.action[past],
+            reward=self.reward[past],
+            terminated=self.terminated[past],
+            done=self.done[past],
+            dead=self.dead[past],
+        )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Tell the sampler what was learned."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -11,48 +12,58 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.build import actorcritic, qlearning
+from rlbench.build import actorcritic, policygradient, qlearning
 from rlbench.build.device import device_of, threads_of
 from rlbench.build.environments import environments, wanted
 from rlbench.build.parts import Parts
 from rlbench.collectors.evaluate import Evaluation
-from rlbench.collectors.sync import Collector
+from rlbench.collectors.explore import Explorer, Untouched
+from rlbench.collectors.sync import Actor, Collector
 from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.envs.normalize import Scale
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
-from rlbench.fast.updater import Eager
+from rlbench.fast.updater import Eager, PerRollout
 from rlbench.seeds import Seeds
-from rlbench.spec.algo import ActorCritic, QLearning
+from rlbench.spec.algo import ActorCritic, PolicyGradient, QLearning, Replay
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import GoalTask
-from rlbench.trainers.clock import Pace
-from rlbench.trainers.offpolicy import OffPolicy, Schedule
+from rlbench.trainers.clock import Pace, Rollouts
+from rlbench.trainers.online import Online, Schedule
 
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
 
 
-def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
+def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
     """Everything a run is made of, at its beginning."""
-    seeds, device, algo = Seeds(spec.seed), device_of(runtime), spec.algo
+    device = device_of(runtime)
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
     torch.backends.cudnn.allow_tf32 = False  # pixels up to 255 in ten bits would move scores
-    torch.manual_seed(seeds.child("init").number())
-    parts = _parts(spec, info, device)
-    torch.manual_seed(seeds.child("noise").number())  # what networks draw while learning
+    torch.manual_seed(Seeds(spec.seed).child("init").number())
+    match spec.algo:
+        case PolicyGradient():
+            made = _on_policy(spec, spec.algo, info, device)
+        case QLearning() | ActorCritic():
+            made = _off_policy(spec, spec.algo, info, device)
+        case _:
+            assert_never(spec.algo)
+    torch.manual_seed(Seeds(spec.seed).child("noise").number())  # what networks draw while learning
+    return made
+
+
+def _off_policy(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device: torch.device) -> Online:
+    seeds = Seeds(spec.seed)
+    parts = _parts(spec, algo, info, device)
     schedules: list[Schedule] = []
-    sampler = _sampler(spec, seeds.child("replay").torch(device), schedules)
+    sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
     ring = _ring(spec, info, parts.action, device, capacity=algo.replay.capacity, lanes=spec.task.envs, sampler=sampler)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
-
-    def opened(segment: int) -> VectorEnv:
-        lanes = seeds.child("env", segment).numbers(spec.task.envs)
-        return environments(spec.task, seeds=lanes, training=True)
-
-    learner, source = parts.learner, _source(spec, info, ring, seeds.child("hindsight").torch(device))
-    return OffPolicy(
-        collector=Collector(actor=learner, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs),
+    learner, source = parts.learner, _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
+    stage = Stage(actor=learner, action=parts.action, judging=parts.judging, bound=None, scale=None)
+    return Online(
+        collector=_collector(spec, stage, ring, explorer),
         updater=Eager(
             source=source,
             learner=learner,
@@ -63,69 +74,130 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> OffPolicy:
         buffer=source,
         learner=learner,
         noise=Noise(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: _evaluation(spec, info, parts, device, epoch),
+        evaluate=lambda epoch: _evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=schedules,
-        pace=Pace(algo.warmup, algo.updates_per_step),
+        rhythm=Pace(algo.warmup, algo.updates_per_step),
     )
 
 
-def _parts(spec: Spec, info: EnvInfo, device: torch.device) -> Parts:
-    match spec.algo:
+def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device) -> Online:
+    learner, optimizer, action = policygradient.brought(spec, algo, info, device)
+    lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
+    nobody = Uniform(Seeds(spec.seed).torch(device))
+    capacity = (algo.rows + spec.task.stack + 2) * lanes
+    ring = _ring(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
+    stage = Stage(
+        actor=learner,
+        action=action,
+        judging=lambda _: Untouched(),
+        bound=policygradient.bound(algo, info),
+        scale=scale,
+    )
+    return Online(
+        collector=_collector(spec, stage, ring, Untouched()),
+        updater=PerRollout(
+            source=ring,
+            learner=learner,
+            rows=algo.rows,
+            metrics=Metrics(policygradient.METRICS, device),
+            summary=policygradient.summary,
+        ),
+        buffer=ring,
+        learner=learner,
+        noise=Noise(device if device.type == "cuda" else None),
+        evaluate=lambda epoch: _evaluation(spec, info, stage, device, epoch),
+        budget=spec.budget,
+        schedules=policygradient.schedules(algo, optimizer),
+        rhythm=Rollouts(algo.rows, learner.steps),
+    )
+
+
+class Stage(NamedTuple):
+    """Who plays and how, in training and when judged."""
+
+    actor: Actor
+    action: Column  # how an action lies in the ring
+    judging: Callable[[torch.Generator], Explorer]
+    bound: Callable[[torch.Tensor], torch.Tensor] | None  # from a chosen action to the one that is carried out
+    scale: Scale | None  # of observations
+
+
+def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector:
+    def opened(segment: int) -> VectorEnv:
+        lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
+        return environments(spec.task, seeds=lanes, training=True, scale=stage.scale)
+
+    return Collector(
+        actor=stage.actor,
+        recorder=ring,
+        explorer=explorer,
+        open_envs=opened,
+        lanes=spec.task.envs,
+        bound=stage.bound,
+        scale=stage.scale,
+    )
+
+
+def _parts(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device: torch.device) -> Parts:
+    match algo:
         case QLearning():
-            return qlearning.parts(spec, spec.algo, info, device)
+            return qlearning.parts(spec, algo, info, device)
         case ActorCritic():
-            return actorcritic.parts(spec, spec.algo, info, device)
+            return actorcritic.parts(spec, algo, info, device)
         case _:
-            assert_never(spec.algo)
+            assert_never(algo)
 
 
-def _sampler(spec: Spec, generator: torch.Generator, schedules: list[Schedule]) -> Uniform | Prioritized:
-    replay = spec.algo.replay
+def _sampler(
+    replay: Replay, lanes: int, generator: torch.Generator, schedules: list[Schedule]
+) -> Uniform | Prioritized:
     if replay.priority is None:
         return Uniform(generator)
-    lanes, priority = spec.task.envs, replay.priority
     sampler = Prioritized(
         generator,
         capacity=replay.capacity // lanes * lanes,
         lanes=lanes,
-        alpha=priority.alpha,
-        beta=priority.beta.start,
+        alpha=replay.priority.alpha,
+        beta=replay.priority.beta.start,
     )
-    schedules.append((priority.beta.at, sampler.anneal))
+    schedules.append((replay.priority.beta.at, sampler.anneal))
     return sampler
 
 
-def _source(spec: Spec, info: EnvInfo, ring: Ring, generator: torch.Generator) -> Ring | Hindsight:
-    hindsight = spec.algo.replay.hindsight
-    if hindsight is None or not isinstance(spec.task, GoalTask):
+def _source(spec: Spec, replay: Replay, info: EnvInfo, ring: Ring, generator: torch.Generator) -> Ring | Hindsight:
+    if replay.hindsight is None or not isinstance(spec.task, GoalTask):
         return ring
     goal, reward = wanted()
     return Hindsight(
         ring=ring,
         layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
         reward=reward,
-        share=1 - 1 / hindsight.k,
+        share=1 - 1 / replay.hindsight.k,
         limit=spec.task.steps,
         generator=generator,
     )
 
 
-def _evaluation(spec: Spec, info: EnvInfo, parts: Parts, device: torch.device, epoch: int) -> Evaluation:
+def _evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, epoch: int) -> Evaluation:
     seeds, protocol = Seeds(spec.seed).child("evaluation", epoch), spec.protocol
     lanes = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())
-    rows = spec.task.stack + spec.algo.replay.horizon + 1
     nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
-    capacity = rows * protocol.envs
+    capacity = (spec.task.stack + _horizon(spec) + 1) * protocol.envs
     return Evaluation(
-        actor=parts.learner,
-        recorder=_ring(spec, info, parts.action, device, capacity=capacity, lanes=protocol.envs, sampler=nobody),
-        explorer=parts.judging(seeds.child("explore").torch(device)),
-        envs=environments(spec.task, seeds=lanes, training=False),
+        actor=stage.actor,
+        recorder=_ring(spec, info, stage.action, device, capacity=capacity, lanes=protocol.envs, sampler=nobody),
+        explorer=stage.judging(seeds.child("explore").torch(device)),
+        envs=environments(spec.task, seeds=lanes, training=False, scale=stage.scale),
         seeds=lanes,
         episodes=protocol.episodes,
+        bound=stage.bound,
     )
+
+
+def _horizon(spec: Spec) -> int:
+    return 1 if isinstance(spec.algo, PolicyGradient) else spec.algo.replay.horizon
 
 
 def _ring(
@@ -143,7 +215,7 @@ def _ring(
         lanes=lanes,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
         action=action,
-        horizon=spec.algo.replay.horizon,
+        horizon=_horizon(spec),
         gamma=spec.algo.gamma,
         stack=spec.task.stack,
         sampler=sampler,

@@ -7,7 +7,7 @@ import os
 import torch
 
 from rlbench.errors import UsageError
-from rlbench.spec.algo import Nature, QLearning
+from rlbench.spec.algo import ActorCritic, Nature
 from rlbench.spec.run import Runtime, Spec
 
 MOST_THREADS = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
@@ -44,10 +44,10 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
-    if isinstance(spec.algo, QLearning):
-        wide = isinstance(spec.algo.torso, Nature)
-    else:
+    if isinstance(spec.algo, ActorCritic):
         wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
+    else:
+        wide = isinstance(spec.algo.torso, Nature)
     return min(MOST_THREADS, cores()) if wide and device.type == "cpu" else 1
 
 

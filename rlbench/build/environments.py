@@ -8,13 +8,23 @@ from typing import assert_never
 from torch import Tensor
 
 from rlbench.build.device import cores
-from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.envs.base import EnvInfo, Snapshot, VectorEnv
+from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scale
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task, ToyTask
 
 
-def environments(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
-    """One lane per seed, freshly made."""
+def environments(task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None = None) -> VectorEnv:
+    """One lane per seed, freshly made; with ``scale`` they show everything in it, and move it in training."""
+    made = _plain(task, seeds=seeds, training=training)
+    if scale is None:
+        return made
+    if isinstance(made, Snapshot):
+        return NormalizedSnapshot(made, scale, learning=training)
+    return Normalized(made, scale, learning=training)
+
+
+def _plain(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
     match task:
         case AtariTask():
             return _atari(task, seeds, training=training)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from rlbench import suites
 from rlbench.errors import UnknownName, UsageError
+from rlbench.spec.algo import PolicyGradient
 from rlbench.spec.canon import fields
 from rlbench.spec.override import Setting, applied, flatten, parse
 from rlbench.spec.run import Spec
@@ -149,16 +150,17 @@ def _checked(setting: Setting) -> Setting:
 
 def _limits(spec: Spec) -> list[Setting]:
     """What a smoke run makes smaller."""
-    caps = {
+    caps: dict[str, tuple[float, float]] = {
         "budget.steps": (spec.budget.steps, 2_000),
         "budget.epoch": (spec.budget.epoch, 1_000),
         "budget.segment": (spec.budget.segment, 1_000),
-        "algo.replay.capacity": (spec.algo.replay.capacity, 5_000),
-        "algo.warmup": (spec.algo.warmup, 400),
-        "algo.updates_per_step": (spec.algo.updates_per_step, 1.0),
         "protocol.episodes": (spec.protocol.episodes, 2),
         "protocol.envs": (spec.protocol.envs, 2),
     }
+    if not isinstance(spec.algo, PolicyGradient):
+        caps["algo.replay.capacity"] = (spec.algo.replay.capacity, 5_000)
+        caps["algo.warmup"] = (spec.algo.warmup, 400)
+        caps["algo.updates_per_step"] = (spec.algo.updates_per_step, 1.0)
     if isinstance(spec.task, AtariTask):
         caps["task.max_frames"] = (spec.task.max_frames, 2_000)
     found = [Setting(path, limit, "--smoke") for path, (value, limit) in caps.items() if value > limit]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 import numpy as np
@@ -26,7 +26,9 @@ class Evaluation:
         envs: VectorEnv,
         seeds: Sequence[int],
         episodes: int,
+        bound: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
+        self.bound = bound
         self.actor, self.recorder, self.explorer, self.envs, self.seeds = actor, recorder, explorer, envs, seeds
         self.began = monotonic()
         lanes = envs.info.lanes
@@ -48,7 +50,7 @@ class Evaluation:
         obs: Tensor = self.recorder.observe(self.envs.reset())
         while any(len(games) < self.share for games in self.games):
             action = self.explorer(self.actor.act(obs, "eval"))
-            self.envs.send(action.cpu().numpy())
+            self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
             answer = self.envs.recv()
             score, length = score + answer.score, length + ~ended
             for lane in np.flatnonzero(answer.over):

@@ -16,7 +16,7 @@ from torch import Tensor
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import Snapshot, VectorEnv
 from rlbench.errors import BrokenEnvironment
-from rlbench.ops.state import State, branch, tensor, whole
+from rlbench.ops.state import State, Stateful, branch, tensor, whole
 from rlbench.ops.types import Role
 
 
@@ -125,8 +125,18 @@ class Collector:
     """
 
     def __init__(
-        self, *, actor: Actor, recorder: Recorder, explorer: Explorer, open_envs: Callable[[int], VectorEnv], lanes: int
+        self,
+        *,
+        actor: Actor,
+        recorder: Recorder,
+        explorer: Explorer,
+        open_envs: Callable[[int], VectorEnv],
+        lanes: int,
+        bound: Callable[[Tensor], Tensor] | None = None,
+        scale: Stateful | None = None,
     ) -> None:
+        self.scale = scale  # of observations, where the environments move one
+        self.bound = bound  # from the action that is learned from to the one that is carried out; None is itself
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
         self.segment = -1
         self.envs: VectorEnv | None = None
@@ -150,7 +160,7 @@ class Collector:
         if self.envs is None:
             raise RuntimeError("open a segment first")
         action = self.explorer(self.actor.act(self.shown, "act"))
-        chosen = action.cpu().numpy()
+        chosen = (action if self.bound is None else self.bound(action)).cpu().numpy()
         self.envs.send(chosen)
         answer = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
@@ -176,6 +186,7 @@ class Collector:
             "ended": torch.from_numpy(self.ended.copy()),
             "games": self.games.state_dict(),
             "explorer": self.explorer.state_dict(),
+            "scale": {} if self.scale is None else self.scale.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -187,8 +198,13 @@ class Collector:
         self.games.load_state_dict(branch(state, "games"))
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
-        if self.segment < 0:
-            return
+        if self.segment >= 0:
+            self._return(state)
+        if self.scale is not None:  # at last, for opening environments moves it
+            self.scale.load_state_dict(branch(state, "scale"))
+
+    def _return(self, state: State) -> None:
+        """Open the segment again and go to where it was."""
         self.taken, self.envs = Taken(), self.open_envs(self.segment)
         if isinstance(self.envs, Snapshot):
             self.envs.load_state_dict(branch(state, "envs"))
@@ -197,9 +213,8 @@ class Collector:
             self._replay(self.envs, tensor(state, "taken"))
 
     def _place(self) -> State:
-        envs: object = self.envs  # mypy believes that no VectorEnv tells its state
-        if isinstance(envs, Snapshot):
-            return {"envs": envs.state_dict()}
+        if isinstance(self.envs, Snapshot):
+            return {"envs": self.envs.state_dict()}
         taken = torch.from_numpy(self.taken.rows())
         return {"taken": taken.to(torch.int16) if taken.dtype == torch.int64 else taken}
 

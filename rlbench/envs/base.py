@@ -81,7 +81,7 @@ class VectorEnv(Protocol):
 
 @runtime_checkable
 @runtime_checkable
-class Snapshot(Protocol):
+class Snapshot(VectorEnv, Protocol):
     """A ``VectorEnv`` that can be put where another of the same task and seeds stood, to the bit, at any step."""
 
     def state_dict(self) -> State:

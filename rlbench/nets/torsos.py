@@ -39,19 +39,26 @@ class NatureTorso(nn.Module):
         return features
 
 
-class MlpTorso(nn.Module):
-    """``[B, ...]`` to ``[B, widths[-1]]`` through fully connected layers with ReLU; bytes are read as 0 … 1."""
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
-    def __init__(self, *, obs_shape: tuple[int, ...], widths: Sequence[int]) -> None:
+
+class MlpTorso(nn.Module):
+    """``[B, ...]`` to ``[B, widths[-1]]`` through fully connected layers; bytes are read as 0 … 1."""
+
+    def __init__(self, *, obs_shape: tuple[int, ...], widths: Sequence[int], activation: str = "relu") -> None:
         super().__init__()
         sizes = [prod(obs_shape), *widths]
         self.features = sizes[-1]
         self.layers = nn.Sequential(
             nn.Flatten(),
-            *(layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU())),
+            *(
+                layer
+                for inputs, outputs in pairwise(sizes)
+                for layer in (nn.Linear(inputs, outputs), ACTIVATIONS[activation]())
+            ),
         )
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Features after the last ReLU."""
+        """Features after the last layer."""
         features: Tensor = self.layers(obs.float() / 255 if obs.dtype == torch.uint8 else obs)
         return features

@@ -6,7 +6,7 @@ Each is a NamedTuple of tensors. A learner asks for the ``mode`` or a ``sample``
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,94 @@ class Deterministic(NamedTuple):
         """The action with clipped Gaussian noise, kept in bounds: TD3's target (eq. 14 and 15), ``[B, A]``."""
         noise = (torch.randn_like(self.action) * scale).clamp(-clip, clip)
         return (self.action + noise).clamp(-1, 1)
+
+
+class Policy(Protocol):
+    """What an on-policy learner asks of a policy at ``[B, ...]`` observations; numbered actions or real ones."""
+
+    def mode(self) -> Tensor:
+        """The likeliest actions, ``[B]`` or ``[B, A]``."""
+
+    def draw(self) -> Tensor:
+        """Sampled actions, ``[B]`` or ``[B, A]``; nothing is learned through them."""
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-density or log-probability of the given actions, ``[B]``."""
+
+    def entropy(self) -> Tensor:
+        """In nats, ``[B]``."""
+
+    def divergence(self, other: Self) -> Tensor:
+        """Kullback–Leibler divergence, KL(self ‖ other), ``[B]``."""
+
+    def detached(self) -> Self:
+        """The same, of which nothing is learned."""
+
+
+class Discrete(NamedTuple):
+    """Probabilities of numbered actions."""
+
+    logits: Tensor  # [B, A], not normalised
+
+    def mode(self) -> Tensor:
+        """The likeliest action, ``[B]``."""
+        return self.logits.argmax(-1)
+
+    def draw(self) -> Tensor:
+        """Sampled actions, ``[B]``, by the Gumbel trick: one draw a logit, nothing normalised."""
+        return (self.logits - torch.empty_like(self.logits).exponential_().log()).argmax(-1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Of actions ``[B]``."""
+        return self.logits.log_softmax(-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        """``[B]``."""
+        log = self.logits.log_softmax(-1)
+        return -(log.exp() * log).sum(-1)
+
+    def divergence(self, other: Discrete) -> Tensor:
+        """``[B]``."""
+        log = self.logits.log_softmax(-1)
+        return (log.exp() * (log - other.logits.log_softmax(-1))).sum(-1)
+
+    def detached(self) -> Discrete:
+        """The same, of which nothing is learned."""
+        return Discrete(self.logits.detach())
+
+
+class Gaussian(NamedTuple):
+    """A diagonal Gaussian over all real vectors; who acts must bring them into bounds."""
+
+    mean: Tensor  # [B, A]
+    log_std: Tensor  # [B, A]
+
+    def mode(self) -> Tensor:
+        """The mean, ``[B, A]``."""
+        return self.mean
+
+    def draw(self) -> Tensor:
+        """Sampled actions, ``[B, A]``."""
+        return self.mean + self.log_std.exp() * torch.randn_like(self.mean)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Of actions ``[B, A]``."""
+        standard = (action - self.mean) * (-self.log_std).exp()
+        return (-0.5 * standard.square() - self.log_std - LOG_ROOT_TAU).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """``[B]``."""
+        return (self.log_std + 0.5 + LOG_ROOT_TAU).sum(-1)
+
+    def divergence(self, other: Gaussian) -> Tensor:
+        """``[B]``."""
+        ratio = (2 * (self.log_std - other.log_std)).exp()
+        gap = ((self.mean - other.mean) * (-other.log_std).exp()).square()
+        return 0.5 * (ratio + gap - 1 - 2 * (self.log_std - other.log_std)).sum(-1)
+
+    def detached(self) -> Gaussian:
+        """The same, of which nothing is learned."""
+        return Gaussian(self.mean.detach(), self.log_std.detach())
 
 
 class Squashed(NamedTuple):

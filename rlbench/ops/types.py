@@ -24,3 +24,14 @@ class Transition(NamedTuple):
     next_obs: Tensor  # [B, ...] k steps later
     weight: Tensor  # [B] importance weight; 0 drops the row
     slot: Tensor  # [B] int64 place in the buffer, for priorities
+
+
+class Rollout(NamedTuple):
+    """The newest T steps of N environments, in the order they were made."""
+
+    obs: Tensor  # [T+1, N, ...]; row T is where the next rollout begins
+    action: Tensor  # [T, N, ...] as chosen: real ones may lie outside [-1, 1]
+    reward: Tensor  # [T, N]
+    terminated: Tensor  # [T, N] bool: nothing to bootstrap from
+    done: Tensor  # [T, N] bool: the next row is the final observation
+    dead: Tensor  # [T, N] bool: a final observation; no action was taken here

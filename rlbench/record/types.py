@@ -48,7 +48,18 @@ class ACUpdated:
     alpha: float  # what a nat is worth; 0 of a deterministic policy
 
 
-Updated: TypeAlias = QUpdated | ACUpdated
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PGUpdated:
+    """Means over an epoch's rollouts of an on-policy learner."""
+
+    count: int  # gradient steps
+    policy_loss: float
+    value_loss: float  # in the critic's own scale; 0 where there is no critic
+    entropy: float  # nats
+    divergence: float  # of the new policy from the one that acted; 0 where it is not looked at
+
+
+Updated: TypeAlias = QUpdated | ACUpdated | PGUpdated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -81,10 +81,11 @@ class Nature(Frozen):
 
 
 class Mlp(Frozen):
-    """Fully connected layers with ReLU."""
+    """Fully connected layers."""
 
     kind: Literal["mlp"] = "mlp"
     widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
+    activation: Literal["relu", "tanh"] = "relu"
 
 
 class Priority(Frozen):
@@ -182,4 +183,61 @@ class ActorCritic(Frozen):
         return self
 
 
-Algo = Annotated[QLearning | ActorCritic, Field(discriminator="family")]
+class Reinforce(Frozen):
+    """The plain gradient, without a critic."""
+
+    kind: Literal["reinforce"] = "reinforce"
+
+
+class Surrogate(Frozen):
+    """A2C, and with clip and repeats PPO."""
+
+    kind: Literal["surrogate"] = "surrogate"
+    clip: float | None = Field(default=None, gt=0)  # how far the ratio of probabilities may move from 1; None is A2C
+    dual_clip: float | None = Field(default=None, gt=1)  # in advantages, of actions that were bad
+    value_clip: bool = False  # the critic too is held within ``clip`` of what it said
+    repeats: int = Field(default=1, ge=1)  # passes over a rollout
+    batches: int = Field(default=1, ge=1)  # of a pass; each is rows · lanes / batches large
+    recompute: bool = False  # advantages and goals anew before each pass but the first
+    value: float = Field(default=0.5, ge=0)  # coefficient of the critic's squared error
+    entropy: float = Field(default=0.01, ge=0)  # coefficient of the policy's entropy
+    normalize: bool = False  # advantages to mean 0 and deviation 1 in every batch
+    max_grad_norm: float | None = Field(default=0.5, gt=0)
+
+
+class Natural(Frozen):
+    """NPG, and with a trust region TRPO; only the critic has an optimizer."""
+
+    kind: Literal["natural"] = "natural"
+    step: float = Field(default=0.1, gt=0)  # NPG's: natural gradients
+    region: float | None = Field(default=None, gt=0)  # TRPO's: divergence a step may make; None is NPG
+    shrink: float = Field(default=0.8, gt=0, lt=1)  # of the line search
+    tries: int = Field(default=10, ge=1)
+    iterations: int = Field(default=10, ge=1)  # of the conjugate gradient
+    damping: float = Field(default=0.1, ge=0)
+    critic_steps: int = Field(default=20, ge=1)  # gradient steps of the critic per rollout
+
+
+class PolicyGradient(Frozen):
+    """Learned from what the present policy did, and then forgotten."""
+
+    family: Literal["policygradient"] = "policygradient"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()
+    torso: Torso = Mlp(widths=(64, 64), activation="tanh")
+    hidden: int = Field(default=512, ge=1)  # units of the layer between shared convolutions and both heads
+    log_std: float = -0.5  # first logarithm of the spread of real actions
+    bound: Literal["clip", "tanh"] = "clip"  # how a real action is brought into [−1, 1] when it is carried out
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    epsilon: float = Field(default=1e-8, gt=0)  # of the optimizer
+    lr: float = Field(default=3e-4, gt=0)
+    decay: int | None = Field(default=None, ge=1)  # live agent steps over which the learning rate falls to 0
+    rows: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rows · lanes steps
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    trace: float = Field(default=0.95, ge=0, le=1)  # λ of the advantage estimates
+    scale_returns: bool = True  # the critic speaks in standard deviations of the return
+    normalize_obs: bool = True  # by running mean and deviation, cut at ±10
+    greedy: bool = False  # judged by the policy's mode instead of its samples
+
+
+Algo = Annotated[QLearning | ActorCritic | PolicyGradient, Field(discriminator="family")]

@@ -15,6 +15,7 @@ from rlbench.spec.algo import (
     Implicit,
     Mlp,
     Nature,
+    PolicyGradient,
     Proposed,
     QLearning,
     Quantiles,
@@ -92,7 +93,7 @@ def footprint(spec: Spec) -> Footprint:
     """What the run of ``spec`` will hold in memory at its largest."""
     numbers, width, action = _shapes(spec.task)
     lanes, algo = spec.task.envs + spec.protocol.envs, spec.algo
-    slot = numbers * width + action + SLOT + (MASS if algo.replay.priority else 0)
+    slot = numbers * width + action + SLOT
     match spec.task:
         case AtariTask():
             lane = EMULATOR
@@ -100,9 +101,21 @@ def footprint(spec: Spec) -> Footprint:
             lane = PHYSICS
         case _:
             lane = 0
+    match algo:
+        case QLearning(replay=replay):
+            networks = _networks(spec.task, algo, numbers)
+            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case ActorCritic(replay=replay):
+            networks = _layers(spec.task, algo)
+            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case PolicyGradient():
+            networks = _rollouts(spec.task, algo, numbers)
+            stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
+        case _:
+            assert_never(algo)
     return Footprint(
-        replay=algo.replay.capacity * slot,
-        networks=_networks(spec.task, algo, numbers) if isinstance(algo, QLearning) else _layers(spec.task, algo),
+        replay=stored,
+        networks=networks,
         emulators=lanes * lane,
         base=PYTHON,
     )
@@ -140,6 +153,18 @@ def _networks(task: Task, algo: QLearning, numbers: int) -> int:
     beyond = fractions * (features * bool(cosines) + algo.hidden * (1 + algo.dueling) + MOST_ACTIONS * width)
     per_row = numbers * task.stack + sum(activations) + beyond
     return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
+    """Bytes of actor and critic in their copies, and of a whole rollout on its way through them."""
+    layers, activations = _torso(algo.torso, task, numbers)
+    features = activations[-1] if activations else numbers
+    if isinstance(algo.torso, Nature):
+        layers, activations = [*layers, (features, algo.hidden)], [*activations, algo.hidden]
+    parameters = sum(prod(layer) + layer[-1] for layer in layers) + activations[-1] * MOST_ACTIONS
+    twice = 1 if isinstance(algo.torso, Nature) else 2
+    rows = (algo.rows + 1) * task.envs
+    return 4 * twice * (COPIES * parameters + WORKSPACES * rows * (numbers * task.stack + sum(activations)))
 
 
 def _head(head: Head) -> tuple[int, int, int]:

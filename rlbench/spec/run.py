@@ -6,9 +6,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from rlbench.spec.algo import Algo, QLearning
+from rlbench.spec.algo import ActorCritic, Algo, PolicyGradient, QLearning, Surrogate
 from rlbench.spec.canon import Frozen, canonical, digest
-from rlbench.spec.task import AtariTask, Task
+from rlbench.spec.task import AtariTask, MujocoTask, Task
 
 SCHEMA_VERSION = 1
 
@@ -63,8 +63,25 @@ class Spec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
+        torso = "mlp" if isinstance(self.algo, ActorCritic) else self.algo.torso.kind
+        if torso == "nature" and self.task.kind != "atari":
+            raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")
+        if isinstance(self.algo, PolicyGradient):
+            self._rollouts_fit(self.algo)
+        else:
+            self._replay_fits(self.algo)
+        return self
+
+    def _rollouts_fit(self, algo: PolicyGradient) -> None:
+        steps = algo.rows * self.task.envs
+        if isinstance(algo.method, Surrogate) and algo.method.batches > steps:
+            raise ValueError(f"algo.method.batches={algo.method.batches}: a rollout has only {steps} steps")
+        if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
+            raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
+
+    def _replay_fits(self, algo: QLearning | ActorCritic) -> None:
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
-        replay, lanes = self.algo.replay, self.task.envs
+        replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.horizon + stacked + 1
         if rows < least:
             raise ValueError(
@@ -72,13 +89,10 @@ class Spec(Frozen):
                 f"horizon {replay.horizon} and stack {stacked} need at least {least}"
             )
         complete = 2 * (replay.horizon + 1) * lanes
-        if self.algo.warmup < complete:
-            raise ValueError(f"algo.warmup={self.algo.warmup}: no transition is complete before {complete} steps")
-        if isinstance(self.algo, QLearning) and self.algo.torso.kind == "nature" and self.task.kind != "atari":
-            raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")
+        if algo.warmup < complete:
+            raise ValueError(f"algo.warmup={algo.warmup}: no transition is complete before {complete} steps")
         if replay.hindsight is not None and self.task.kind != "goal":
             raise ValueError(f"algo.replay.hindsight: {self.task.id} has no goals; set it to none")
-        return self
 
 
 class Runtime(Frozen):

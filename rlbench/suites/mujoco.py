@@ -6,7 +6,7 @@ and ``-v3`` tasks; here ``-v4`` is stepped, the same physics on the maintained e
 
 from __future__ import annotations
 
-from rlbench.spec.algo import ActorCritic, Deterministic, Soft
+from rlbench.spec.algo import ActorCritic, Deterministic, Mlp, Natural, PolicyGradient, Reinforce, Soft, Surrogate
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import MujocoTask
 
@@ -25,7 +25,7 @@ DOCUMENTED = tuple(f"{body}-v4" for body in BODIES)
 TASKS = {f"{body}-v{version}": f"{body}-v4" for version in (4, 3, 2) for body in BODIES}
 """The documented ids are names of the same row."""
 
-ALGORITHMS = {
+OFF_POLICY = {
     "ddpg": ActorCritic(policy=Deterministic(), critics=1, warmup=25_000),
     "td3": ActorCritic(policy=Deterministic(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, warmup=25_000),
     "sac": ActorCritic(policy=Soft()),
@@ -33,14 +33,39 @@ ALGORITHMS = {
 }
 
 
+SCHEDULE = 3_072_000
+"""Live steps over which the documented learning rate falls: 100 epochs of 30,000, each rounded up to whole rollouts."""
+
+EPOCH = 30_720
+"""Steps between two evaluations, likewise."""
+
+TANH = Mlp(widths=(64, 64), activation="tanh")
+PPO = Surrogate(clip=0.2, repeats=10, batches=32, recompute=True, value=0.25, entropy=0.0)
+
+ON_POLICY = {
+    "reinforce": PolicyGradient(method=Reinforce(), torso=TANH, lr=1e-3, decay=SCHEDULE, rows=32, bound="tanh"),
+    "a2c": PolicyGradient(
+        method=Surrogate(), torso=TANH, optimizer="rmsprop", epsilon=1e-5, lr=7e-4, decay=3_000_000, rows=5
+    ),
+    "ppo": PolicyGradient(method=PPO, torso=TANH, lr=3e-4, decay=SCHEDULE, rows=32),
+    "npg": PolicyGradient(method=Natural(), torso=TANH, lr=1e-3, decay=SCHEDULE, rows=64),
+    "trpo": PolicyGradient(method=Natural(region=0.01), torso=TANH, lr=1e-3, decay=SCHEDULE, rows=64),
+}
+LANES = {"reinforce": 64, "a2c": 16, "ppo": 64, "npg": 16, "trpo": 16}
+ALGORITHMS: dict[str, ActorCritic | PolicyGradient] = {**OFF_POLICY, **ON_POLICY}
+
+
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The documented settings of one cell of the MuJoCo table."""
+    on_policy = algorithm in ON_POLICY
+    epoch = EPOCH if on_policy and algorithm != "a2c" else 30_000 if on_policy else 5_000
     return Spec(
         suite="mujoco",
         algorithm=algorithm,
-        task=MujocoTask(id=task),
+        task=MujocoTask(id=task, envs=LANES.get(algorithm, 1)),
         algo=ALGORITHMS[algorithm],
         protocol=Protocol(name="mujoco-v4", episodes=10, envs=10),
-        budget=Budget(steps=1_000_000, epoch=5_000, segment=100_000),
+        # 64 episodes at once must not be cut: these environments tell where they stand, and resuming is exact anywhere
+        budget=Budget(steps=1_000_000, epoch=epoch, segment=1_000_000 if on_policy else 100_000),
         seed=seed,
     )

@@ -71,7 +71,7 @@ BANS: Final = (
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
     ("rlbench/fast/metrics.py", "Metrics.take"): "the one read an epoch",
-    ("rlbench/trainers/offpolicy.py", "OffPolicy.load_state_dict"): "once, when a run resumes",
+    ("rlbench/trainers/online.py", "Online.load_state_dict"): "once, when a run resumes",
 }
 
 DRAWS: Final = re.compile(r"torch\.(rand|randn|randint|randperm|rand_like|randn_like|multinomial|normal|bernoulli)")

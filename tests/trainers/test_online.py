@@ -14,7 +14,7 @@ from rlbench.record.types import Epoch, Evaluated, Progress, QUpdated
 from rlbench.spec.algo import Linear
 from rlbench.spec.run import Budget
 from rlbench.trainers.clock import Pace
-from rlbench.trainers.offpolicy import OffPolicy
+from rlbench.trainers.online import Online
 
 
 class Part:
@@ -77,18 +77,18 @@ class Judged:
         return Evaluated(returns=(float(self.epoch),), lengths=(1,), seeds=(0,), seconds=0.0)
 
 
-def trainer(**changes: object) -> tuple[OffPolicy, Counting, Updates]:
+def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
     collector = Counting()
     updates = Updates(collector)
     settings = {
         "budget": Budget(steps=1000, epoch=300, segment=400),
         "schedules": [
-            (Linear(start=1.0, end=0.1, steps=500), lambda v: collector.amounts.append((collector.steps, v)))
+            (Linear(start=1.0, end=0.1, steps=500).at, lambda v: collector.amounts.append((collector.steps, v)))
         ],
-        "pace": Pace(100, 0.1),
+        "rhythm": Pace(100, 0.1),
         **changes,
     }
-    made = OffPolicy(
+    made = Online(
         collector=collector,
         updater=updates,
         buffer=Part(),
@@ -114,7 +114,7 @@ def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_shou
 
 
 def test_gradient_steps_follow_live_steps_exactly_and_begin_after_the_warm_up() -> None:
-    made, _, updates = trainer(pace=Pace(100, 0.25))
+    made, _, updates = trainer(rhythm=Pace(100, 0.25))
     last = list(made)[-1]
     assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
     for number, steps in updates.ran:

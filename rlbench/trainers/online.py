@@ -1,4 +1,6 @@
-"""Off-policy training: a step in every lane, then the gradient steps that are due, until the budget is spent.
+"""Training on what the policy itself does: a step in every lane, then the gradient steps that are due, to the end.
+
+Off-policy and on-policy learners differ in their ``Rhythm`` alone: how many gradient steps follow which vector step.
 
 The loop is a generator of frozen records. Between two of them everything is at rest, so whoever iterates may show,
 store, save or stop as it likes, and a loaded state goes on exactly where it was.
@@ -15,7 +17,7 @@ from torch import nn
 from rlbench.ops.state import State, Stateful, branch, tensor
 from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
 from rlbench.spec.run import Budget
-from rlbench.trainers.clock import Clock, Pace
+from rlbench.trainers.clock import Clock, Rhythm
 
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
 """From live agent steps to a value, and who wants to know it."""
@@ -80,8 +82,8 @@ class Evaluation(Protocol):
         """What came of it."""
 
 
-class OffPolicy:
-    """One run of an off-policy learner; iterate it."""
+class Online:
+    """One run of a learner and its environments; iterate it."""
 
     def __init__(
         self,
@@ -94,11 +96,11 @@ class OffPolicy:
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
         schedules: Sequence[Schedule],
-        pace: Pace,
+        rhythm: Rhythm,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
         self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
-        self.pace = pace
+        self.rhythm = rhythm
         self.clock = Clock()
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
@@ -129,12 +131,13 @@ class OffPolicy:
 
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
-        if segment != self.collector.segment:
+        if segment != self.collector.segment and (self.collector.segment < 0 or self.rhythm.rests(self.clock)):
             self.collector.open(segment)
         for schedule, setter in self.schedules:
             setter(schedule(self.clock.env_steps))
         self.clock.env_steps += self.collector.step()
-        due = self.pace.due(self.clock)
+        self.clock.rows += 1
+        due = self.rhythm.due(self.clock)
         if due > 0:
             self.updater.run(self.clock.updates, due)
             self.clock.updates += due

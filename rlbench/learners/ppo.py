@@ -1,0 +1,121 @@
+"""PPO, and A2C, which is PPO that looks at every rollout once, as a whole, and clips nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.learners.base import descend
+from rlbench.learners.rollouts import ActorValue, Lesson, PGUpdate, Returns, average, judged, lesson, standardised
+from rlbench.nets.actorvalue import Judgement
+from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.types import Role, Rollout
+
+
+class Objective(NamedTuple):
+    """What is minimised; the defaults are A2C's."""
+
+    clip: float | None = None  # how far from 1 the ratio of probabilities still pays; None is the plain gradient
+    dual_clip: float | None = (
+        None  # what a bad action's loss is cut at, in advantages: https://arxiv.org/abs/1912.09729
+    )
+    value_clip: bool = False  # the critic, too, is held within ``clip`` of what it said before
+    value: float = 0.5  # coefficient of the critic's loss, which has no half of its own
+    entropy: float = 0.01  # coefficient of the entropy
+    normalize: bool = False  # advantages have mean 0 and deviation 1 in every batch
+
+
+class PPO:
+    """https://arxiv.org/abs/1707.06347; without clip and repeats A2C, https://arxiv.org/abs/1602.01783."""
+
+    def __init__(
+        self,
+        net: ActorValue,
+        *,
+        optimizer: torch.optim.Optimizer,
+        returns: Returns,
+        objective: Objective,
+        max_grad_norm: float | None,
+        repeats: int,
+        batches: int,
+        recompute: bool,
+        greedy: bool,
+    ) -> None:
+        self.net, self.optimizer, self.returns, self.objective = net, optimizer, returns, objective
+        self.max_grad_norm, self.repeats, self.batches, self.recompute = max_grad_norm, repeats, batches, recompute
+        self.steps, self.greedy = repeats * batches, greedy
+
+    def update(self, rollout: Rollout) -> PGUpdate:
+        """Every repeat over shuffled batches of the rollout; what an action was worth is found anew before each."""
+        known, reports = lesson(self.net, rollout, self.returns), []
+        for repeat in range(self.repeats):
+            if repeat and self.recompute:
+                known = self.rejudged(known, rollout)
+            order = torch.randperm(len(known.weight), device=known.weight.device)
+            for rows in order.tensor_split(self.batches):
+                loss, report = self.loss(Lesson(*(column[rows] for column in known)))
+                descend(loss, (self.optimizer,), max_norm=self.max_grad_norm)
+                reports.append(torch.stack(report))
+        return PGUpdate(*torch.stack(reports).mean(0).unbind())
+
+    def rejudged(self, known: Lesson, rollout: Rollout) -> Lesson:
+        """The lesson with values, advantages and goals of the critic as it is now; log-probabilities stay."""
+        _, value = judged(self.net, rollout)
+        advantage, goal = self.returns(rollout, value)
+        return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), goal=goal.flatten())
+
+    def loss(self, batch: Lesson) -> tuple[Tensor, PGUpdate]:
+        """Pure and of fixed shape: compiles whole."""
+        found: Judgement = self.net(batch.obs)
+        ours, weight = self.objective, batch.weight
+        log_prob = found.policy.log_prob(batch.action)
+        advantage = standardised(batch.advantage, weight) if ours.normalize else batch.advantage
+        policy_loss = -average(self.gain(log_prob, batch.log_prob, advantage), weight)
+        value_loss = average(self.miss(found.value, batch), weight)
+        entropy = average(found.policy.entropy(), weight)
+        moved = average(batch.log_prob - log_prob, weight)
+        loss = policy_loss + ours.value * value_loss - ours.entropy * entropy
+        report = (policy_loss, value_loss, entropy, moved)
+        return loss, PGUpdate(*(x.detach() for x in report))
+
+    def gain(self, log_prob: Tensor, before: Tensor, advantage: Tensor) -> Tensor:
+        """What is to grow, ``[B]``: eq. 7, or for A2C the log-probability times the advantage."""
+        clip, dual_clip = self.objective.clip, self.objective.dual_clip
+        if clip is None:
+            return log_prob * advantage
+        ratio = (log_prob - before).exp()
+        gain = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+        if dual_clip is not None:
+            gain = torch.where(advantage < 0, torch.max(gain, dual_clip * advantage), gain)
+        return gain
+
+    def miss(self, value: Tensor, batch: Lesson) -> Tensor:
+        """Squared errors of the critic, ``[B]``; with ``value_clip`` the worse of it and of its clipped self."""
+        error = (value - batch.goal).square()
+        if not self.objective.value_clip or self.objective.clip is None:
+            return error
+        near = batch.value + (value - batch.value).clamp(-self.objective.clip, self.objective.clip)
+        return torch.max(error, (near - batch.goal).square())
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Sampled actions; ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
+        policy = self.net.policy(obs)
+        return policy.mode() if role == "eval" and self.greedy else policy.draw()
+
+    def policy(self) -> ActorValue:
+        """Actor and critic."""
+        return self.net
+
+    def state_dict(self) -> State:
+        """The networks, what the optimizer has gathered, and the scale of returns."""
+        parts: State = {"net": of_module(self.net), "optimizer": of_optimizer(self.optimizer)}
+        return {**parts, "returns": self.returns.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_module(self.net, branch(state, "net"))
+        into_optimizer(self.optimizer, branch(state, "optimizer"))
+        self.returns.load_state_dict(branch(state, "returns"))

@@ -1,0 +1,53 @@
+"""Steps that are measured in the policy instead of its parameters: conjugate gradient, and vectors as trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def flat(parts: Sequence[Tensor]) -> Tensor:
+    """All numbers of some tensors in one row, ``[P]``."""
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """``[P]`` cut up again into the shapes of ``like``."""
+    pieces = torch.split(row, [part.numel() for part in like])
+    return [piece.view_as(part) for piece, part in zip(pieces, like, strict=True)]
+
+
+def fisher(divergence: Tensor, parameters: Sequence[Tensor], *, damping: float) -> Callable[[Tensor], Tensor]:
+    """``v → (F + damping · I) v``, both ``[P]``, of the mean ``divergence`` ``[]`` from a policy to itself.
+
+    F is its second derivative there, the Fisher information; it is never written out (Pearlmutter 1994).
+    """
+    slope = flat(torch.autograd.grad(divergence, parameters, create_graph=True))
+
+    def product(vector: Tensor) -> Tensor:
+        along = (slope * vector).sum()
+        return flat(torch.autograd.grad(along, parameters, retain_graph=True)) + damping * vector
+
+    return product
+
+
+def solved(product: Callable[[Tensor], Tensor], right: Tensor, *, iterations: int, tolerance: float) -> Tensor:
+    """``x`` with ``product(x) ≈ right``, both ``[P]``, by conjugate gradient (Hestenes and Stiefel 1952).
+
+    Always as many iterations; those after the squared residual has fallen below ``tolerance`` change nothing.
+    """
+    x, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
+    size = residual @ residual
+    for _ in range(iterations):
+        image = product(direction)
+        going = (size >= tolerance).to(size.dtype)
+        step = going * size / (direction @ image).clamp_min(torch.finfo(size.dtype).tiny)
+        x = x + step * direction
+        residual = residual - step * image
+        smaller = residual @ residual
+        turn = going * smaller / size.clamp_min(torch.finfo(size.dtype).tiny)
+        direction = torch.where(going > 0, residual + turn * direction, direction)
+        size = torch.where(going > 0, smaller, size)
+    return x
