@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rlbench.envs.base import Snapshot, Step
 from rlbench.envs.classic import ClassicVector
 from rlbench.envs.goals import FetchVector
-from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.envs.gymnasium import GymnasiumVector, _stream, _words, made
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state import State
@@ -106,3 +106,14 @@ def test_a_state_of_other_lanes_or_another_task_is_refused() -> None:
 def test_who_cannot_be_put_back_does_not_say_so() -> None:
     assert isinstance(fresh("Pendulum-v1"), Snapshot)
     assert not isinstance(GymnasiumVector(name="CartPole-v1", factory=made("CartPole-v1"), seeds=[1]), Snapshot)
+
+
+def test_a_random_stream_goes_on_where_it_was_even_within_a_draw() -> None:
+    here, there = np.random.default_rng(1), np.random.default_rng(2)
+    here.integers(5, dtype=np.uint32)  # half of 64 bits; the other half is the next one's
+    there.bit_generator.state = _stream(_words(here))
+    assert (
+        here.integers(2**32, dtype=np.uint32, size=3).tolist()
+        == there.integers(2**32, dtype=np.uint32, size=3).tolist()
+    )
+    assert here.uniform(size=9).tolist() == there.uniform(size=9).tolist()
