@@ -11,12 +11,13 @@ from rlbench.buffers.ring import Column
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.learners.natural import Natural, Step
-from rlbench.learners.ppo import PPO, Objective
+from rlbench.learners.ppo import PPO, Objective, Passes
 from rlbench.learners.reinforce import Reinforce
 from rlbench.learners.rollouts import ActorValue, OnPolicyLearner, Returns
 from rlbench.nets.actorvalue import Apart, DiscreteActor, GaussianActor, Shared, orthogonal
 from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.record.types import PGUpdated
+from rlbench.seeds import Seeds
 from rlbench.spec import algo as spec_algo
 from rlbench.spec.algo import Linear, Mlp, Nature, PolicyGradient
 from rlbench.spec.run import Spec
@@ -53,7 +54,7 @@ def brought(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.devic
     match method:
         case spec_algo.Surrogate():
             optimizer = _optimizer(algo, net)
-            learner = _ppo(algo, method, net, optimizer, returns)
+            learner = _ppo(algo, method, net, optimizer, returns, Seeds(spec.seed).child("shuffle").torch(device))
         case spec_algo.Natural():
             if not isinstance(net, Apart):
                 raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
@@ -70,6 +71,7 @@ def _ppo(
     net: ActorValue,
     optimizer: torch.optim.Optimizer,
     returns: Returns,
+    generator: torch.Generator,
 ) -> PPO:
     return PPO(
         net,
@@ -84,10 +86,9 @@ def _ppo(
             normalize=method.normalize,
         ),
         max_grad_norm=method.max_grad_norm,
-        repeats=method.repeats,
-        batches=method.batches,
-        recompute=method.recompute,
+        passes=Passes(repeats=method.repeats, batches=method.batches, recompute=method.recompute),
         greedy=algo.greedy,
+        generator=generator,
     )
 
 

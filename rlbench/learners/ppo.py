@@ -10,7 +10,7 @@ from torch import Tensor
 from rlbench.learners.base import descend
 from rlbench.learners.rollouts import ActorValue, Lesson, PGUpdate, Returns, average, judged, lesson, standardised
 from rlbench.nets.actorvalue import Judgement
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
 from rlbench.ops.types import Role, Rollout
 
 
@@ -27,6 +27,14 @@ class Objective(NamedTuple):
     normalize: bool = False  # advantages have mean 0 and deviation 1 in every batch
 
 
+class Passes(NamedTuple):
+    """How often a rollout is gone through, and in how many batches; the defaults are A2C's."""
+
+    repeats: int = 1
+    batches: int = 1
+    recompute: bool = False  # what actions were worth is found anew before each repeat but the first
+
+
 class PPO:
     """https://arxiv.org/abs/1707.06347; without clip and repeats A2C, https://arxiv.org/abs/1602.01783."""
 
@@ -38,23 +46,22 @@ class PPO:
         returns: Returns,
         objective: Objective,
         max_grad_norm: float | None,
-        repeats: int,
-        batches: int,
-        recompute: bool,
+        passes: Passes,
         greedy: bool,
+        generator: torch.Generator,
     ) -> None:
         self.net, self.optimizer, self.returns, self.objective = net, optimizer, returns, objective
-        self.max_grad_norm, self.repeats, self.batches, self.recompute = max_grad_norm, repeats, batches, recompute
-        self.steps, self.greedy = repeats * batches, greedy
+        self.max_grad_norm, self.passes, self.steps = max_grad_norm, passes, passes.repeats * passes.batches
+        self.greedy, self.generator = greedy, generator  # it shuffles
 
     def update(self, rollout: Rollout) -> PGUpdate:
-        """Every repeat over shuffled batches of the rollout; what an action was worth is found anew before each."""
+        """Every repeat over the shuffled batches of a rollout."""
         known, reports = lesson(self.net, rollout, self.returns), []
-        for repeat in range(self.repeats):
-            if repeat and self.recompute:
+        for repeat in range(self.passes.repeats):
+            if repeat and self.passes.recompute:
                 known = self.rejudged(known, rollout)
-            order = torch.randperm(len(known.weight), device=known.weight.device)
-            for rows in order.tensor_split(self.batches):
+            order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
+            for rows in order.tensor_split(self.passes.batches):
                 loss, report = self.loss(Lesson(*(column[rows] for column in known)))
                 descend(loss, (self.optimizer,), max_norm=self.max_grad_norm)
                 reports.append(torch.stack(report))
@@ -110,12 +117,13 @@ class PPO:
         return self.net
 
     def state_dict(self) -> State:
-        """The networks, what the optimizer has gathered, and the scale of returns."""
+        """The networks, what the optimizer has gathered, the scale of returns, and the shuffling."""
         parts: State = {"net": of_module(self.net), "optimizer": of_optimizer(self.optimizer)}
-        return {**parts, "returns": self.returns.state_dict()}
+        return {**parts, "returns": self.returns.state_dict(), "shuffle": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
         into_module(self.net, branch(state, "net"))
         into_optimizer(self.optimizer, branch(state, "optimizer"))
         self.returns.load_state_dict(branch(state, "returns"))
+        self.generator.set_state(tensor(state, "shuffle"))
