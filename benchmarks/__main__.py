@@ -11,13 +11,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.cases import ASIDE, PATIENCE, UNITS, Case, cases
 from benchmarks.children import PEERS_PYTHON, ROOT, ChildFailed, Samples, ours, peer, policy
 from benchmarks.figures import Figures, floors
 from benchmarks.report import load, machine_name, markdown, report, save
 
-UNITS = {"gemm": "GFLOP/s", "dqn-update": "ms", "dqn-pong": "env steps/s", "storage": "µs"}
-PEERS = {"stable-baselines3": "sb3.py", "tianshou": "tianshou_dqn.py"}
-PATIENCE = {"tianshou": 10}  # it goes through its whole store after every collect: a tenth of the steps
+PEERS = {"stable-baselines3": "sb3.py", "tianshou": "tianshou_value.py"}
+CONTESTS = {
+    "dqn-pong": tuple(PEERS),
+    "value-pong": ("tianshou",),
+    "halfcheetah": ("stable-baselines3",),
+}
+"""Who takes part, beside rlbench."""
+
+SCRIPTS = {("halfcheetah", "stable-baselines3"): "sb3_continuous.py"}
+"""What measures a peer, where it is not the usual script."""
 
 
 def main() -> None:
@@ -31,41 +39,46 @@ def main() -> None:
     for turn in range(given.repeat):
         for threads in given.threads:
             for workload in given.workloads or UNITS:
-                _tell(f"{turn + 1}/{given.repeat}  {workload}, {threads} threads")
-                _measured(figures, workload, threads, given.steps)
-                if workload == "dqn-pong" and given.peers:
-                    _peers(figures, given.peers, threads, given.steps)
+                for name, case in cases(workload, threads, given.steps).items():
+                    _tell(f"{turn + 1}/{given.repeat}  {name}, {threads} threads")
+                    _attempt(figures, name, workload, threads, partial(ours, workload, case))
+                    _peers(figures, given.peers or [], name, workload, case)
     floors(figures)
     found = report(figures, settings)
     save(found, given.output or ROOT / f"benchmarks/results/{machine_name(found)}.json")
     sys.stdout.write(markdown(found))
 
 
-def _measured(figures: Figures, workload: str, threads: int, steps: int) -> None:
-    _attempt(figures, workload, threads, lambda: ours(workload, threads=threads, steps=steps))
-
-
-def _peers(figures: Figures, names: list[str], threads: int, steps: int) -> None:
+def _peers(figures: Figures, names: list[str], contest: str, workload: str, case: Case) -> None:
     for name in names:
-        share = steps // PATIENCE.get(name, 1)
-        _attempt(figures, "dqn-pong", threads, partial(peer, PEERS[name], threads=threads, steps=share))
+        if name in CONTESTS.get(workload, ()):
+            slow = workload == "dqn-pong" and name == "tianshou"
+            asked = case._replace(steps=case.steps // PATIENCE) if slow else case
+            _attempt(
+                figures,
+                contest,
+                workload,
+                case.threads,
+                partial(peer, SCRIPTS.get((workload, name), PEERS[name]), asked),
+            )
 
 
-def _attempt(figures: Figures, workload: str, threads: int, measure: Callable[[], Samples]) -> None:
+def _attempt(figures: Figures, contest: str, workload: str, threads: int, measure: Callable[[], Samples]) -> None:
     """One contestant that breaks does not end the benchmark; its figures are missing."""
     try:
         found = measure()
     except ChildFailed as error:
-        _tell(f"{workload} failed: {error}")
+        _tell(f"{contest} failed: {error}")
         return
     for subject, samples in found.items():
         who, comma, _ = subject.partition(", CPU")
         if comma:
-            figures.add(f"{workload} cpu", who, threads, "env steps/CPU s", samples)
-        elif workload == "dqn-pong" and who not in {"rlbench", *PEERS}:
-            figures.add(f"{workload} parts", who, threads, "ms", samples)
+            figures.add(contest.replace(workload, f"{workload} cpu"), who, threads, "env steps/CPU s", samples)
+        elif workload in {"dqn-pong", "halfcheetah"} and who not in {"rlbench", *PEERS}:
+            figures.add(f"{contest} parts", who, threads, "ms", samples)
         else:
-            figures.add(workload, who, threads, UNITS[workload], samples)
+            unit = ASIDE.get(who, UNITS[workload]) if workload == "value-update" else UNITS[workload]
+            figures.add(contest, who, threads, unit, samples)
 
 
 def _arguments() -> argparse.Namespace:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.cases import Case
+
 ROOT = Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / ".peers/bin/python"
 LONGEST = 1_800  # seconds; a child that takes longer hangs
@@ -20,15 +22,16 @@ class ChildFailed(Exception):
     """A measurement ended without a number; the message is the last line it said."""
 
 
-def ours(workload: str, *, threads: int, steps: int) -> Samples:
+def ours(workload: str, case: Case) -> Samples:
     """What ``benchmarks.measure`` finds, by contestant or part."""
-    options = ("--threads", str(threads), "--steps", str(steps))
-    return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], threads)
+    options = [text for field, value in case._asdict().items() for text in (f"--{field}", str(value))]
+    return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], case.threads)
 
 
-def peer(script: str, *, threads: int, steps: int) -> Samples:
+def peer(script: str, case: Case) -> Samples:
     """What a script of ``benchmarks/peers`` finds."""
-    return _json([str(PEERS_PYTHON), f"benchmarks/peers/{script}", str(steps), str(threads)], threads)
+    what = [str(number) for number in (case.steps, case.threads, case.algorithm, case.batch)]
+    return _json([str(PEERS_PYTHON), f"benchmarks/peers/{script}", *what], case.threads)
 
 
 def policy() -> dict[str, str]:

@@ -53,10 +53,10 @@ class Figures:
         """In the order of first appearance."""
         return [Figure(*key, tuple(samples)) for key, samples in self._samples.items()]
 
-    def of(self, workload: str, subject: str, threads: int) -> float | None:
-        """A median, if it was measured."""
+    def of(self, workload: str, subject: str, threads: int, unit: str | None = None) -> float | None:
+        """A median, if it was measured (in ``unit``, where one is given)."""
         found = (f for f in self.all() if (f.workload, f.subject, f.threads) == (workload, subject, threads))
-        return next((f.median for f in found), None)
+        return next((f.median for f in found if unit in {None, f.unit}), None)
 
 
 def floors(figures: Figures) -> None:
@@ -72,8 +72,8 @@ def ratios(figures: Figures) -> list[Ratio]:
     """Ours against everybody else in the same workload on the same threads, and many stored against few."""
     found = []
     for figure in figures.all():
-        mine = figures.of(figure.workload, "rlbench", figure.threads)
-        if mine is None or figure.subject == "rlbench" or figure.workload == "dqn-pong parts":
+        mine = figures.of(figure.workload, "rlbench", figure.threads, figure.unit)
+        if mine is None or figure.subject == "rlbench":
             continue
         better = figure.median / mine if figure.unit == "ms" else mine / figure.median
         found.append(Ratio(figure.workload, figure.threads, figure.subject, better))

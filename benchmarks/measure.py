@@ -14,32 +14,35 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks.ours import BATCH, WARMUP, trainer
+from benchmarks.cases import BATCH, Case
+from benchmarks.halfcheetah import loop
+from benchmarks.ours import WARMUP, trainer
 from benchmarks.plain import Plain
 from benchmarks.stopwatch import watched
+from benchmarks.value import SIDE, value_updates
 from rlbench.buffers.ring import Ring
 from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
 
-SIDE = 1024  # of the matrices that tell the machine's speed
 SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
+SHORT_SETTLING = 100  # the same for the slow loops of the whole family, here and in tianshou
 FEW, MANY = 10_000, 100_000  # stored transitions between which a step must not grow dearer
 LANES, ACTIONS = 10, 6
 
 Samples = dict[str, list[float]]
 
 
-def gemm(threads: int, steps: int) -> Samples:  # noqa: ARG001 - every workload takes both
+def gemm(case: Case) -> Samples:
     """GFLOP/s of one large product of matrices: the floor of everything below."""
-    torch.set_num_threads(threads)
+    torch.set_num_threads(case.threads)
     left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
     seconds = _interleaved({"gemm": lambda: left @ right}, rounds=3, calls=20)["gemm"]
     return {"gemm": [2 * SIDE**3 / s / 1e9 for s in seconds]}
 
 
-def update(threads: int, steps: int) -> Samples:  # noqa: ARG001
+def update(case: Case) -> Samples:
     """Milliseconds of one gradient step on one batch of frames, ours and the plain compiled one by turns."""
-    learner, plain, batch = trainer(threads).learner, Plain(ACTIONS), _batch()
+    learner, plain, batch = trainer(case).learner, Plain(ACTIONS), _batch()
     if not isinstance(learner, QLearner):
         raise TypeError(type(learner).__name__)
     contest: dict[str, Callable[[], object]] = {
@@ -49,15 +52,15 @@ def update(threads: int, steps: int) -> Samples:  # noqa: ARG001
     return _scaled(_interleaved(contest, rounds=7, calls=8), 1e3)
 
 
-def pong(threads: int, steps: int) -> Samples:
+def pong(case: Case, settling: int = SETTLING) -> Samples:
     """Environment steps per second and per CPU second of the whole loop, and milliseconds of each part of a step."""
-    run = trainer(threads)
+    run = trainer(case)
     watch, first, began, busy = watched(run), 0, 0.0, 0.0
     for progress in run:
-        if first == 0 and progress.env_steps >= WARMUP + SETTLING:
+        if first == 0 and progress.env_steps >= WARMUP + settling:
             watch.reset()
             first, began, busy = progress.env_steps, perf_counter(), process_time()
-        if first and progress.env_steps >= first + steps:
+        if first and progress.env_steps >= first + case.steps:
             seconds, done, used = perf_counter() - began, progress.env_steps - first, process_time() - busy
             parts = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
             found = {name: [spent / done * LANES * 1e3] for name, spent in parts.items()}
@@ -65,14 +68,28 @@ def pong(threads: int, steps: int) -> Samples:
     raise RuntimeError("the budget ended before the measurement")
 
 
-def storage(threads: int, steps: int) -> Samples:  # noqa: ARG001
+def value_pong(case: Case) -> Samples:
+    """The whole loop of any algorithm of the family, for as few steps as the peer's; no parts."""
+    found = pong(case, SHORT_SETTLING)
+    return {name: found[name] for name in ("rlbench", "rlbench, CPU")}
+
+
+def storage(case: Case) -> Samples:
     """Microseconds that writing a vector step and drawing one batch cost, with few and with many stored transitions."""
-    rings = {f"{stored} stored": _filled(threads, stored) for stored in (FEW, MANY)}
+    rings = {f"{stored} stored": _filled(case, stored) for stored in (FEW, MANY)}
     contest = {name: lambda ring=ring: _turn(ring) for name, ring in rings.items()}
     return _scaled(_interleaved(contest, rounds=15, calls=50), 1e6)
 
 
-WORKLOADS = {"gemm": gemm, "dqn-update": update, "dqn-pong": pong, "storage": storage}
+WORKLOADS: dict[str, Callable[[Case], Samples]] = {
+    "gemm": gemm,
+    "dqn-update": update,
+    "dqn-pong": pong,
+    "storage": storage,
+    "value-update": value_updates,
+    "value-pong": value_pong,
+    "halfcheetah": loop,
+}
 
 
 def _interleaved(contest: Mapping[str, Callable[[], object]], *, rounds: int, calls: int) -> Samples:
@@ -102,9 +119,9 @@ def _batch() -> Transition:
     return Transition(frames[0], action, ones * 0.1, ones * 0.97, frames[1], ones, torch.arange(BATCH))
 
 
-def _filled(threads: int, stored: int) -> Ring:
+def _filled(case: Case, stored: int) -> Ring:
     """A ring with room for ``MANY`` that holds ``stored`` transitions."""
-    ring = trainer(threads, capacity=MANY + 10 * LANES).buffer
+    ring = trainer(case, capacity=MANY + 10 * LANES).buffer
     if not isinstance(ring, Ring):
         raise TypeError(type(ring).__name__)
     for _ in range(stored // LANES):
@@ -133,8 +150,10 @@ def main() -> None:
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3_000)
+    parser.add_argument("--algorithm", default="dqn")
+    parser.add_argument("--batch", type=int, default=BATCH)
     given = parser.parse_args()
-    samples = WORKLOADS[given.workload](given.threads, given.steps)
+    samples = WORKLOADS[given.workload](Case(given.threads, given.steps, given.algorithm, given.batch))
     sys.stdout.write(json.dumps(samples) + "\n")
 
 

@@ -1,24 +1,35 @@
-"""The run that is measured: DQN on Pong at the documented settings, but for what makes it equal to the peers'."""
+"""The run that is measured: Pong at the documented settings, but for what makes it equal to the peers'."""
 
 from __future__ import annotations
 
+from benchmarks.cases import Case
 from rlbench import suites
 from rlbench.build.assemble import build
 from rlbench.build.environments import describe
 from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
+from rlbench.spec.run import Runtime, Spec
 from rlbench.trainers.online import Online
 
-BATCH = 32
 CAPACITY = 20_000
 WARMUP = 2_000  # environment steps before the first update, here and in every peer
-SETTINGS = (f"algo.batch={BATCH}", f"algo.warmup={WARMUP}", "budget.epoch=10_000_000")
 
 
-def trainer(threads: int, *, capacity: int = CAPACITY) -> Online:
+def settings(case: Case, *, capacity: int = CAPACITY) -> Spec:
+    """The documented settings of a cell of Pong with the peers' batch, store and warm-up."""
+    texts = (
+        f"algo.batch={case.batch}",
+        f"algo.warmup={WARMUP}",
+        f"algo.replay.capacity={capacity}",
+        "budget.epoch=10_000_000",
+    )
+    return applied(
+        suites.spec("atari", case.algorithm, "PongNoFrameskip-v4"), [parse(text, "benchmark") for text in texts]
+    )
+
+
+def trainer(case: Case, *, capacity: int = CAPACITY) -> Online:
     """The whole run on a CPU, at its beginning; it never evaluates."""
-    settings = [parse(text, "benchmark") for text in (*SETTINGS, f"algo.replay.capacity={capacity}")]
-    spec = applied(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), settings)
-    run = build(spec, Runtime(device="cpu", threads=threads), describe(spec))
+    spec = settings(case, capacity=capacity)
+    run = build(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     run.clock.epochs = 1  # the untrained policy counts as judged
     return run

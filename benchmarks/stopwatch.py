@@ -9,6 +9,8 @@ from typing import ParamSpec, TypeVar
 
 from rlbench.envs.base import VectorEnv
 from rlbench.learners.qlearning import QLearner
+from rlbench.learners.sac import SAC
+from rlbench.learners.td3 import TD3
 from rlbench.trainers.online import Online
 
 P = ParamSpec("P")
@@ -53,8 +55,6 @@ def watched(run: Online) -> Stopwatch:
     """A stopwatch on every part of a run whose environments are not open yet."""
     watch = Stopwatch()
     collector, updater, learner = run.collector, run.updater, run.learner
-    if not isinstance(learner, QLearner):
-        raise TypeError(type(learner).__name__)
 
     def opened(segment: int) -> VectorEnv:
         envs = open_envs(segment)
@@ -66,8 +66,17 @@ def watched(run: Online) -> Stopwatch:
     watch.attach("act", learner, "act")
     watch.attach("write", run.buffer, "observe", "newest", "record")
     watch.attach("sample", run.buffer, "sample")
-    watch.attach("forward", learner, "loss")
-    for optimizer in learner.optimizers:
+    match learner:
+        case QLearner():
+            optimizers = learner.optimizers
+            watch.attach("forward", learner, "loss")
+        case SAC() | TD3():
+            optimizers = (learner.actor_optimizer, learner.critic_optimizer)
+            watch.attach("forward", learner, "critic_loss", "policy_loss")
+        case _:
+            raise TypeError(type(learner).__name__)
+    for optimizer in optimizers:
         watch.attach("optimizer", optimizer, "step")
-    watch.attach("backward", updater, "update")  # what is left of it
+    watch.attach("backward", learner, "update")  # what is left of it
+    watch.attach("bookkeeping", updater, "run")  # likewise
     return watch

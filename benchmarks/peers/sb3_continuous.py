@@ -1,6 +1,6 @@
 """Stable-Baselines3's SAC and TD3 on HalfCheetah: ``… sb3_continuous.py STEPS THREADS sac|td3`` prints one JSON line.
 
-One environment, one update of 256 a step, two critics and an actor of 256–256, no evaluation. What differs from rlbench:
+One environment, one update of 256 a step, two critics and an actor of 256–256, no evaluation. What differs from ours:
 its SAC learns the temperature, one small step more; its TD3 computes the same.
 """
 

@@ -92,7 +92,7 @@ class ImplicitHead(nn.Module):
     def at_taus(self, features: Tensor, taus: Tensor, role: Role) -> Tensor:
         """The inverse CDF at ``taus``: ``[B, F]``, ``[B, Q]`` to ``[B, A, Q]`` (eq. 4)."""
         waves = (taus[..., None] * self.waves).cos()
-        y: Tensor = self.streams(features[:, None] * self.embed(waves).relu(), role)  # [B, Q, A, 1]
+        y: Tensor = self.streams(features[:, None] * self.embed(waves).relu_(), role)  # [B, Q, A, 1]
         return y.squeeze(-1).transpose(1, 2)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:

@@ -112,7 +112,7 @@ class Quantiles(NamedTuple):
 
     def distance(self, target: Quantiles) -> Tensor:
         """The quantile Huber loss with κ = 1, summed over our fractions, averaged over the target's (eq. 10)."""
-        error = target.values[:, None, :] - self.values[:, :, None]  # [B, Q, Q']
-        huber = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)
-        tilt = (self.taus[:, :, None] - (error < 0).to(error.dtype)).abs()
+        goal, mine = torch.broadcast_tensors(target.values[:, None, :], self.values[:, :, None])  # [B, Q, Q']
+        huber = F.huber_loss(mine, goal, reduction="none")
+        tilt = torch.where(goal < mine, 1 - self.taus[:, :, None], self.taus[:, :, None])
         return (tilt * huber).mean(2).sum(1)

@@ -96,6 +96,21 @@ def test_the_quantile_huber_loss_is_the_papers_double_loop() -> None:
         assert ours[b].item() == pytest.approx(total)
 
 
+def test_the_quantile_huber_loss_is_its_plain_formula_to_the_bit_and_so_is_its_gradient() -> None:
+    """Errors below, at and beyond κ, and none at all; the fused kernels must not move a score."""
+    generator = torch.Generator().manual_seed(3)
+    theta = torch.randn(4, 200, generator=generator).mul(2).requires_grad_()
+    goal, taus = theta.detach().flip(1) + torch.tensor([0.0, 1.0, -1.0, 0.3])[:, None], torch.rand(4, 200)
+    mass = torch.full((4, 200), 1 / 200)
+    error = goal[:, None, :] - theta[:, :, None]
+    huber = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)
+    plain = ((taus[:, :, None] - (error < 0).float()).abs() * huber).mean(2).sum(1)
+    ours = Quantiles(theta, taus, mass).distance(Quantiles(goal, taus, mass))
+    assert torch.equal(ours, plain)
+    want, got = (torch.autograd.grad(loss.square().sum(), theta)[0] for loss in (plain, ours))
+    assert torch.equal(got, want)
+
+
 def test_quantile_regression_finds_the_quantiles() -> None:
     """The loss of fractions 0.1, 0.5, 0.9 over 0 … 100 is least where the inverse CDF is (κ small beside the data)."""
     data = Quantiles(torch.arange(101.0)[None], torch.zeros(1, 101), torch.full((1, 101), 1 / 101))

@@ -1,0 +1,47 @@
+"""What can be measured, on what settings; starts without torch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rlbench.suites.atari import ALGORITHMS, BATCH_ON_PONG
+
+BATCH = 32
+UNITS = {
+    "gemm": "GFLOP/s",
+    "dqn-update": "ms",
+    "dqn-pong": "env steps/s",
+    "storage": "µs",
+    "value-update": "updates/s",
+    "value-pong": "env steps/s",
+    "halfcheetah": "env steps/s",
+}
+"""The workloads, and in what a contestant is measured."""
+
+ASIDE = {"gemm": "GFLOP/s", "arithmetic": "GFLOP", "time over floor": "×"}
+"""What ``value-update`` says beside it."""
+
+PATIENCE = 10  # tianshou goes through its whole store after every collect: a tenth of the steps
+
+
+class Case(NamedTuple):
+    """One measurement."""
+
+    threads: int
+    steps: int  # measured environment steps of a whole loop
+    algorithm: str = "dqn"
+    batch: int = BATCH
+
+
+def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
+    """The measurements of a workload, by name: one, or one for each algorithm of the family at its documented batch."""
+    family = [(algorithm, BATCH_ON_PONG) for algorithm in ALGORITHMS]
+    match workload:
+        case "value-update":
+            return {f"{workload} {a} {b}": Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]}
+        case "value-pong":
+            return {f"{workload} {a} {b}": Case(threads, steps // PATIENCE, a, b) for a, b in family}
+        case "halfcheetah":
+            return {f"{workload} {a}": Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")}
+        case _:
+            return {workload: Case(threads, steps)}

@@ -1,0 +1,69 @@
+"""Updates of the Q-learning family as a run makes them, and how far above their arithmetic they are."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from benchmarks.arithmetic import update_flop
+from benchmarks.cases import Case
+from benchmarks.ours import CAPACITY, settings, trainer
+from rlbench.buffers.ring import Ring
+from rlbench.build.environments import describe
+from rlbench.envs.base import Discrete
+from rlbench.fast.updater import Eager
+from rlbench.spec.algo import QLearning
+
+SIDE = 1024  # of the matrices that tell the machine's speed
+ROUNDS, UPDATES, PRODUCTS = 7, 4, 6  # per round, by turns
+
+
+def value_updates(case: Case) -> dict[str, list[float]]:
+    """Updates/s of the run's own updater on a full store, GFLOP/s of large products between them, and what follows."""
+    run, flop = trainer(case), needed(case)
+    updater, ring = run.updater, run.buffer
+    if not isinstance(updater, Eager) or not isinstance(ring, Ring):
+        raise TypeError(f"{type(updater).__name__}, {type(ring).__name__}")
+    fill(ring, case)
+    left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
+    seconds, speeds = [], []
+    for turn in range(ROUNDS + 1):
+        began = perf_counter()
+        for _ in range(PRODUCTS):
+            left @ right
+        between = perf_counter()
+        updater.run(turn * UPDATES, UPDATES)
+        seconds.append((perf_counter() - between) / UPDATES)
+        speeds.append(PRODUCTS * 2 * SIDE**3 / (between - began))
+    turns = list(zip(seconds, speeds, strict=True))[1:]  # the first is the warm-up
+    return {
+        "rlbench": [1 / took for took, _ in turns],
+        "gemm": [speed / 1e9 for _, speed in turns],
+        "arithmetic": [flop / 1e9],
+        "time over floor": [took / (flop / speed) for took, speed in turns],
+    }
+
+
+def needed(case: Case) -> int:
+    """FLOP of one update of this case."""
+    spec = settings(case)
+    actions = describe(spec).actions
+    if not isinstance(actions, Discrete):
+        raise TypeError(type(actions).__name__)
+    if not isinstance(spec.algo, QLearning):
+        raise TypeError(spec.algo.family)
+    return update_flop(spec.algo, batch=case.batch, actions=actions.n)
+
+
+def fill(ring: Ring, case: Case) -> None:
+    """Steps of noise until the store is full; one in two hundred ends an episode."""
+    generator = np.random.default_rng(0)
+    lanes = ring.lanes
+    never = np.zeros(lanes, np.bool_)
+    for _ in range(CAPACITY // lanes + case.batch):
+        ring.observe(generator.integers(0, 256, (lanes, 84, 84), dtype=np.uint8))
+        action = torch.from_numpy(generator.integers(0, 6, lanes))
+        reward = generator.integers(-1, 2, lanes).astype(np.float32)
+        ring.record(action, reward, generator.random(lanes) < 0.005, never)

@@ -1,0 +1,50 @@
+"""The floor's arithmetic against torch's own count of the real update."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.arithmetic import update_flop
+from rlbench import suites
+from rlbench.build import network
+from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.learners.qlearning import QLearner
+from rlbench.ops.types import Transition
+from rlbench.suites.atari import ALGORITHMS
+
+BATCH, ACTIONS = 4, 6
+
+
+def counted(algo):
+    """FLOP of products and convolutions that torch sees in one update of the real learner."""
+    spec = suites.spec("atari", "dqn", "PongNoFrameskip-v4").model_copy(update={"algo": algo})
+    net = network(spec, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
+    adam = torch.optim.Adam(net.parameters())
+    learner = QLearner(net, optimizers=[adam], max_grad_norm=None, double=algo.double, sync_every=500)
+    frames = torch.zeros(BATCH, 4, 84, 84, dtype=torch.uint8)
+    ones, slot = torch.ones(BATCH), torch.arange(BATCH)
+    with FlopCounterMode(display=False) as counter:
+        learner.update(Transition(frames, slot, ones, ones, frames, ones, slot))
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_count_is_torchs_of_the_real_update(name):
+    """To the FLOP: nothing is estimated. Our noisy layers do two products."""
+    algo = ALGORITHMS[name]
+    assert update_flop(algo, batch=BATCH, actions=ACTIONS, noisy_products=2) == counted(algo)
+
+
+def test_a_target_that_is_not_double_saves_one_forward_pass():
+    plain = ALGORITHMS["dqn"].model_copy(update={"double": False})
+    assert update_flop(plain, batch=BATCH, actions=ACTIONS) == counted(plain)
+
+
+def test_the_floor_asks_one_product_of_a_noisy_layer():
+    rainbow = ALGORITHMS["rainbow"]
+    once, twice = (update_flop(rainbow, batch=1, actions=ACTIONS, noisy_products=n) for n in (1, 2))
+    layers = 2 * (2 * 3136 * 512 + 512 * (6 * 51 + 51))
+    assert twice - once == 5 * layers  # three times forward, and backward twice the first
