@@ -112,7 +112,8 @@ class Quantiles(NamedTuple):
 
     def distance(self, target: Quantiles) -> Tensor:
         """The quantile Huber loss with κ = 1, summed over our fractions, averaged over the target's (eq. 10)."""
-        goal, mine = torch.broadcast_tensors(target.values[:, None, :], self.values[:, :, None])  # [B, Q, Q']
+        pairs = (-1, self.values.shape[1], target.values.shape[1])  # [B, Q, Q']
+        goal, mine = target.values[:, None, :].expand(pairs), self.values[:, :, None].expand(pairs)
         huber = F.huber_loss(mine, goal, reduction="none")
         tilt = torch.where(goal < mine, 1 - self.taus[:, :, None], self.taus[:, :, None])
         return (tilt * huber).mean(2).sum(1)

@@ -37,6 +37,13 @@ def test_a_ratio_above_one_is_better_whatever_the_unit(figures):
     }
 
 
+def test_what_stands_beside_a_contestant_in_another_unit_is_not_compared_with_it():
+    found = Figures()
+    found.add("value-update dqn 64", "rlbench", 1, "updates/s", [10.0])
+    found.add("value-update dqn 64", "time over floor", 1, "×", [2.0])
+    assert ratios(found) == []
+
+
 def test_the_floor_is_the_work_of_an_update_at_the_speed_of_the_machine(figures):
     floors(figures)
     assert figures.of("dqn-update", "floor (double target)", 1) == pytest.approx(13.9)
