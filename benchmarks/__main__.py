@@ -34,7 +34,7 @@ def main() -> None:
     if given.markdown is not None:
         sys.stdout.write(markdown(load(given.markdown)))
         return
-    settings = {"repeat": given.repeat, "steps": given.steps, **policy()}
+    settings = {"repeat": given.repeat, "steps": given.steps, **policy("")}
     figures = Figures()
     for turn in range(given.repeat):
         for threads in given.threads:
@@ -59,7 +59,7 @@ def _peers(figures: Figures, names: list[str], contest: str, workload: str, case
                 contest,
                 workload,
                 case.threads,
-                partial(peer, SCRIPTS.get((workload, name), PEERS[name]), asked),
+                partial(peer, SCRIPTS.get((workload, name), PEERS[name]), workload, asked),
             )
 
 

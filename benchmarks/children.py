@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.cases import Case
@@ -25,22 +25,24 @@ class ChildFailed(Exception):
 def ours(workload: str, case: Case) -> Samples:
     """What ``benchmarks.measure`` finds, by contestant or part."""
     options = [text for field, value in case._asdict().items() for text in (f"--{field}", str(value))]
-    return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], case.threads)
+    return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], case.threads, policy(workload))
 
 
-def peer(script: str, case: Case) -> Samples:
+def peer(script: str, workload: str, case: Case) -> Samples:
     """What a script of ``benchmarks/peers`` finds."""
     what = [str(number) for number in (case.steps, case.threads, case.algorithm, case.batch)]
-    return _json([str(PEERS_PYTHON), f"benchmarks/peers/{script}", *what], case.threads)
+    return _json([str(PEERS_PYTHON), f"benchmarks/peers/{script}", *what], case.threads, policy(workload))
 
 
-def policy() -> dict[str, str]:
+def policy(workload: str) -> dict[str, str]:
     """How idle threads wait, the same for everybody: as ``rlbench run`` sets it, unless the caller said otherwise."""
+    if workload == "halfcheetah" and "OMP_WAIT_POLICY" not in os.environ:
+        return {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "30000")}
     return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
 
-def _json(command: Sequence[str], threads: int) -> Samples:
-    environ = os.environ | policy() | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+def _json(command: Sequence[str], threads: int, waiting: Mapping[str, str]) -> Samples:
+    environ = os.environ | waiting | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     done = subprocess.run(  # noqa: S603 - our own scripts
         command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LONGEST, check=False
     )

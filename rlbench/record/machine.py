@@ -63,7 +63,9 @@ def available_memory() -> int:
 def threads(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The thread policy that libraries were started with."""
     return {
-        name: environ[name] for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS") if name in environ
+        name: environ[name]
+        for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
+        if name in environ
     }
 
 
