@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -165,19 +166,24 @@ def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
 
-def test_games_are_counted_lane_by_lane() -> None:
-    made, _, _ = apart(lambda waiting: waiting[:1] if len(waiting) < 3 else waiting[-1:])
+def test_games_and_live_steps_are_counted_lane_by_lane() -> None:
+    turns = iter(range(1_000))
+    made, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
     made.open(0)
-    for _ in range(60):
+    counted = sum(made.step() for _ in range(80))
+    assert counted == sum(not row[5] for lane in range(LANES) for row in stored(buffer, lane))
+    reference, _ = together([80])
+    ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (made.games, reference.games))
+    assert ours and ours <= theirs
+
+
+def test_a_segment_begins_with_every_lane_alive() -> None:
+    made, _, _ = apart(lambda waiting: waiting)
+    made.open(0)
+    while not made.ended.any():
         made.step()
-    reference, _ = together([60])
-    returns, lengths = reference.games.take()
-    assert made.games.take()[0]
-    assert len(returns) == len(lengths)
-    in_step, _, _ = apart(lambda waiting: waiting)
-    in_step.open(0)
-    assert sum(in_step.step() for _ in range(60)) < 60 * LANES
-    assert in_step.games.take() == (returns, lengths)
+    made.open(1)
+    assert made.step() == LANES
 
 
 def test_a_slow_lane_does_not_hold_the_others() -> None:
