@@ -33,16 +33,15 @@ class Prioritized:
         self.sums = torch.zeros(len(self.mass), dtype=torch.float64, device=device)
         self.top = torch.ones((), device=device)  # the highest priority seen: what a new transition starts with
         self.beta = torch.tensor(beta, dtype=torch.float64, device=device)
-        self.lane = torch.arange(lanes, device=device)
 
     def anneal(self, beta: float) -> None:
         """How far importance weights undo the preference from now on; 1 is wholly."""
         self.beta.fill_(beta)
 
-    def moved(self, fresh: int, dead: Tensor, stale: int) -> None:
+    def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
         """A new row gets the highest priority so far, a dead slot none; a row about to be overwritten loses its own."""
-        self._put(stale * self.lanes + self.lane, torch.zeros_like(dead, dtype=torch.float64))
-        self._put(fresh * self.lanes + self.lane, self.top.double() ** self.alpha * ~dead)
+        self._put(stale * self.lanes + lane, torch.zeros_like(dead, dtype=torch.float64))
+        self._put(fresh * self.lanes + lane, self.top.double() ** self.alpha * ~dead)
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
         """``batch`` slots, one from each of as many equal shares of the mass, and weights whose largest is 1."""

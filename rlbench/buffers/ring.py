@@ -11,16 +11,19 @@ A row is written in two halves: ``observe`` puts down what the lanes show (and g
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.buffers.samplers import Sampler, Span
+from rlbench.buffers.samplers import Level, Sampler, Span
 from rlbench.ops.state import State, branch, tensor, whole
 from rlbench.ops.types import Rollout, Transition
+
+Place: TypeAlias = int | tuple[Tensor, Tensor]
+"""What a column ``[T, N, …]`` is asked for: one row of every lane, or rows ``[M]`` of lanes ``[M]``, a slot each."""
 
 
 class Column(NamedTuple):
@@ -62,9 +65,7 @@ class Ring:
         self.terminated, self.done, self.dead = (torch.zeros(shape, dtype=torch.bool, device=device) for _ in range(3))
         self.age = torch.zeros(shape, dtype=torch.int32, device=device)  # steps since the episode began
         self.dead[-1] = True  # so that the very first row begins an episode like any other after an end
-        self._head = self._size = 0  # the same two numbers for the host
-        self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
-        self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
+        self._place_cursors(device)
         self.powers = torch.tensor([gamma**k for k in range(horizon + 1)], device=device)
         self.ahead = torch.arange(horizon, device=device)
         self.back = torch.arange(stack - 1, -1, -1, device=device)
@@ -72,10 +73,7 @@ class Ring:
 
     def observe(self, frames: NDArray[np.generic]) -> Tensor:
         """Begin a row with what every lane shows, ``[N, ...]``; gives the same stacked, ``[N, (stack,) ...]``."""
-        now, before = self._head, (self._head - 1) % self.length
-        self.obs[now] = torch.from_numpy(frames)
-        self.dead[now] = self.done[before]
-        self.age[now] = torch.where(self.dead[before], 0, self.age[before] + 1)
+        self._begin(self._head, (self._head - 1) % self.length, torch.from_numpy(frames))
         return self.newest()
 
     def newest(self) -> Tensor:
@@ -86,22 +84,13 @@ class Ring:
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> None:
         """Complete the row: what every lane did, ``[N, ...]``, and what it got for it, each ``[N]``."""
-        now, live = self._head, ~self.dead[self._head]
-        self.action[now] = action
-        self.reward[now] = torch.from_numpy(reward)
-        self.terminated[now] = torch.from_numpy(terminated)
-        self.done[now] = torch.from_numpy(terminated | truncated)
-        for column in (self.reward, self.terminated, self.done):
-            column[now] *= live
+        flags = torch.from_numpy(terminated), torch.from_numpy(terminated | truncated)
+        self._complete(self._head, action, torch.from_numpy(reward), *flags)
         self._advance()
 
     def close(self) -> None:
         """Truncate every running episode at what its lane shows now: the environments go away."""
-        now, before = self._head, (self._head - 1) % self.length
-        self.done[before] |= ~self.dead[before]
-        self.dead[now] = True
-        for column in (self.action, self.reward, self.terminated, self.done):
-            column[now] = 0
+        self._cut(self._head, (self._head - 1) % self.length)
         self._advance()
 
     def sample(self, batch: int) -> Transition:
@@ -112,7 +101,7 @@ class Ring:
     def span(self) -> Span:
         """The rows that may be drawn: ``horizon`` complete rows ahead, ``stack − 1`` of their own past behind."""
         behind = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
-        return Span(
+        return Level(
             self.head, self.horizon, (self.size - self.horizon + 1 - behind).clamp_min(0), self.length, self.lanes
         )
 
@@ -142,7 +131,8 @@ class Ring:
         """How many rows after each of ``[B]`` slots show its episode, the final observation too; 1 … ``limit``."""
         done = self.done.view(-1)[self.onward(slot[:, None], torch.arange(limit, device=slot.device))]
         unfinished = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
-        newest = (self.head - slot // self.lanes) % self.length  # what is further ahead is older
+        head = self.head.expand(self.lanes)[slot % self.lanes]
+        newest = (head - slot // self.lanes) % self.length  # what is further ahead is older
         return torch.minimum(unfinished + 1, newest).clamp_max(limit)
 
     def discounted(self, slot: Tensor, reward: Tensor) -> Tensor:
@@ -170,26 +160,61 @@ class Ring:
 
     def state_dict(self) -> State:
         """Every row that holds something, and the sampler's state."""
-        rows = self.length if self._size == self.length - 1 else self._size + 1
-        columns = {name: column[:rows] for name, column in self._columns().items()}
-        return {**columns, "head": self._head, "size": self._size, "sampler": self.sampler.state_dict()}
+        return {
+            **self._filled(self._size),
+            "head": self._head,
+            "size": self._size,
+            "sampler": self.sampler.state_dict(),
+        }
 
     def load_state_dict(self, state: State) -> None:
         """Take the rows over; a full column as it is, so that it is never twice in memory."""
+        self._fill(state)
+        self._head, self._size = whole(state, "head"), whole(state, "size")
+        self.head.fill_(self._head)
+        self.size.fill_(self._size)
+        self.sampler.load_state_dict(branch(state, "sampler"))
+
+    def _filled(self, size: int) -> dict[str, Tensor]:
+        rows = self.length if size == self.length - 1 else size + 1
+        return {name: column[:rows] for name, column in self._columns().items()}
+
+    def _fill(self, state: State) -> None:
         for name, column in self._columns().items():
             stored = tensor(state, name)
             if stored.shape == column.shape and stored.device == column.device:
                 setattr(self, name, stored)
             else:
                 column[: len(stored)] = stored
-        self._head, self._size = whole(state, "head"), whole(state, "size")
-        self.head.fill_(self._head)
-        self.size.fill_(self._size)
-        self.sampler.load_state_dict(branch(state, "sampler"))
 
     def _columns(self) -> dict[str, Tensor]:
         names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
         return {name: getattr(self, name) for name in names}
+
+    def _place_cursors(self, device: torch.device) -> None:
+        self._head = self._size = 0  # the same two numbers for the host
+        self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
+        self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
+
+    def _begin(self, now: Place, before: Place, frames: Tensor) -> None:
+        self.obs[now] = frames
+        self.dead[now] = self.done[before]
+        self.age[now] = torch.where(self.dead[before], 0, self.age[before] + 1)
+
+    def _complete(self, now: Place, action: Tensor, reward: Tensor, terminated: Tensor, done: Tensor) -> None:
+        live = ~self.dead[now]
+        self.action[now] = action
+        self.reward[now] = reward
+        self.terminated[now] = terminated
+        self.done[now] = done
+        for column in (self.reward, self.terminated, self.done):
+            column[now] *= live
+
+    def _cut(self, now: Place, before: Place) -> None:
+        self.done[before] |= ~self.dead[before]
+        self.dead[now] = True
+        for column in (self.action, self.reward, self.terminated, self.done):
+            column[now] = 0
 
     def _advance(self) -> None:
         self._head, self._size = (self._head + 1) % self.length, min(self._size + 1, self.length - 1)
@@ -197,7 +222,8 @@ class Ring:
         self.size.fill_(self._size)
         if self._size >= self.horizon:
             fresh, stale = self._head - self.horizon, self._head + self.stack - 1
-            self.sampler.moved(fresh % self.length, self.dead[fresh % self.length], stale % self.length)
+            dead = self.dead[fresh % self.length]
+            self.sampler.moved(fresh % self.length, dead, stale % self.length, self.lane)
 
     def _counted(self, path: Tensor) -> Tensor:
         """1 up to and with the step that ends the episode, then 0, along paths ``[B, horizon]`` of flat slots."""

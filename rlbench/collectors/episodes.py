@@ -1,0 +1,96 @@
+"""Collecting by episodes: the same number of whole games from every lane.
+
+Taking games as they end, until there are enough, prefers short ones: a lane of short games ends more of them. So does
+counting a game that was already running when counting began, in favour of long ones. Here neither counts; both are
+stored all the same, and how much that was is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.collectors.sync import Games
+
+
+class Quota:
+    """The first games of every lane that begin from now on, as many in each, in raw points."""
+
+    def __init__(self, *, running: NDArray[np.bool_], episodes: int) -> None:
+        """``running`` ``[N]``: lanes in mid-game, whose game does not count; ``episodes`` in all lanes together.
+
+        Raises:
+            ValueError: the lanes cannot play them in equal shares.
+        """
+        lanes = len(running)
+        if episodes < 1 or episodes % lanes:
+            raise ValueError(f"{lanes} lanes cannot play {episodes} episodes in equal shares")
+        self.share, self.running = episodes // lanes, running.copy()
+        self.score, self.length = np.zeros(lanes), np.zeros(lanes, np.int64)
+        self.games: list[list[tuple[float, int]]] = [[] for _ in range(lanes)]  # return and length
+        self.surplus = 0  # games that ended and do not count
+
+    def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
+        """One answer of every lane, each ``[N]``; of a lane that has not answered, nothing and twice False."""
+        self.score += score
+        self.length += live
+        for lane in np.flatnonzero(over):
+            if self.running[lane] or len(self.games[lane]) == self.share:
+                self.surplus += 1
+            else:
+                self.games[lane].append((float(self.score[lane]), int(self.length[lane])))
+        self.running[over], self.score[over], self.length[over] = False, 0, 0
+
+    @property
+    def counted(self) -> int:
+        """Games so far, of all lanes."""
+        return sum(map(len, self.games))
+
+    @property
+    def met(self) -> bool:
+        """Every lane has played its share."""
+        return self.counted == self.share * len(self.games)
+
+
+class Stepping(Protocol):
+    """What is needed of a collector, synchronous or not."""
+
+    @property
+    def games(self) -> Games:
+        """Training games."""
+
+    def step(self) -> int:
+        """One step; gives the number of live ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A quota of games, lane by lane, and what was stored beside them."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    steps: int  # live steps stored, those of games that do not count or have not ended too
+    surplus: int  # games that ended and do not count
+
+    @property
+    def surplus_steps(self) -> int:
+        """Live steps stored that belong to no counted game."""
+        return self.steps - sum(self.lengths)
+
+
+def gather(collector: Stepping, episodes: int) -> Gathered:
+    """Step an opened collector until every lane has played its share of ``episodes`` whole games.
+
+    Raises:
+        ValueError: the lanes cannot play them in equal shares.
+    """
+    games, steps = collector.games, 0
+    quota = Quota(running=games.length > 0, episodes=episodes)
+    while not quota.met:
+        steps += collector.step()
+        quota.add(*games.latest)
+    returns, lengths = zip(*(game for lane in quota.games for game in lane), strict=True)
+    return Gathered(returns=returns, lengths=lengths, steps=steps, surplus=quota.surplus)

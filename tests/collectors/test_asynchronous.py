@@ -1,0 +1,255 @@
+"""The asynchronous collector on environments whose lanes answer in whatever order a script says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rlbench.buffers.ring import Column
+from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.staggered import Staggered
+from rlbench.collectors.asynchronous import AsyncCollector
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.collectors.sync import Collector
+from rlbench.envs.base import Discrete, EnvInfo, Step
+
+LANES, ACTIONS = 3, 5
+Order = Callable[[list[int]], list[int]]
+"""Of the lanes on their way, ascending, those that answer."""
+
+
+class Lane:
+    """One environment: what it shows, pays and when it ends follows from its number, segment and actions alone."""
+
+    def __init__(self, lane: int, segment: int) -> None:
+        self.lane, self.at, self.sum, self.dead, self.episode = lane, 0, segment * 7, False, 0
+
+    def shown(self) -> float:
+        return 1e5 * self.lane + 1e3 * self.episode + 10 * self.at + self.sum % 10
+
+    def answer(self, action: int) -> tuple[float, float, bool, bool, float, bool]:
+        if self.dead:
+            self.at, self.dead, self.episode = 0, False, self.episode + 1
+            return self.shown(), 0.0, False, False, 0.0, False
+        self.at, self.sum = self.at + 1, self.sum * 3 + action + 1
+        terminated = self.sum % 11 == 0
+        truncated = not terminated and self.at == 6 + self.lane
+        self.dead = terminated or truncated
+        return self.shown(), float(action - 1), terminated, truncated, 2.0 * action, self.dead
+
+
+class Together:
+    """All lanes answer."""
+
+    def __init__(self, segment: int) -> None:
+        self.worlds = [Lane(lane, segment) for lane in range(LANES)]
+        self.sent: dict[int, int] = {}
+        self.closed = False
+
+    @property
+    def info(self) -> EnvInfo:
+        return EnvInfo(LANES, (), np.dtype(np.float32), Discrete(ACTIONS), ())
+
+    def reset(self) -> NDArray[np.float32]:
+        return np.array([world.shown() for world in self.worlds], np.float32)
+
+    def send(self, action: NDArray[np.generic]) -> None:
+        self.sent = dict(enumerate(action.tolist()))
+
+    def recv(self) -> Step:
+        return self.answered(sorted(self.sent))
+
+    def answered(self, lanes: list[int]) -> Step:
+        rows = [self.worlds[lane].answer(self.sent.pop(lane)) for lane in lanes]
+        obs, reward, terminated, truncated, score, over = (np.array(part) for part in zip(*rows, strict=True))
+        return Step(
+            obs.astype(np.float32), reward.astype(np.float32), terminated, truncated, np.array(lanes), score, over
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Apart(Together):
+    """The lanes that the script says answer."""
+
+    def __init__(self, segment: int, order: Order) -> None:
+        super().__init__(segment)
+        self.order = order
+
+    def send(self, action: NDArray[np.generic], lane: NDArray[np.int64]) -> None:  # type: ignore[override]
+        assert not set(lane.tolist()) & set(self.sent), "a lane that is on its way was sent again"
+        self.sent.update(zip(lane.tolist(), action.tolist(), strict=True))
+
+    def recv(self) -> Step:
+        return self.answered(self.order(sorted(self.sent)))
+
+
+class Shown:
+    """Acts on what is shown alone, so that a lane's actions do not depend on when it answers."""
+
+    def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
+        assert role == "act"
+        assert obs.dim() == 2  # [M, stack]
+        return (obs.sum(1).long() // 3) % ACTIONS
+
+
+def ring() -> Staggered:
+    return Staggered(
+        capacity=500 * LANES,
+        lanes=LANES,
+        obs=Column((), torch.float32),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=0.9,
+        stack=2,
+        sampler=Uniform(torch.Generator().manual_seed(0)),
+        device=torch.device("cpu"),
+    )
+
+
+def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, Staggered, list[Apart]]:
+    made: list[Apart] = []
+
+    def opened(segment: int) -> Apart:
+        made.append(Apart(segment, order))
+        return made[-1]
+
+    buffer = ring()
+    explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
+    parts = {"actor": Shown(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "lanes": LANES}
+    return AsyncCollector(**parts), buffer, made
+
+
+def together(steps: list[int]) -> tuple[Collector, Staggered]:
+    """The same environments in step, ``steps[segment]`` vector steps each."""
+    buffer = ring()
+    explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
+    made = Collector(actor=Shown(), recorder=buffer, explorer=explorer, open_envs=Together, lanes=LANES)
+    for segment, count in enumerate(steps):
+        made.open(segment)
+        for _ in range(count):
+            made.step()
+    return made, buffer
+
+
+def stored(buffer: Staggered, lane: int) -> list[tuple[float, ...]]:
+    """Every complete row of a lane, in order."""
+    names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
+    return [tuple(getattr(buffer, name)[row, lane].item() for name in names) for row in range(buffer.size[lane])]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject) -> None:
+    def order(waiting: list[int]) -> list[int]:
+        return sorted(data.draw(st.sets(st.sampled_from(waiting), min_size=1)))
+
+    made, buffer, _ = apart(order)
+    made.open(0)
+    counted = sum(made.step() for _ in range(data.draw(st.integers(0, 60))))
+    live = [row for lane in range(LANES) for row in stored(buffer, lane) if not row[5]]
+    assert counted == len(live), "not every stored live step was counted, or one twice"
+    reference, whole = together([int(buffer.size.max())])
+    for lane in range(LANES):
+        rows = stored(buffer, lane)
+        assert rows == stored(whole, lane)[: len(rows)]
+        assert buffer.newest()[lane, -1] == whole.obs[len(rows), lane]
+    ours, theirs = made.games.take(), reference.games.take()
+    assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
+
+
+def test_games_and_live_steps_are_counted_lane_by_lane() -> None:
+    turns = iter(range(1_000))
+    made, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
+    made.open(0)
+    counted = sum(made.step() for _ in range(80))
+    assert counted == sum(not row[5] for lane in range(LANES) for row in stored(buffer, lane))
+    reference, _ = together([80])
+    ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (made.games, reference.games))
+    assert ours and ours <= theirs
+
+
+def test_a_segment_begins_with_every_lane_alive() -> None:
+    made, _, _ = apart(lambda waiting: waiting)
+    made.open(0)
+    while not made.ended.any():
+        made.step()
+    made.open(1)
+    assert made.step() == LANES
+
+
+def test_a_slow_lane_does_not_hold_the_others() -> None:
+    """Lane 2 answers every tenth time."""
+    turns = iter(range(1, 1_000))
+    made, buffer, _ = apart(lambda waiting: waiting if next(turns) % 10 == 0 else waiting[:2])
+    made.open(0)
+    for _ in range(100):
+        made.step()
+    assert buffer.size.tolist() == [100, 100, 10]
+    _, whole = together([100])
+    for lane in range(LANES):
+        assert stored(buffer, lane) == stored(whole, lane)[: len(stored(buffer, lane))]
+
+
+def test_actions_wait_with_their_lane_until_it_answers() -> None:
+    """With exploration no action follows from what is shown: what is stored must be what was sent."""
+    made, buffer, envs = apart(lambda waiting: waiting[-1:] if sum(envs[0].sent.values()) % 2 else waiting[:2], 0.9)
+    made.open(0)
+    done: list[list[int]] = [[], [], []]
+    for _ in range(80):
+        before = dict(envs[0].sent)
+        made.step()
+        sizes = buffer.size.tolist()
+        for lane in range(LANES):
+            if sizes[lane] > len(done[lane]):
+                done[lane].append(before[lane])
+    for lane in range(LANES):
+        assert buffer.action[: len(done[lane]), lane].tolist() == done[lane]
+        assert len(done[lane]) > 5
+
+
+def test_a_new_segment_truncates_what_runs_and_loses_what_is_on_its_way() -> None:
+    made, buffer, envs = apart(lambda waiting: waiting[:1])
+    made.open(0)
+    for _ in range(3):
+        made.step()  # lane 0 alone
+    made.open(1)
+    made.step()
+    assert envs[0].closed and not envs[1].closed
+    assert buffer.size.tolist() == [5, 1, 1]  # three steps, the row that closes, one step
+    assert buffer.dead[3, 0] and buffer.dead[0, 1:].all()
+    assert buffer.done[2, 0] and not buffer.terminated[2, 0]
+    assert buffer.age[4, 0] == 0 and buffer.age[1, 1:].tolist() == [0, 0]
+    assert made.games.length.tolist() == [1, 0, 0]
+
+
+def test_a_loaded_collector_truncates_and_begins_its_segment_anew() -> None:
+    made, buffer, _ = apart(lambda waiting: waiting[:2], epsilon=0.5)
+    made.open(2)
+    for _ in range(30):
+        made.step()
+    games = made.games.last
+    saved, rows = made.state_dict(), buffer.state_dict()
+    rows = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in rows.items()}
+    other, copy, envs = apart(lambda waiting: waiting[:2], epsilon=0.5)
+    copy.load_state_dict(rows)
+    other.load_state_dict(saved)
+    assert (other.segment, other.games.last) == (2, games)
+    assert copy.size.tolist() == [31, 31, 1]
+    assert copy.dead[[30, 30, 0], [0, 1, 2]].all()
+    assert copy.newest()[:, -1].tolist() == Together(2).reset().tolist()
+    assert other.step() == 2
+    assert len(envs) == 1
+
+
+def test_a_collector_that_was_not_opened_says_so() -> None:
+    with pytest.raises(RuntimeError, match="open a segment first"):
+        apart(lambda waiting: waiting)[0].step()
