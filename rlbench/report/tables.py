@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.documented import DATA
+from rlbench.report.references import of_datasets
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
-    from rlbench.report.documented import Documented
+    from rlbench.report.documented import Documented, Key
 
 SCHEMA_VERSION = 1
 """Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""
@@ -148,6 +149,8 @@ def legend(cells: Sequence[Cell]) -> list[str]:
     """What the two columns of scores are, one line a kind of document."""
     kinds = dict.fromkeys(_kind(cell.documented) for cell in cells if cell.documented)
     found = [f"Documented: {kind}." for kind in kinds]
+    if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
+        found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
     if any(cell.measured for cell in cells):
         found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
     return found
@@ -211,8 +214,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     texts = {
         "Suite": cell.key.suite,
         "Algorithm": cell.key.algorithm,
-        "Task": f"{cell.key.task} on {cell.key.dataset}" if cell.key.dataset else cell.key.task,
-        "Documented": _score(cell.documented) if cell.documented else "",
+        "Task": task_name(cell.key),
+        "Documented": published(cell.documented) if cell.documented else "",
         "Measured": _estimate(measured) if measured else "",
         "Seeds": str(measured.n) if measured else "",
         "Steps": f"{measured.env_steps:,}" if measured else "",
@@ -222,18 +225,32 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     return [texts[name] for name in header]
 
 
-def _score(found: Documented) -> str:
+def task_name(key: Key) -> str:
+    """A task as a table shows it; D4RL's data sets are named after theirs."""
+    if not key.dataset or key.dataset in of_datasets():
+        return key.dataset or key.task
+    return f"{key.task} on {key.dataset}"
+
+
+def published(found: Documented) -> str:
     """A published number with as many digits as were printed."""
-    return f"{found.score:,.10g}" + ("" if found.std is None else f" ± {found.std:,.10g}")
+    spread = "" if found.std is None else f" ± {found.std:,.10g}"
+    return f"{found.score:,.10g}{spread}{_unit(found.estimator)}"
 
 
 def _estimate(found: Measured) -> str:
+    unit = _unit(found.estimator)
     if found.low is None or found.high is None:
-        return _rounded(found.score)
-    return f"{_rounded(found.score)} [{_rounded(found.low)}, {_rounded(found.high)}]"
+        return rounded(found.score) + unit
+    return f"{rounded(found.score)} [{rounded(found.low)}, {rounded(found.high)}]{unit}"
 
 
-def _rounded(value: float) -> str:
+def _unit(estimator: str) -> str:
+    return " %" if estimator.startswith("normalized") else ""
+
+
+def rounded(value: float) -> str:
+    """A number as people read it."""
     text = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}"
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
