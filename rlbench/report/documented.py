@@ -18,13 +18,15 @@ from rlbench.report.documents import (
     Documented,
     Estimator,
     Key,
+    Line,
     base_of,
-    d4rl,
+    lines,
+    parsed,
     row_of,
-    scores,
+    suites,
 )
 
-__all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of"]
+__all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of", "suites"]
 
 NEWEST = "README.md@f2402056b03a"
 
@@ -52,12 +54,12 @@ class Cell:
 
     key: Key
     primary: Documented
-    others: tuple[Documented, ...]
+    unparsed: tuple[Line, ...] = ()  # what else is documented: a table has no use for it
 
-
-def suites() -> list[str]:
-    """Every suite that a document speaks of, in the order of the data."""
-    return list(dict.fromkeys(key.suite for key, _ in scores()))
+    @property
+    def others(self) -> tuple[Documented, ...]:
+        """Everything else that was published about the cell."""
+        return tuple(parsed(line) for line in self.unparsed)
 
 
 @cache
@@ -66,10 +68,11 @@ def documented(suite: str) -> tuple[Cell, ...]:
     if suite == "toy":
         return _optima()
     cells = []
-    for key, documents in _by_key(suite).items():
-        primary = _primary(key, documents)
-        if primary is not None:
-            cells.append(Cell(key=key, primary=primary, others=tuple(d for d in documents if d is not primary)))
+    for key, rows in lines(suite).items():
+        chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows)
+        if chosen is not None:
+            others = tuple(row for row in rows if row is not chosen)
+            cells.append(Cell(key=key, primary=parsed(chosen), unparsed=others))
     order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
@@ -109,22 +112,13 @@ def _notes() -> tuple[dict[str, str], ...]:
         return tuple(csv.DictReader(file))
 
 
-@cache
-def _by_key(suite: str) -> dict[Key, list[Documented]]:
-    found: dict[Key, list[Documented]] = {}
-    rows = [*scores(), *(d4rl() if suite == "offline" else ())]
-    for key, document in rows:
-        if key.suite == suite and key.algorithm not in NOT_ALGORITHMS:
-            found.setdefault(key, []).append(document)
-    return found
-
-
-def _primary(key: Key, documents: list[Documented]) -> Documented | None:
-    newest = next((d for d in documents if d.system == "Tianshou" and d.source.endswith(NEWEST)), None)
+def _chosen(key: Key, rows: list[Line]) -> Line | None:
+    """The row that a cell is judged against."""
+    newest = next((r for r in rows if r["system"] == "Tianshou" and r["source"].endswith(NEWEST)), None)
     if newest is not None or (key.suite == "offline" and not _offered(key)):
         return newest
-    ranked = [d for name, kind in PRIMARY for d in documents if (d.system, d.estimator) == (name, kind)]
-    return next(iter(ranked), None)
+    ranked = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
+    return next(ranked, None)
 
 
 def _offered(key: Key) -> bool:
@@ -146,7 +140,6 @@ def _optima() -> tuple[Cell, ...]:
                 source=OPTIMUM,
                 task=task,
             ),
-            others=(),
         )
         for algorithm in toy.ALGORITHMS
         for task, score in toy.OPTIMUM.items()

@@ -30,6 +30,9 @@ Estimator = Literal[
 ]
 """How a score was made of a run's evaluations; see ``data/README.md``."""
 
+FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
+"""Tianshou's and what it cites; then what others published on recorded data, all of it offline."""
+
 BODIES = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "Walker2d-v2", "ant": "Ant-v2"}
 """MuJoCo tasks by what D4RL's data sets begin with."""
 
@@ -88,7 +91,7 @@ def row_of(suite: str, task: str, dataset: str) -> Row:
     """The row that a task, with its data set if there is one, belongs to."""
     if suite in VERSIONED:
         return Row(base_of(task) + "-v4", dataset)
-    if suite == "offline":
+    if suite == "offline" and (dataset or task):
         body = BODIES.get((dataset or task).split("-")[0].lower())
         if body is not None:
             return Row(body, (dataset or task).lower())
@@ -107,58 +110,68 @@ def protocol_of(suite: str, system: str) -> str:
     return ""
 
 
-@cache
-def scores() -> tuple[tuple[Key, Documented], ...]:
-    """Every row of ``documented_scores.csv`` that holds a number."""
-    return tuple(_read("documented_scores.csv"))
+Line = dict[str, str]
+"""A row of a file, by its header."""
 
 
 @cache
-def d4rl() -> tuple[tuple[Key, Documented], ...]:
-    """What others than Tianshou published on recorded data."""
-    return (*_read("d4rl_scores.csv"), *_read("atari_offline_scores.csv"))
+def lines(suite: str) -> dict[Key, list[Line]]:
+    """Every published number of a suite by cell, in the order of the data and still unparsed."""
+    found: dict[Key, list[Line]] = {}
+    for name in FILES if suite == "offline" else FILES[:1]:
+        for line in _lines(name, suite):
+            key = Key(suite, line["algorithm"], *row_of(suite, line.get("task", ""), line["dataset"]))
+            found.setdefault(key, []).append(line)
+    return found
 
 
-def _read(name: str) -> list[tuple[Key, Documented]]:
-    with (DATA / name).open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["score"]]
-    return [(_key(row), _document(row, name)) for row in rows]
+@cache
+def suites() -> tuple[str, ...]:
+    """Every suite that a document speaks of, in the order of the data."""
+    with (DATA / FILES[0]).open(encoding="utf-8", newline="") as file:
+        return tuple(dict.fromkeys(row[0] for row in csv.reader(file)))[1:]
 
 
-def _key(row: dict[str, str]) -> Key:
-    suite = row.get("suite", "offline")
-    return Key(suite, row["algorithm"], *row_of(suite, row.get("task", ""), row["dataset"]))
-
-
-def _document(row: dict[str, str], name: str) -> Documented:
+def parsed(line: Line) -> Documented:
+    """A row as a document."""
     return Documented(
-        score=float(row["score"]),
-        std=_number(row["std"]),
-        low=_number(row.get("low", "")),
-        high=_number(row.get("high", "")),
-        n=int(row["n"]) if row["n"] else None,
-        estimator=_estimator(row["estimator"], name),
-        steps=row["steps"],
-        metric=row.get("metric", ""),
-        variant=row.get("variant", ""),
-        system=row["system"],
-        source=row["source"],
-        note=row["note"],
-        task=row.get("task", ""),
-        dataset=row["dataset"],
+        score=float(line["score"]),
+        std=_number(line["std"]),
+        low=_number(line.get("low", "")),
+        high=_number(line.get("high", "")),
+        n=int(line["n"]) if line["n"] else None,
+        estimator=_estimator(line["estimator"]),
+        steps=line["steps"],
+        metric=line.get("metric", ""),
+        variant=line.get("variant", ""),
+        system=line["system"],
+        source=line["source"],
+        note=line["note"],
+        task=line.get("task", ""),
+        dataset=line["dataset"],
     )
+
+
+def _lines(name: str, suite: str) -> list[Line]:
+    """The rows of a file that speak of the suite and hold a number."""
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader)
+        score = header.index("score")
+        every = header[0] != "suite"
+        return [dict(zip(header, row, strict=True)) for row in reader if (every or row[0] == suite) and row[score]]
 
 
 def _number(text: str) -> float | None:
     return float(text) if text else None
 
 
-def _estimator(text: str, file: str) -> Estimator:
+def _estimator(text: str) -> Estimator:
     known: tuple[Estimator, ...] = get_args(Estimator)
     for name in known:
         if text == name:
             return name
-    raise RlbenchError(f"{file}: unknown estimator {text!r}; known: {', '.join(known)}")
+    raise RlbenchError(f"{DATA}: unknown estimator {text!r}; known: {', '.join(known)}")
 
 
 def _count(number: int) -> str:
