@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from rlbench import __version__
+from rlbench.cli.baseline import baseline
+from rlbench.cli.check import check
 from rlbench.cli.doctor import doctor
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
@@ -24,6 +26,8 @@ INTERNAL = 1
 app = typer.Typer(name="rlbench", rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("run")(run)
 app.command("table")(table)
+app.command("check")(check)
+app.command("baseline")(baseline)
 app.command("list")(listing)
 app.command("show")(show)
 app.command("status")(status)

@@ -6,7 +6,6 @@ matrix has one row of seeds a task; tasks need not have equally many. Whole runs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -63,7 +62,7 @@ def median_of_means(scores: Scores) -> Array:
 def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
     """The share of runs above each threshold, averaged over tasks: ``[thresholds]``, or one row a resample."""
     taus = np.asarray(thresholds, float)
-    return np.mean([(row[..., :, None] > taus).mean(axis=-2) for row in _rows(scores)], axis=0)
+    return np.asarray(np.mean([(row[..., :, None] > taus).mean(axis=-2) for row in _rows(scores)], axis=0))
 
 
 def improvement(ours: Scores, theirs: Scores) -> Array:

@@ -13,6 +13,8 @@ from rlbench.report.gather import Runs, gather
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Run
 from rlbench.report.verdict import (
+    ALPHA,
+    SHARE,
     Claim,
     Verdict,
     against_optimum,
@@ -77,23 +79,26 @@ class _Open:
     claim: Claim | None
 
 
-def every_cell(suites: Sequence[str], results: Path) -> tuple[Cell, ...]:
+def every_cell(
+    suites: Sequence[str], results: Path, *, alpha: float = ALPHA, share: float | None = None
+) -> tuple[Cell, ...]:
     """The cells of each suite: the documented ones in the documents' order, then what was measured beyond them.
 
-    Verdicts are corrected over a suite's table, whatever part of it is shown.
+    Verdicts are corrected over a suite's table, whatever part of it is shown; ``share`` replaces the margin's own.
     """
     runs = gather(results)
     found: list[Cell] = []
     for suite in suites:
         documents = {cell.key: cell.primary for cell in documented(suite)}
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
-        found += _settled([_opened(key, documents.get(key), runs.get(key, Runs())) for key in (*documents, *beyond)])
+        cells = [_opened(key, documents.get(key), runs.get(key, Runs()), share) for key in (*documents, *beyond)]
+        found += _settled(cells, alpha)
     return tuple(found)
 
 
-def _settled(cells: Sequence[_Open]) -> list[Cell]:
+def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
     judged = [cell for cell in cells if cell.claim is not None]
-    verdicts = settle([cell.claim for cell in judged if cell.claim is not None])
+    verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
     words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
     return [_cell(cell, words.get(cell.key) or _unjudged(cell.runs)) for cell in cells]
 
@@ -118,14 +123,14 @@ def _unjudged(runs: Runs) -> Verdict:
     return Verdict("NOT COMPARABLE") if runs.elsewhere else Verdict("NOT RUN")
 
 
-def _opened(key: Key, document: Documented | None, runs: Runs) -> _Open:
+def _opened(key: Key, document: Documented | None, runs: Runs, share: float | None) -> _Open:
     scale = reference(key)
     estimator: Estimator = document.estimator if document else "best-of-run"
     counted = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
     scores = _scores(counted, estimator, document, scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
     judged = document is not None and bool(runs.complete or runs.failed)
-    margin = allowed(key, document) if document else None
+    margin = allowed(key, document, share) if document else None
     claim = None
     if judged and document is not None and margin is not None:
         claim = with_failures(partial(_judged, document, margin), scores, fallen)
@@ -150,11 +155,12 @@ def _judged(document: Documented, margin: float, scores: Sequence[float]) -> Cla
     return against_seeds(scores, document.score, document.std, document.n or 1, margin)
 
 
-def allowed(key: Key, document: Documented) -> float:
+def allowed(key: Key, document: Documented, share: float | None = None) -> float:
     """How far below its document the mean of a cell may lie and still be no worse, on the document's scale."""
     if document.source == OPTIMUM:
-        return TOLERANCE * abs(document.score)
-    return margin_of(document.score, document.std, _on_scale(reference(key), document.estimator))
+        return (TOLERANCE if share is None else share) * abs(document.score)
+    random = _on_scale(reference(key), document.estimator)
+    return margin_of(document.score, document.std, random, SHARE if share is None else share)
 
 
 def _on_scale(scale: Reference | None, estimator: Estimator) -> float | None:

@@ -45,6 +45,19 @@ def last_tenth(evaluations: Sequence[Evaluation]) -> float:
     return mean([evaluation.mean for evaluation in evaluations if evaluation.env_steps >= start])
 
 
+def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
+    """The level of the whole curve, each evaluation weighted by the steps that led to it.
+
+    The untrained policy does not count; a run that stopped early keeps its last evaluation to the end of the budget.
+    """
+    end = max(budget, evaluations[-1].env_steps)
+    steps = [e.env_steps for e in evaluations]
+    if len(evaluations) == 1 or end == 0:
+        return evaluations[-1].mean
+    weighted = [e.mean * (here - before) for e, here, before in zip(evaluations[1:], steps[1:], steps, strict=False)]
+    return math.fsum([*weighted, evaluations[-1].mean * (end - steps[-1])]) / (end - steps[0])
+
+
 def seed_scores(
     runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Reference | None = None
 ) -> list[float]:

@@ -56,9 +56,9 @@ class Claim:
     more: int | None = None
 
 
-def margin_of(document: float, std: float | None, random: float | None) -> float:
+def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:
     """How far below a document a mean may lie and still be no worse."""
-    return max(SHARE * abs(document - (random or 0.0)), std or 0.0)
+    return max(share * abs(document - (random or 0.0)), std or 0.0)
 
 
 def against_seeds(scores: Sequence[float], document: float, std: float | None, n: int, margin: float) -> Claim:
