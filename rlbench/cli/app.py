@@ -10,9 +10,14 @@ from typing import Annotated
 import typer
 
 from rlbench import __version__
+from rlbench.cli.baseline import baseline
+from rlbench.cli.check import check
+from rlbench.cli.compare import compare
 from rlbench.cli.doctor import doctor
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
+from rlbench.cli.plan import plan
+from rlbench.cli.plot import plot
 from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
@@ -24,6 +29,11 @@ INTERNAL = 1
 app = typer.Typer(name="rlbench", rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("run")(run)
 app.command("table")(table)
+app.command("plan")(plan)
+app.command("plot")(plot)
+app.command("compare")(compare)
+app.command("check")(check)
+app.command("baseline")(baseline)
 app.command("list")(listing)
 app.command("show")(show)
 app.command("status")(status)

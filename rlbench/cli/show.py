@@ -29,12 +29,18 @@ def show(
     config: Config = None,
     steps: Steps = None,
     smoke: Smoke = False,
+    documented: Annotated[
+        bool, typer.Option("--documented", help="What was published about this cell instead, with every source.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Every field of a run, and where it came from.
 
     One `path = value` a line: the paths that --set takes. Below them the run's id and the memory it will take.
     """
+    if documented:
+        _published(suite, algo, task, json=json)
+        return
     from rlbench.cli.resolve import resolve
     from rlbench.spec.footprint import footprint
 
@@ -46,6 +52,17 @@ def show(
         emit_json(_document(found, memory))
     else:
         emit(_text(found, memory))
+
+
+def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
+    """Every number that was published about a cell, each with its source."""
+    from rlbench.report.provenance import cells_of, to_document, to_text
+
+    cells = cells_of(suite, algo, task)
+    if json:
+        emit_json(to_document(cells))
+    else:
+        emit(to_text(cells))
 
 
 def _text(found: Resolved, memory: Footprint) -> str:

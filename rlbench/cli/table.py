@@ -83,14 +83,17 @@ def _only(
     cells: Sequence[Cell], kind: Literal["algorithm", "task"], globs: Sequence[str], suite: str
 ) -> Sequence[Cell]:
     """The cells whose algorithm or task any of ``globs`` names; a glob that names none is refused."""
-    names = [cell.key.algorithm if kind == "algorithm" else cell.key.task for cell in cells]
-    kept: set[str] = set()
+    from rlbench.report.documented import names_of
+
+    names = [{cell.key.algorithm} if kind == "algorithm" else names_of(cell.key, cell.documented) for cell in cells]
+    shown = [cell.key.algorithm if kind == "algorithm" else cell.key.dataset or cell.key.task for cell in cells]
+    kept: set[int] = set()
     for glob in globs:
-        hits = {name for name in names if fnmatchcase(name.lower(), glob.lower())}
+        hits = {place for place, known in enumerate(names) if any(fnmatchcase(n, glob.lower()) for n in known)}
         if not hits:
-            raise UnknownName(kind, glob, dict.fromkeys(names), where=suite)
+            raise UnknownName(kind, glob, dict.fromkeys(shown), where=suite)
         kept |= hits
-    return [cell for cell, name in zip(cells, names, strict=True) if not globs or name in kept]
+    return [cell for place, cell in enumerate(cells) if not globs or place in kept]
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from rlbench.record.store import Record
 from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, documented, notes
-from rlbench.report.estimate import best_of_run, interval, mean
+from rlbench.report.estimate import AMBIGUOUS, interquartile_mean, interval, mean, seed_scores
 from rlbench.report.gather import Runs, gather
-from rlbench.report.verdict import Verdict, against_optimum, against_run, with_failures
+from rlbench.report.references import Reference, normalized, reference
+from rlbench.report.runs import Run
+from rlbench.report.verdict import (
+    ALPHA,
+    SHARE,
+    Claim,
+    Verdict,
+    against_optimum,
+    against_run,
+    against_seeds,
+    margin_of,
+    settle,
+    under_both,
+    with_failures,
+)
 
 SUITES = ("atari", "mujoco", "offline", "goals", "toy")
 """Every suite that has a table; those without settings yet can only say NOT RUN."""
@@ -18,18 +32,26 @@ SUITES = ("atari", "mujoco", "offline", "goals", "toy")
 TOLERANCE = 0.05
 """How far below the known optimum the mean of a toy task may lie, as a share of it."""
 
+OTHER_READING: dict[Estimator, Estimator] = {
+    "raw": "best-of-run",
+    "as-printed": "best-of-run",
+    "normalized": "normalized-best",
+}
+"""What a document that does not name its estimator may have meant as well as the last evaluation."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
     """What our runs gave, by the document's own estimator."""
 
-    score: float  # mean over seeds
+    score: float  # over seeds, failed ones at the random policy's score
     low: float | None  # of the 95 % t-interval of the mean; None for one seed
     high: float | None
     n: int  # seeds, failed ones included
     estimator: Estimator
     env_steps: int  # the fewest of any run that counts
     env_id: str
+    seeds: tuple[float, ...] = ()  # one score a seed, failed ones last
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,82 +63,159 @@ class Cell:
     measured: Measured | None
     verdict: Verdict
     note: str
+    margin: float | None = None  # below the document, within which a mean is no worse
+    claim: Claim | None = None  # what the seeds say before the other cells are heard
 
 
-def every_cell(suites: Sequence[str], results: Path) -> tuple[Cell, ...]:
-    """The cells of each suite: the documented ones in the documents' order, then what was measured beyond them."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Open:
+    """A cell whose verdict waits for the others of its table."""
+
+    key: Key
+    document: Documented | None
+    runs: Runs
+    measured: Measured | None
+    margin: float | None
+    claim: Claim | None
+
+
+def every_cell(
+    suites: Sequence[str], results: Path, *, alpha: float = ALPHA, share: float | None = None
+) -> tuple[Cell, ...]:
+    """The cells of each suite: the documented ones in the documents' order, then what was measured beyond them.
+
+    Verdicts are corrected over a suite's table, whatever part of it is shown; ``share`` replaces the margin's own.
+    """
     runs = gather(results)
-    found = []
+    found: list[Cell] = []
     for suite in suites:
         documents = {cell.key: cell.primary for cell in documented(suite)}
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
-        found += [_cell(key, documents.get(key), runs.get(key, Runs())) for key in (*documents, *beyond)]
+        cells = [_opened(key, documents.get(key), runs.get(key, Runs()), share) for key in (*documents, *beyond)]
+        found += _settled(cells, alpha)
     return tuple(found)
 
 
-def _cell(key: Key, document: Documented | None, runs: Runs) -> Cell:
-    measured = _measured(runs.complete or ([] if runs.failed else runs.short), len(runs.failed))
-    verdict = _verdict(document, runs)
-    remarks = _remarks(key, document, runs, verdict)
-    return Cell(key=key, documented=document, measured=measured, verdict=verdict, note="; ".join(remarks))
+def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
+    judged = [cell for cell in cells if cell.claim is not None]
+    verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
+    words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
+    return [_cell(cell, words.get(cell.key) or _unjudged(cell.runs)) for cell in cells]
 
 
-def _measured(records: Sequence[Record], failed: int) -> Measured | None:
-    scored = [(record, score) for record in records if (score := best_of_run(record)) is not None]
-    if not scored:
-        return None
-    scores = [score for _, score in scored]
-    low, high = interval(scores) if len(scores) > 1 else (None, None)
-    return Measured(
-        score=mean(scores),
-        low=low,
-        high=high,
-        n=len(scores) + failed,
-        estimator="best-of-run",
-        env_steps=min(_steps(record) for record, _ in scored),
-        env_id=", ".join(sorted({_env_id(record) for record, _ in scored})),
+def _cell(cell: _Open, verdict: Verdict) -> Cell:
+    return Cell(
+        key=cell.key,
+        documented=cell.document,
+        measured=cell.measured,
+        verdict=verdict,
+        note="; ".join(_remarks(cell, verdict)),
+        margin=cell.margin,
+        claim=cell.claim,
     )
 
 
-def _verdict(document: Documented | None, runs: Runs) -> Verdict:
-    if not (runs.complete or runs.failed):
-        return Verdict("PARTIAL") if runs.short else Verdict("NOT RUN")
-    if document is None or document.estimator != "best-of-run":
+def _unjudged(runs: Runs) -> Verdict:
+    if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
-    scores = [score for record in runs.complete if (score := best_of_run(record)) is not None]
+    if runs.short:
+        return Verdict("PARTIAL")
+    return Verdict("NOT COMPARABLE") if runs.elsewhere else Verdict("NOT RUN")
+
+
+def _opened(key: Key, document: Documented | None, runs: Runs, share: float | None) -> _Open:
+    scale = reference(key)
+    estimator: Estimator = document.estimator if document else "best-of-run"
+    counted = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
+    scores = _scores(counted, estimator, document, scale)
+    fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
+    judged = document is not None and bool(runs.complete or runs.failed)
+    margin = allowed(key, document, share) if document else None
+    claim = None
+    if judged and document is not None and margin is not None:
+        claim = with_failures(partial(_judged, document, margin), scores, fallen)
+        if estimator in OTHER_READING:
+            other = _scores(counted, OTHER_READING[estimator], document, scale)
+            claim = under_both(claim, with_failures(partial(_judged, document, margin), other, fallen))
+    measured = _measured(counted, [*scores, *fallen], estimator, runs)
+    return _Open(key=key, document=document, runs=runs, measured=measured, margin=margin, claim=claim)
+
+
+def _scores(
+    runs: Sequence[Run], estimator: Estimator, document: Documented | None, scale: Reference | None
+) -> list[float]:
+    return seed_scores(runs, estimator, limit=document.limit if document else None, scale=scale)
+
+
+def _judged(document: Documented, margin: float, scores: Sequence[float]) -> Claim:
     if document.source == OPTIMUM:
-        found = against_optimum(scores, document.score, TOLERANCE * abs(document.score))
-    else:
-        found = against_run(scores, document.score)
-    return with_failures(found, len(runs.failed))
+        return against_optimum(scores, document.score, margin)
+    if (document.n or 1) == 1:
+        return against_run(scores, document.score)
+    return against_seeds(scores, document.score, document.std, document.n or 1, margin)
 
 
-def _remarks(key: Key, document: Documented | None, runs: Runs, verdict: Verdict) -> list[str]:
+def allowed(key: Key, document: Documented, share: float | None = None) -> float:
+    """How far below its document the mean of a cell may lie and still be no worse, on the document's scale."""
+    if document.source == OPTIMUM:
+        return (TOLERANCE if share is None else share) * abs(document.score)
+    random = _on_scale(reference(key), document.estimator)
+    return margin_of(document.score, document.std, random, SHARE if share is None else share)
+
+
+def _on_scale(scale: Reference | None, estimator: Estimator) -> float | None:
+    """The random policy's score as the estimator counts."""
+    if scale is None:
+        return None
+    return 100 * normalized(scale.random, scale) if estimator.startswith("normalized") else scale.random
+
+
+def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Reference | None) -> float:
+    """What a failed seed counts for: the random policy's score, and never more than the worst that ended.
+
+    Where nobody knows what a random policy gets, the untrained one's first evaluation stands in.
+    """
+    random = _on_scale(scale, estimator)
+    untrained = [run.evaluations[0].mean for run in (*runs.complete, *runs.failed) if run.evaluations]
+    known = [random] if random is not None else untrained
+    return min([*known, *scores], default=0.0)
+
+
+def _measured(runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, found: Runs) -> Measured | None:
+    if not scores:
+        return None
+    low, high = interval(scores) if len(scores) > 1 else (None, None)
+    counted = [run for run in runs if run.evaluations] or found.failed
+    return Measured(
+        score=interquartile_mean(scores) if estimator.endswith("iqm") else mean(scores),
+        low=low,
+        high=high,
+        n=len(scores),
+        estimator=estimator,
+        env_steps=min(run.env_steps for run in counted),
+        env_id=", ".join(sorted({run.env_id for run in counted})),
+        seeds=tuple(scores),
+    )
+
+
+def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
     """What must stand beside the numbers, in a fixed order."""
-    found = list(notes(key))
+    runs, found = cell.runs, list(notes(cell.key))
     if verdict.word == "NOT COMPARABLE":
-        found.append(f"the document's {document.estimator} is not measured yet" if document else "not documented")
+        found.append("another protocol or environment" if cell.document else "not documented")
+    if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:
+        found.append("the document does not say whether its score is the best or the last")
     if verdict.word == "PARTIAL":
-        found.append(f"{max(_steps(record) for record in runs.short):,} of {runs.budget:,} steps")
+        found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
         found.append(f"{_count(len(runs.short), 'run')} short of the budget")
-    if runs.failed:
+    if runs.failed and cell.measured is not None:
         every = _count(len(runs.failed) + len(runs.complete), "run")
-        found.append(f"{len(runs.failed)} of {every} failed, not in the mean")
-    if runs.variants:
-        found.append(f"{_count(runs.variants, 'run')} with other settings")
+        found.append(f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}")
+    others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
+    if others and cell.document is not None:
+        found.append(f"{_count(others, 'run')} with other settings")
     return found
-
-
-def _steps(record: Record) -> int:
-    return record.epochs[-1].env_steps if record.epochs else 0
-
-
-def _env_id(record: Record) -> str:
-    """What stepped the environment, as the run noted it."""
-    noted = record.environment.get("env")
-    made = noted.get("env") if isinstance(noted, dict) else None
-    return made if isinstance(made, str) else record.spec.task.id
 
 
 def _count(number: int, noun: str) -> str:

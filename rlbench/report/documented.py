@@ -1,7 +1,7 @@
-"""What was documented: every number with its source, and for each cell the one document it is judged against.
+"""What was documented: for each cell the one document it is judged against, and every other that speaks of it.
 
-The numbers are package data; ``data/README.md`` says where they come from. The primary document of a cell is the
-newest README of Tianshou, whose settings the suites have; everything else that speaks of the cell is listed with it.
+The numbers are package data, read by ``documents``; ``data/README.md`` says where they come from. A cell's primary
+document is Tianshou's newest README, whose settings the suites have; where it is silent, the first of ``PRIMARY``.
 """
 
 from __future__ import annotations
@@ -9,48 +9,43 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from functools import cache
 
-from rlbench.errors import RlbenchError
+from rlbench.report.documents import (
+    DATA,
+    OPTIMUM,
+    VERSIONED,
+    Documented,
+    Estimator,
+    Key,
+    Line,
+    base_of,
+    lines,
+    parsed,
+    row_of,
+    suites,
+)
 
-DATA = Path(__file__).parent / "data"
+__all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of", "suites"]
+
 NEWEST = "README.md@f2402056b03a"
-OPTIMUM = "known optimum"
-"""The source of a score that nobody had to measure."""
 
 NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")
 """Rows that describe a data set, not what an algorithm made of it."""
 
-Estimator = Literal["best-of-run", "max-of-mean", "max-of-iqm", "final", "final-iqm", "raw", "as-printed"]
-"""How a score was made of a run's evaluations; see ``data/README.md``."""
+OFFLINE_ALGORITHMS = ("il", "bcq", "cql", "crr", "td3bc", "iql")
+OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
+"""Rows of the offline table that Tianshou has not: these algorithms on the MuJoCo data sets of D4RL, version 2."""
 
-
-class Key(NamedTuple):
-    """What a cell of a table is about."""
-
-    suite: str
-    algorithm: str
-    task: str
-    dataset: str  # empty where the task is all there is
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Documented:
-    """One published number."""
-
-    score: float
-    std: float | None  # over seeds, as printed
-    low: float | None  # of a printed interval
-    high: float | None
-    n: int | None  # seeds; None where the document does not say
-    estimator: Estimator
-    steps: str  # as printed
-    metric: str  # the estimator in the document's own terms
-    variant: str  # what was set differently from the script's defaults
-    system: str
-    source: str  # file and commit
-    note: str
+PRIMARY = (
+    ("Tianshou v2.0", "max-of-mean"),
+    ("CORL", "normalized-final"),
+    ("OfflineRL-Kit", "normalized"),
+    ("JAX-CORL", "normalized"),
+    ("robomimic", "normalized"),
+    ("OfflineRL-Lib", "normalized"),
+)
+"""Systems and estimators that stand in, in this order, where Tianshou's newest README is silent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,40 +54,75 @@ class Cell:
 
     key: Key
     primary: Documented
-    others: tuple[Documented, ...]
+    unparsed: tuple[Line, ...] = ()  # what else is documented: a table has no use for it
+
+    @property
+    def others(self) -> tuple[Documented, ...]:
+        """Everything else that was published about the cell."""
+        return tuple(parsed(line) for line in self.unparsed)
 
 
-def suites() -> list[str]:
-    """Every suite that a document speaks of, in the order of the data."""
-    return list(dict.fromkeys(key.suite for key, _ in _rows()))
-
-
+@cache
 def documented(suite: str) -> tuple[Cell, ...]:
     """The cells of a suite that have a primary document, in the order of the data."""
     if suite == "toy":
         return _optima()
-    found: dict[Key, list[Documented]] = {}
-    for key, document in _rows():
-        if key.suite == suite and key.algorithm not in NOT_ALGORITHMS:
-            found.setdefault(key, []).append(document)
     cells = []
-    for key, documents in found.items():
-        primary = next((d for d in documents if d.system == "Tianshou" and d.source.endswith(NEWEST)), None)
-        if primary is not None:
-            cells.append(Cell(key=key, primary=primary, others=tuple(d for d in documents if d is not primary)))
-    return tuple(cells)
+    for key, rows in lines(suite).items():
+        chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows)
+        if chosen is not None:
+            others = tuple(row for row in rows if row is not chosen)
+            cells.append(Cell(key=key, primary=parsed(chosen), unparsed=others))
+    order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
+    return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
+
+
+def about(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
+    """Every cell that a task's name, or its data set's, means for one algorithm."""
+    named = [c for c in documented(suite) if c.key.algorithm == algorithm]
+    return tuple(c for c in named if task.lower() in names_of(c.key, c.primary))
+
+
+def names_of(key: Key, document: Documented | None) -> set[str]:
+    """The names, in lower case, by which a row may be asked for: its task, its data set, the documented task."""
+    names = {key.task, key.dataset, *([document.task, document.dataset] if document else [])}
+    if key.suite in VERSIONED:
+        names |= {f"{base_of(key.task)}{version}" for version in ("", "-v2", "-v3", "-v4")}
+    return {name.lower() for name in names if name}
 
 
 def primary(suite: str, algorithm: str, task: str) -> Documented | None:
     """What a cell is judged against, if anything."""
-    key = Key(suite, algorithm, task, "")
-    return next((cell.primary for cell in documented(suite) if cell.key == key), None)
+    wanted = row_of(suite, task, "")
+    for cell in documented(suite):
+        if cell.key.algorithm == algorithm and wanted == row_of(suite, cell.key.task, cell.key.dataset):
+            return cell.primary
+    return None
 
 
+@cache
 def notes(key: Key) -> tuple[str, ...]:
     """What a reader must know before comparing with the document of this cell."""
+    return tuple(row["note"] for row in _notes() if _named(row, key))
+
+
+@cache
+def _notes() -> tuple[dict[str, str], ...]:
     with (DATA / "notes.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(row["note"] for row in csv.DictReader(file) if _named(row, key))
+        return tuple(csv.DictReader(file))
+
+
+def _chosen(key: Key, rows: list[Line]) -> Line | None:
+    """The row that a cell is judged against."""
+    newest = next((r for r in rows if r["system"] == "Tianshou" and r["source"].endswith(NEWEST)), None)
+    if newest is not None or (key.suite == "offline" and not _offered(key)):
+        return newest
+    ranked = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
+    return next(ranked, None)
+
+
+def _offered(key: Key) -> bool:
+    return key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
 
 
 def _optima() -> tuple[Cell, ...]:
@@ -104,19 +134,12 @@ def _optima() -> tuple[Cell, ...]:
             key=Key("toy", algorithm, task, ""),
             primary=Documented(
                 score=score,
-                std=None,
-                low=None,
-                high=None,
-                n=None,
                 estimator="best-of-run",
-                steps="",
                 metric="mean return of the best policy",
-                variant="",
                 system=OPTIMUM,
                 source=OPTIMUM,
-                note="",
+                task=task,
             ),
-            others=(),
         )
         for algorithm in toy.ALGORITHMS
         for task, score in toy.OPTIMUM.items()
@@ -126,41 +149,9 @@ def _optima() -> tuple[Cell, ...]:
 
 def _named(row: dict[str, str], key: Key) -> bool:
     """Whether a row of the notes, with its blank-separated globs, speaks of a cell."""
-    pairs = ((key.suite, row["suite"]), (key.algorithm, row["algorithms"]), (key.task, row["tasks"]))
-    return all(any(fnmatchcase(name, glob) for glob in globs.split()) for name, globs in pairs)
-
-
-def _rows() -> list[tuple[Key, Documented]]:
-    """Every row that holds a number."""
-    with (DATA / "documented_scores.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["score"]]
-    return [(Key(r["suite"], r["algorithm"], r["task"], r["dataset"]), _document(r)) for r in rows]
-
-
-def _document(row: dict[str, str]) -> Documented:
-    return Documented(
-        score=float(row["score"]),
-        std=_number(row["std"]),
-        low=_number(row["low"]),
-        high=_number(row["high"]),
-        n=int(row["n"]) if row["n"] else None,
-        estimator=_estimator(row["estimator"]),
-        steps=row["steps"],
-        metric=row["metric"],
-        variant=row["variant"],
-        system=row["system"],
-        source=row["source"],
-        note=row["note"],
+    pairs = (
+        ((key.suite,), row["suite"]),
+        ((key.algorithm,), row["algorithms"]),
+        ((key.task, key.dataset), row["tasks"]),
     )
-
-
-def _number(text: str) -> float | None:
-    return float(text) if text else None
-
-
-def _estimator(text: str) -> Estimator:
-    known: tuple[Estimator, ...] = get_args(Estimator)
-    for name in known:
-        if text == name:
-            return name
-    raise RlbenchError(f"documented_scores.csv: unknown estimator {text!r}; known: {', '.join(known)}")
+    return all(any(fnmatchcase(n, glob) for n in names for glob in globs.split()) for names, globs in pairs)

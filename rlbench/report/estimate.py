@@ -1,15 +1,27 @@
-"""From evaluations to one score a run, and from several seeds to an interval: seeds are replicates, games are not."""
+"""From evaluations to one score a seed, by the document's own estimator, and from seeds to an interval.
+
+Seeds are the replicates, never games. A run that stopped early keeps its last evaluation, as the documents' curves do.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rlbench.report.student import quantile
 
 if TYPE_CHECKING:
     from rlbench.record.store import Record
+    from rlbench.report.documents import Estimator
+    from rlbench.report.references import Reference
+    from rlbench.report.runs import Evaluation, Run
+
+SLACK = 1.005
+"""A budget's last evaluation may lie a vector step beyond it."""
+
+AMBIGUOUS = ("raw", "as-printed", "normalized")
+"""Estimators of documents that do not say whether the best or the last evaluation was printed."""
 
 
 def best_of_run(record: Record) -> float | None:
@@ -17,9 +29,76 @@ def best_of_run(record: Record) -> float | None:
     return max((epoch.evaluated.mean for epoch in record.epochs if epoch.evaluated is not None), default=None)
 
 
+def best(evaluations: Sequence[Evaluation]) -> float:
+    """The highest evaluation, the untrained policy's included."""
+    return max(evaluation.mean for evaluation in evaluations)
+
+
+def final(evaluations: Sequence[Evaluation]) -> float:
+    """The last evaluation."""
+    return evaluations[-1].mean
+
+
+def last_tenth(evaluations: Sequence[Evaluation]) -> float:
+    """The mean of the evaluations in the last tenth of the steps, one at least."""
+    start = 0.9 * evaluations[-1].env_steps
+    return mean([evaluation.mean for evaluation in evaluations if evaluation.env_steps >= start])
+
+
+def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
+    """The level of the whole curve, each evaluation weighted by the steps that led to it.
+
+    The untrained policy does not count; a run that stopped early keeps its last evaluation to the end of the budget.
+    """
+    end = max(budget, evaluations[-1].env_steps)
+    steps = [e.env_steps for e in evaluations]
+    if len(evaluations) == 1 or end == 0:
+        return evaluations[-1].mean
+    weighted = [e.mean * (here - before) for e, here, before in zip(evaluations[1:], steps[1:], steps, strict=False)]
+    return math.fsum([*weighted, evaluations[-1].mean * (end - steps[-1])]) / (end - steps[0])
+
+
+def seed_scores(
+    runs: Sequence[Run], estimator: Estimator, *, limit: int | None = None, scale: Reference | None = None
+) -> list[float]:
+    """One score a run that was evaluated, in the order of the runs; what is ambiguous counts by the last evaluation."""
+    curves = [kept for run in runs if (kept := within(run.evaluations, limit))]
+    match estimator:
+        case "best-of-run":
+            return [best(curve) for curve in curves]
+        case "max-of-mean":
+            return at_peak(curves, mean)
+        case "max-of-iqm":
+            return at_peak(curves, interquartile_mean)
+        case "normalized-best":
+            return [_percent(best(curve), scale) for curve in curves]
+        case "normalized" | "normalized-final":
+            return [_percent(final(curve), scale) for curve in curves]
+        case "final" | "final-iqm" | "raw" | "as-printed":
+            return [final(curve) for curve in curves]
+
+
+def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:
+    """The evaluations that a document with a budget of ``limit`` steps could have seen."""
+    return [e for e in evaluations if limit is None or e.env_steps <= SLACK * limit]
+
+
+def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
+    """Every seed's evaluation at the moment when their centre is highest."""
+    moments = range(max(map(len, curves), default=0))
+    columns = [[curve[min(moment, len(curve) - 1)].mean for curve in curves] for moment in moments]
+    return max(columns, key=centre) if columns else []
+
+
 def mean(scores: Sequence[float]) -> float:
     """The average; the same for equal scores in any order."""
     return math.fsum(scores) / len(scores)
+
+
+def interquartile_mean(scores: Sequence[float]) -> float:
+    """The mean of the middle half: a quarter of the scores, rounded down, is cut at each end."""
+    cut = len(scores) // 4
+    return mean(sorted(scores)[cut : len(scores) - cut])
 
 
 def spread(scores: Sequence[float]) -> float:
@@ -38,21 +117,15 @@ def prediction(scores: Sequence[float], confidence: float = 0.95) -> tuple[float
     return _around(scores, confidence, 1 + 1 / len(scores))
 
 
-def lower(scores: Sequence[float], confidence: float = 0.95) -> float:
-    """The one-sided lower bound of the mean; at least two scores."""
-    return mean(scores) - _half(scores, confidence, 1 / len(scores))
-
-
-def upper(scores: Sequence[float], confidence: float = 0.95) -> float:
-    """The one-sided upper bound of the mean; at least two scores."""
-    return mean(scores) + _half(scores, confidence, 1 / len(scores))
-
-
 def _around(scores: Sequence[float], confidence: float, variance: float) -> tuple[float, float]:
-    half = _half(scores, (1 + confidence) / 2, variance)
+    half = quantile((1 + confidence) / 2, len(scores) - 1) * spread(scores) * math.sqrt(variance)
     return mean(scores) - half, mean(scores) + half
 
 
-def _half(scores: Sequence[float], probability: float, variance: float) -> float:
-    """Half an interval's width, for an estimate whose variance is ``variance`` times that of one score."""
-    return quantile(probability, len(scores) - 1) * spread(scores) * math.sqrt(variance)
+def _percent(raw: float, scale: Reference | None) -> float:
+    """A raw return on D4RL's scale of 0 (random) to 100 (expert)."""
+    from rlbench.report.references import normalized
+
+    if scale is None:
+        raise ValueError("a normalised score needs the scale of its data set")
+    return 100 * normalized(raw, scale)

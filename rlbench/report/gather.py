@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rlbench import suites
-from rlbench.errors import UnknownName, UsageError
-from rlbench.record.store import PARTS, Record, read
-from rlbench.report.documented import Key
-from rlbench.spec.run import Spec
+from rlbench.errors import UnknownName
+from rlbench.report.documented import Key, row_of
+from rlbench.report.runs import Run, folders, read
+
+if TYPE_CHECKING:
+    from rlbench.spec.run import Spec
+
+__all__ = ["Runs", "folders", "gather", "key_of", "sorted_runs"]
 
 
 @dataclass(slots=True)
 class Runs:
     """The runs of one cell, by what they can say about it."""
 
-    complete: list[Record] = field(default_factory=list)  # the documented settings, carried to their end
-    failed: list[Record] = field(default_factory=list)  # the documented settings; the run could not go on
-    short: list[Record] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
-    variants: int = 0  # runs with any other setting
+    complete: list[Run] = field(default_factory=list)  # the documented settings, carried to their end
+    failed: list[Run] = field(default_factory=list)  # the documented settings; the run could not go on
+    short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
+    elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
+    variants: list[Run] = field(default_factory=list)  # any other setting
     budget: int = 0  # documented steps of a run
-
-
-def folders(results: Path) -> Iterator[Path]:
-    """Every run's folder below ``results``, in order of name; what ``--force`` put aside is not a run."""
-    if results.exists() and not results.is_dir():
-        raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
-    for place, names, _ in os.walk(results):
-        names[:] = sorted(n for n in names if not n.startswith(("attempt-", ".")))
-        if Path(place).name.startswith("seed="):
-            names.clear()
-            if any(Path(place, part).exists() for part in PARTS):
-                yield Path(place)
 
 
 def gather(results: Path) -> dict[Key, Runs]:
@@ -45,48 +37,75 @@ def gather(results: Path) -> dict[Key, Runs]:
         RefusedFile: a record is damaged or newer than this version; the message names the file.
         UsageError: ``results`` is not a folder.
     """
+    return sorted_runs(read(folder) for folder in folders(results))
+
+
+def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
+    """Runs by cell and by what they can say about it; a smoke run belongs to none."""
     found: dict[Key, Runs] = {}
-    for folder in folders(results):
-        record = read(folder)
-        if not record.spec.smoke:
-            _sort(record, found.setdefault(key_of(record.spec), Runs()))
-    for runs in found.values():
-        settled = {r.spec.seed for r in (*runs.complete, *runs.failed)}
-        runs.short = [r for r in runs.short if r.spec.seed not in settled]
-        for group in (runs.complete, runs.failed, runs.short):
-            group.sort(key=lambda r: (r.spec.seed, str(r.folder)))
+    for run in runs:
+        if not run.smoke:
+            _sort(run, found.setdefault(key_of(run), Runs()))
+    for group in found.values():
+        settled = {r.seed for r in (*group.complete, *group.failed)}
+        group.short = [r for r in group.short if r.seed not in settled]
+        for part in (group.complete, group.failed, group.short, group.elsewhere, group.variants):
+            part.sort(key=lambda r: (r.seed, str(r.folder)))
     return found
 
 
-def key_of(spec: Spec) -> Key:
+def key_of(run: Run) -> Key:
     """The cell that a run speaks of."""
-    return Key(spec.suite, spec.algorithm, spec.task.id, "")
+    return Key(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
 
 
-def _sort(record: Record, runs: Runs) -> None:
-    usual = _reference(record.spec.suite, record.spec.algorithm, record.spec.task.id)
-    spec = record.spec.model_copy(update={"seed": 0})
-    runs.budget = usual.budget.steps if usual else 0
-    if usual is None or spec.model_copy(update={"budget": usual.budget}) != usual:
-        runs.variants += 1
-    elif spec == usual:
-        ended = record.outcome.status if record.outcome else "interrupted"
-        {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[ended].append(record)
-    elif _shorter(spec, usual):
-        runs.short.append(record)
+def differences(run: Run) -> list[str]:
+    """The settings in which a run departs from its cell's documented ones, as ``path=value``."""
+    usual = _reference(run.suite, run.algorithm, run.task)
+    if usual is None:
+        return []
+    theirs = dict(_flat(usual.model_dump(mode="json")))
+    ours = dict(_flat(run.settings))
+    return [f"{path}={value}" for path, value in ours.items() if path != "seed" and theirs.get(path) != value]
+
+
+def _sort(run: Run, runs: Runs) -> None:
+    usual = _reference(run.suite, run.algorithm, run.task)
+    runs.budget = usual.budget.steps if usual else runs.budget
+    if usual is None:
+        runs.variants.append(run)
+    elif run.id == usual.id:
+        {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[run.status].append(run)
+    elif run.budget < usual.budget.steps and run.id == _shortened(usual, run.budget).id:
+        runs.short.append(run)
+    elif run.status == "done" and _same_but_for(("task", "protocol"), run, usual):
+        runs.elsewhere.append(run)
     else:
-        runs.variants += 1
+        runs.variants.append(run)
 
 
-def _shorter(spec: Spec, usual: Spec) -> bool:
-    """Whether the number of steps is smaller and the rest of the budget the same."""
-    steps = usual.budget.steps
-    return spec.budget.steps < steps and spec.budget.model_copy(update={"steps": steps}) == usual.budget
+def _shortened(usual: Spec, steps: int) -> Spec:
+    return usual.model_copy(update={"budget": usual.budget.model_copy(update={"steps": steps})})
+
+
+def _same_but_for(parts: tuple[str, ...], run: Run, usual: Spec) -> bool:
+    skipped = {"seed", *parts}
+    theirs = {name: value for name, value in usual.model_dump(mode="json").items() if name not in skipped}
+    return theirs == {name: value for name, value in run.settings.items() if name not in skipped}
+
+
+def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for name, value in tree.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found
 
 
 @cache
 def _reference(suite: str, algorithm: str, task: str) -> Spec | None:
     """The documented settings of a cell, or None where this version has none."""
+    from rlbench import suites
+
     try:
         return suites.spec(suite, algorithm, task)
     except UnknownName:

@@ -13,16 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.documented import DATA
+from rlbench.report.references import of_datasets
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
-    from rlbench.report.documented import Documented
+    from rlbench.report.documented import Documented, Key
 
 SCHEMA_VERSION = 1
 """Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""
-
-UNLIMITED = 100_000
-"""Columns of a page that nobody has to fit on a screen."""
 
 Style = Literal["green", "cyan", "red", "yellow", "dim"]
 STYLES: dict[str, Style] = {
@@ -40,10 +38,13 @@ SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 """Columns that a terminal shows even when they are empty."""
 
-FOLDED = {"Task": 14, "Note": 16}
-"""Columns that a narrow terminal may fold, and to what width."""
+FOLDED = {"Task": 14, "Documented": 10, "Measured": 9, "Verdict": 12, "Note": 24}
+"""Columns that a narrow terminal may fold between words, and to what width."""
 
 COLUMNS = ("Suite", "Algorithm", "Task", "Documented", "Measured", "Seeds", "Steps", "Verdict", "Note")
+SPARED = ("Note", "Steps", "Seeds")
+"""Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
+
 NUMBERS = {"Documented", "Measured", "Seeds", "Steps"}
 
 
@@ -87,36 +88,92 @@ def to_html(cells: Sequence[Cell]) -> str:
     return template
 
 
-def to_rich(cells: Sequence[Cell], *, width: int | None = None) -> str:
-    """A table for people: plain and as wide as it needs, or with ``width`` coloured and folded for a terminal."""
+def to_plain(cells: Sequence[Cell]) -> str:
+    """A table for people, as wide as it needs, in plain text."""
+    header, rows = _filled(cells)
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        "  ".join(f"{text:{'>' if name in NUMBERS else '<'}{width}}" for name, text, width in zip(*parts, strict=True))
+        for parts in ((header, row, widths) for row in (header, *rows))
+    ]
+    return "\n".join(line.rstrip() for line in [*lines, "", *legend(cells)]) + "\n"
+
+
+def to_rich(cells: Sequence[Cell], *, width: int) -> str:
+    """A table for a terminal of ``width`` columns: coloured, folded between words, the notes below where need be."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    everything = columns(cells)
-    rows = [_row(cell, everything) for cell in cells]
-    lengths = {name: max((len(row[i]) for row in rows), default=0) for i, name in enumerate(everything)}
-    header = [name for name in everything if name in KEPT or lengths[name]]
+    header, rows = _filled(cells)
+    if "Suite" in header and _least(header, rows) > width:
+        parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
+        return "\n".join(f"{suite}\n\n{to_rich(part, width=width)}" for suite, part in parts.items())
+    for name in SPARED:
+        if name in header and _least(header, rows) > width:
+            place = header.index(name)
+            header, rows = _without(header, place), [_without(row, place) for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    least = 2 * (len(header) - 1)
-    for name in header:
-        longest, justify = max(len(name), lengths[name]), SIDES[name in NUMBERS]
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name not in FOLDED)
-        least += min(longest, FOLDED.get(name, longest))
-    for cell in cells:
-        texts = [Text(text) for text in _row(cell, header)]
+    for place, name in enumerate(header):
+        column = [row[place] for row in rows]
+        justify, narrow = SIDES[name in NUMBERS], _longest_word([name, *column])
+        table.add_column(name, justify=justify, no_wrap=name not in FOLDED, min_width=narrow)
+    for cell, row in zip(cells, rows, strict=True):
+        texts = [Text(text) for text in row]
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
-    wide = UNLIMITED if width is None else max(width, least)  # a terminal that is narrower wraps the lines itself
+    below = legend(cells) if "Note" in header else [*_grouped_notes(cells), *legend(cells)]
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
-    console = Console(file=io.StringIO(), width=wide, height=1, force_terminal=width is not None)
+    console = Console(file=io.StringIO(), width=max(width, _least(header, rows)), height=1, force_terminal=True)
     with console.capture() as captured:
-        console.print(table, *(Text(line) for line in ("", *legend(cells))), sep="\n", crop=False)
+        console.print(table, *(Text(line) for line in ("", *below)), sep="\n", crop=False)
     return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
 
 
+def _least(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """The columns of a terminal that a table needs at least, folded where it may be."""
+    total = 2 * (len(header) - 1)
+    for place, name in enumerate(header):
+        texts = [name, *(row[place] for row in rows)]
+        longest = max(map(len, texts))
+        total += max(_longest_word(texts), min(longest, FOLDED.get(name, longest)))
+    return total
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=1)
+
+
+def _without(parts: Sequence[str], place: int) -> list[str]:
+    return [*parts[:place], *parts[place + 1 :]]
+
+
+def _grouped_notes(cells: Sequence[Cell]) -> list[str]:
+    """Every note once, with the cells it stands beside."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for cell in cells:
+        for note in filter(None, cell.note.split("; ")):
+            found.setdefault(note, {}).setdefault(cell.key.algorithm, []).append(task_name(cell.key))
+    lines = []
+    for note, beside in found.items():
+        together: dict[tuple[str, ...], list[str]] = {}
+        for algorithm, tasks in beside.items():
+            together.setdefault(tuple(tasks), []).append(algorithm)
+        places = (f"{', '.join(names)} on {', '.join(tasks)}" for tasks, names in together.items())
+        lines.append(f"{'; '.join(places)}: {note}.")
+    return [*lines, ""] if lines else []
+
+
+def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of a table, without the columns that would be empty."""
+    everything = columns(cells)
+    rows = [_row(cell, everything) for cell in cells]
+    kept = [place for place, name in enumerate(everything) if name in KEPT or any(row[place] for row in rows)]
+    return [everything[place] for place in kept], [[row[place] for place in kept] for row in rows]
+
+
 TEXTS: dict[str, Callable[[Sequence[Cell]], str]] = {
-    "rich": to_rich,
+    "rich": to_plain,
     "md": to_markdown,
     "csv": to_csv,
     "json": to_json,
@@ -148,6 +205,8 @@ def legend(cells: Sequence[Cell]) -> list[str]:
     """What the two columns of scores are, one line a kind of document."""
     kinds = dict.fromkeys(_kind(cell.documented) for cell in cells if cell.documented)
     found = [f"Documented: {kind}." for kind in kinds]
+    if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
+        found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
     if any(cell.measured for cell in cells):
         found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
     return found
@@ -211,8 +270,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     texts = {
         "Suite": cell.key.suite,
         "Algorithm": cell.key.algorithm,
-        "Task": f"{cell.key.task} on {cell.key.dataset}" if cell.key.dataset else cell.key.task,
-        "Documented": _score(cell.documented) if cell.documented else "",
+        "Task": task_name(cell.key),
+        "Documented": published(cell.documented) if cell.documented else "",
         "Measured": _estimate(measured) if measured else "",
         "Seeds": str(measured.n) if measured else "",
         "Steps": f"{measured.env_steps:,}" if measured else "",
@@ -222,18 +281,32 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     return [texts[name] for name in header]
 
 
-def _score(found: Documented) -> str:
+def task_name(key: Key) -> str:
+    """A task as a table shows it; D4RL's data sets are named after theirs."""
+    if not key.dataset or key.dataset in of_datasets():
+        return key.dataset or key.task
+    return f"{key.task} on {key.dataset}"
+
+
+def published(found: Documented) -> str:
     """A published number with as many digits as were printed."""
-    return f"{found.score:,.10g}" + ("" if found.std is None else f" ± {found.std:,.10g}")
+    spread = "" if found.std is None else f" ± {found.std:,.10g}"
+    return f"{found.score:,.10g}{spread}{_unit(found.estimator)}"
 
 
 def _estimate(found: Measured) -> str:
+    unit = _unit(found.estimator)
     if found.low is None or found.high is None:
-        return _rounded(found.score)
-    return f"{_rounded(found.score)} [{_rounded(found.low)}, {_rounded(found.high)}]"
+        return rounded(found.score) + unit
+    return f"{rounded(found.score)} [{rounded(found.low)}, {rounded(found.high)}]{unit}"
 
 
-def _rounded(value: float) -> str:
+def _unit(estimator: str) -> str:
+    return " %" if estimator.startswith("normalized") else ""
+
+
+def rounded(value: float) -> str:
+    """A number as people read it."""
     text = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}"
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 

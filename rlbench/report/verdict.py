@@ -1,22 +1,35 @@
-"""What the measured seeds say of a document. Pure functions of numbers: no files, no tables."""
+"""What the measured seeds say of a document. Pure functions of numbers: no files, no tables.
+
+A cell's seeds make a claim, with the probability of seeing them were the truth no worse, or no better, than the
+document. ``settle`` turns the claims of a table into verdicts: BELOW and ABOVE survive Holm's correction over it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rlbench.report.estimate import lower, mean, prediction, spread, upper
-from rlbench.report.student import quantile
+from rlbench.report.estimate import mean, spread
+from rlbench.report.student import distribution, normal_quantile, quantile
 
+ALPHA = 0.05
 FEWEST = 3
 """Seeds below which nothing is said."""
 
 MOST = 100
 """More seeds than this are not worth counting."""
 
+POWER = 0.8
+"""With how many in a hundred chances the seeds that are asked for would settle a verdict."""
+
+SHARE = 0.1
+"""Of the way from the random policy to the document, that a mean may fall short and still be no worse."""
+
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
+Found = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
+RANK: dict[Found, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +46,147 @@ class Verdict:
         return f"{self.word} ({count} more {'seed' if self.more == 1 else 'seeds'})"
 
 
-def against_run(scores: Sequence[float], document: float) -> Verdict:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """What one cell's seeds say, before the other cells of the table are heard."""
+
+    found: Found  # unless the cell is below or above
+    below: float | None = None  # probability of seeds this bad, were the truth within the margin; None: not asked
+    above: float | None = None
+    more: int | None = None
+
+
+def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:
+    """How far below a document a mean may lie and still be no worse."""
+    return max(share * abs(document - (random or 0.0)), std or 0.0)
+
+
+def against_seeds(scores: Sequence[float], document: float, std: float | None, n: int, margin: float) -> Claim:
+    """Measured seeds against the mean of ``n`` documented ones: non-inferior within ``margin``, by Welch's t.
+
+    Where the document prints no spread it is taken to be as large as ours.
+    """
+    if len(scores) < FEWEST:
+        return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
+    ours, theirs = spread(scores) ** 2 / len(scores), (spread(scores) if std is None else std) ** 2 / n
+    degrees = _welch(ours, len(scores), theirs, n)
+    difference, error = mean(scores) - document, math.sqrt(ours + theirs)
+    worse = _upper_tail(difference + margin, error, degrees)
+    if worse < ALPHA:
+        return _claim("REPRODUCED", None, difference, margin, error, degrees)
+    more = more_seeds(scores, difference + margin, theirs, n)
+    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees)
+
+
+def against_run(scores: Sequence[float], document: float) -> Claim:
     """Measured seeds against a document of a single run, by where one more run of ours would fall."""
     if len(scores) < FEWEST:
-        return Verdict("INCONCLUSIVE", FEWEST - len(scores))
-    low, high = prediction(scores)
-    if document < low:
-        return Verdict("ABOVE")
-    return Verdict("BELOW") if document > high else Verdict("CONSISTENT")
+        return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
+    error, degrees = spread(scores) * math.sqrt(1 + 1 / len(scores)), len(scores) - 1
+    difference = mean(scores) - document
+    below = min(1.0, 2 * _lower_tail(difference, error, degrees))  # the interval has two ends
+    above = min(1.0, 2 * _upper_tail(difference, error, degrees))
+    return Claim(found="INCONCLUSIVE" if below < ALPHA else "CONSISTENT", below=below, above=above)
 
 
-def against_optimum(scores: Sequence[float], optimum: float, margin: float) -> Verdict:
+def against_optimum(scores: Sequence[float], optimum: float, margin: float) -> Claim:
     """Measured seeds against the score of the best policy: their mean must lie within ``margin`` of it."""
     if len(scores) < FEWEST:
-        return Verdict("INCONCLUSIVE", FEWEST - len(scores))
-    if lower(scores) >= optimum - margin:
-        return Verdict("REPRODUCED")
-    if upper(scores) < optimum - margin:
-        return Verdict("BELOW")
-    return Verdict("INCONCLUSIVE", more_seeds(scores, optimum - margin))
+        return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
+    error, degrees = spread(scores) / math.sqrt(len(scores)), len(scores) - 1
+    difference = mean(scores) - optimum
+    if _upper_tail(difference + margin, error, degrees) < ALPHA:
+        return _claim("REPRODUCED", None, difference, margin, error, degrees)
+    more = more_seeds(scores, difference + margin)
+    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees)
 
 
-def with_failures(verdict: Verdict, failed: int) -> Verdict:
-    """A verdict on the runs that ended, once it is known that ``failed`` others did not: never a better one."""
-    if failed and verdict.word in {"REPRODUCED", "ABOVE", "CONSISTENT"}:
-        return Verdict("INCONCLUSIVE", failed)
-    return verdict
+def with_failures(judge: Callable[[Sequence[float]], Claim], scores: Sequence[float], fallen: Sequence[float]) -> Claim:
+    """The worst that is said with none, one, … all of the failed seeds at what they count for: never a better claim."""
+    claims = [judge([*scores, *fallen[:count]]) for count in range(len(fallen) + 1)]
+    return _joined(claims, below=min)
 
 
-def more_seeds(scores: Sequence[float], threshold: float) -> int:
-    """Seeds to add until the mean would be told from ``threshold``, if mean and spread stayed as they are."""
-    distance, deviation, have = abs(mean(scores) - threshold), spread(scores), len(scores)
+def under_both(first: Claim, second: Claim) -> Claim:
+    """What holds whichever of two estimators the document used: below or above only if both say so."""
+    return _joined([first, second], below=max)
+
+
+def settle(claims: Sequence[Claim], alpha: float = ALPHA) -> list[Verdict]:
+    """The verdicts of a table, in the order of its claims."""
+    below, above = holm([c.below for c in claims], alpha), holm([c.above for c in claims], alpha)
+    found = []
+    for claim, worse, better in zip(claims, below, above, strict=True):
+        if worse:
+            found.append(Verdict("BELOW"))
+        elif better and claim.found != "INCONCLUSIVE":
+            found.append(Verdict("ABOVE"))
+        else:
+            found.append(Verdict(claim.found, claim.more if claim.found == "INCONCLUSIVE" else None))
+    return found
+
+
+def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
+    """Which hypotheses fall, with ``alpha`` for a single false one among all that were asked (Holm 1979)."""
+    asked = sorted((p, place) for place, p in enumerate(probabilities) if p is not None)
+    fallen = [False] * len(probabilities)
+    for rank, (probability, place) in enumerate(asked):
+        if probability > alpha / (len(asked) - rank):
+            break
+        fallen[place] = True
+    return fallen
+
+
+def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: int = 0) -> int:
+    """Seeds to add until a mean at this distance from the margin would probably be told from it.
+
+    ``noise`` is the squared error of the document's mean of ``n`` seeds; the spread is pooled over both.
+    """
+    have, theirs = len(scores), max(0, n - 1)
+    pooled = ((have - 1) * spread(scores) ** 2 + theirs * noise * n) / (have - 1 + theirs)
     for count in range(have + 1, have + MOST + 1):
-        if quantile(0.95, count - 1) * deviation / math.sqrt(count) < distance:
+        error = math.sqrt(pooled / count + noise)
+        if (quantile(1 - ALPHA, count - 1 + theirs) + normal_quantile(POWER)) * error < abs(distance):
             return count - have
     return MOST + 1
+
+
+def _claim(found: Found, more: int | None, difference: float, margin: float, error: float, degrees: float) -> Claim:
+    return Claim(
+        found=found,
+        more=more,
+        below=_lower_tail(difference + margin, error, degrees),
+        above=_upper_tail(difference - margin, error, degrees),
+    )
+
+
+def _joined(claims: Sequence[Claim], below: Callable[[list[float]], float]) -> Claim:
+    """The least of what several claims say; an answer that one cannot give, none gives for the better."""
+    worse = [c.below for c in claims if c.below is not None]
+    better = [c.above for c in claims if c.above is not None]
+    return Claim(
+        found=min((c.found for c in claims), key=RANK.__getitem__),
+        below=below(worse) if worse else None,
+        above=max(better) if len(better) == len(claims) else None,
+        more=max((c.more for c in claims if c.more is not None), default=None),
+    )
+
+
+def _upper_tail(difference: float, error: float, degrees: float) -> float:
+    """The probability of a difference at least this large by chance."""
+    return _lower_tail(-difference, error, degrees)
+
+
+def _lower_tail(difference: float, error: float, degrees: float) -> float:
+    """The probability of a difference at most this large by chance; without any spread there is no chance."""
+    if error == 0:
+        return 0.0 if difference < 0 else 1.0
+    return distribution(difference / error, degrees)
+
+
+def _welch(ours: float, count: int, theirs: float, n: int) -> float:
+    """Welch's degrees of freedom for two squared errors; those of one side where the other has none."""
+    parts = [(square, size) for square, size in ((ours, count), (theirs, n)) if square > 0 and size > 1]
+    if not parts:
+        return max(1, count - 1)
+    return sum(square for square, _ in parts) ** 2 / sum(square**2 / (size - 1) for square, size in parts)

@@ -90,15 +90,44 @@ def test_a_short_run_beside_complete_ones_is_noted_and_does_not_count(record_run
     assert (found.measured.score, found.measured.n, found.note) == (5.0, 1, "1 run short of the budget")
 
 
-def test_a_failed_run_is_counted_noted_and_withholds_a_good_verdict(record_run: Record, tmp_path: Path) -> None:
+def test_a_failed_run_is_noted_and_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
     for seed, score in enumerate([310.0, 320.0, 316.0]):
         record_run([score], seed=seed)
     record_run([1.0], seed=3, status="failed")
     found = cell(tmp_path / "results")
     assert found.measured is not None
     assert found.measured.n == 4
-    assert found.note == "1 of 4 runs failed, not in the mean"
-    assert str(found.verdict) == "INCONCLUSIVE (≈ 1 more seed)"
+    assert found.note == "1 of 4 runs failed, counted at 1.7"
+    assert found.measured.score == pytest.approx((310 + 320 + 316 + 1.7) / 4)
+    assert found.verdict.word == "CONSISTENT"
+
+
+def test_a_failed_run_counts_no_better_than_the_worst_that_ended(record_run: Record, tmp_path: Path) -> None:
+    record_run([0.5], seed=0)
+    record_run([3.0], seed=1, status="failed")
+    found = cell(tmp_path / "results").measured
+    assert found is not None
+    assert found.seeds == (0.5, 0.5)
+
+
+def test_a_cell_of_failed_runs_alone_is_below(record_run: Record, tmp_path: Path) -> None:
+    for seed in range(3):
+        record_run([5.0], seed=seed, status="failed")
+    found = cell(tmp_path / "results")
+    assert (found.verdict.word, found.measured and found.measured.score) == ("BELOW", pytest.approx(1.7))
+
+
+def test_another_environment_is_shown_and_not_compared(record_run: Record, tmp_path: Path) -> None:
+    for seed in range(3):
+        record_run([310.0 + seed], seed=seed, sets=["task.sticky=0.25"])
+    found = cell(tmp_path / "results")
+    assert (found.verdict.word, found.measured and found.measured.score) == ("NOT COMPARABLE", 311.0)
+
+
+def test_the_margin_is_stored_in_the_cell(tmp_path: Path) -> None:
+    assert cell(tmp_path).margin == pytest.approx(0.1 * (316 - 1.7))
+    assert cell(tmp_path, "Ant-v4", "mujoco", "ddpg").margin == pytest.approx(0.1 * (990.4 + 59.3))
+    assert cell(tmp_path, "Hopper-v4", "mujoco", "ddpg").margin == 971.6  # the documented spread is larger
 
 
 def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record, tmp_path: Path) -> None:

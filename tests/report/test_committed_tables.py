@@ -11,7 +11,7 @@ import pytest
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-@pytest.mark.parametrize("suite", ["atari", "toy"])
+@pytest.mark.parametrize("suite", ["atari", "mujoco", "offline", "goals", "toy"])
 def test_a_committed_table_is_current(suite: str) -> None:
     words = [sys.executable, "-m", "rlbench", "table", suite, "--results", str(RESULTS), "--format", "md"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)

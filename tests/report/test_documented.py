@@ -6,7 +6,9 @@ import csv
 
 import pytest
 
-from rlbench.report.documented import DATA, Key, documented, notes, primary, suites
+from rlbench.report.curves import documented_curves
+from rlbench.report.documented import DATA, Documented, Key, about, documented, notes, primary, row_of, suites
+from rlbench.report.references import reference
 
 RULES = (
     ("best reward", "best-of-run"),
@@ -88,7 +90,92 @@ def test_every_suite_of_the_command_line_has_documented_cells() -> None:
 
 
 def test_data_sets_are_no_algorithms() -> None:
-    assert {c.key.algorithm for c in documented("offline")} == {"il", "bcq", "cql", "crr", "td3bc"}
+    assert {c.key.algorithm for c in documented("offline")} == {"il", "bcq", "cql", "crr", "td3bc", "iql"}
+
+
+def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
+    cells = documented("mujoco")
+    assert len(cells) == 8 * 9 + 1
+    assert {c.primary.n for c in cells if c.key.algorithm != "redq"} == {10}
+    redq = [c for c in cells if c.key.algorithm == "redq"]
+    assert [(c.key.task, c.primary.score, c.primary.system) for c in redq] == [("Ant-v4", 65.3, "Tianshou v2.0")]
+
+
+def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
+    ours = [c for c in documented("offline") if c.primary.system == "Tianshou"]
+    assert len(ours) == 22
+    assert {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == "td3bc"} == {
+        ("halfcheetah-medium-v2", 5741.13),
+        ("halfcheetah-expert-v2", 11788.25),
+        ("walker2d-medium-v2", 4051.76),
+        ("walker2d-expert-v2", 5068.15),
+    }
+
+
+def test_where_tianshou_is_silent_another_system_is_judged_against() -> None:
+    found = next(c for c in documented("offline") if c.key.algorithm == "iql" and c.key.dataset == "hopper-medium-v2")
+    assert (found.primary.system, found.primary.score, found.primary.std) == ("CORL", 67.53, 3.78)
+    assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in found.others}
+
+
+@pytest.mark.parametrize("name", ["Ant-v2", "ant-v3", "Ant-v4", "Ant"])
+def test_every_version_of_a_task_names_the_same_row(name: str) -> None:
+    assert [c.key.task for c in about("mujoco", "td3", name)] == ["Ant-v4"]
+
+
+def test_a_data_set_names_its_row() -> None:
+    assert row_of("offline", "halfcheetah-medium-v2", "") == ("HalfCheetah-v2", "halfcheetah-medium-v2")
+    assert [c.key.dataset for c in about("offline", "cql", "HalfCheetah-Medium-v2")] == ["halfcheetah-medium-v2"]
+    assert len(about("offline", "cql", "PongNoFrameskip-v4")) == 3
+
+
+@pytest.mark.parametrize(
+    ("steps", "limit"), [("1M", 1_000_000), ("3M (max at 2672640)", 3_000_000), ("12 epochs", None), ("95000", None)]
+)
+def test_the_steps_of_a_document_bound_what_it_could_have_seen(steps: str, limit: int | None) -> None:
+    assert Documented(score=1, estimator="final", system="", source="", steps=steps).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (Key("mujoco", "ddpg", "Ant-v4", ""), "untrained policy"),
+        (Key("mujoco", "ddpg", "Humanoid-v4", ""), "untrained policy"),
+        (Key("offline", "cql", "HalfCheetah-v2", "halfcheetah-expert-v2"), "two bugs"),
+        (Key("offline", "bcq", "HalfCheetah-v2", "halfcheetah-medium-v2"), "first row"),
+        (Key("atari", "iqn", "SpaceInvadersNoFrameskip-v4", ""), "permutes"),
+    ],
+)
+def test_the_known_errors_of_the_documents_are_noted(key: Key, words: str) -> None:
+    assert any(words in note for note in notes(key))
+
+
+def test_a_note_on_tianshous_code_is_not_put_on_others_cells() -> None:
+    assert notes(Key("offline", "cql", "Hopper-v2", "hopper-medium-v2")) == ()
+
+
+def test_every_row_of_the_tables_has_a_scale() -> None:
+    cells = [c for suite in ("atari", "mujoco", "offline", "goals", "toy") for c in documented(suite)]
+    assert [c.key for c in cells if reference(c.key) is None] == []
+
+
+def test_every_atari_and_mujoco_row_has_a_documented_curve_but_those_that_were_never_drawn() -> None:
+    bare = {c.key for s in ("atari", "mujoco") for c in documented(s)} - set(documented_curves())
+    assert {key.algorithm for key in bare} <= {"sac"}
+    for curve in documented_curves().values():
+        assert len(curve.env_steps) == len(curve.mean) == len(curve.std) <= 130
+        assert list(curve.env_steps) == sorted(set(curve.env_steps))
+
+
+def test_a_curve_peaks_where_its_document_says() -> None:
+    curve = documented_curves()[Key("mujoco", "a2c", "Ant-v4", "")]
+    primary = about("mujoco", "a2c", "Ant-v4")[0].primary
+    within = [m for s, m in zip(curve.env_steps, curve.mean, strict=True) if s <= (primary.limit or 0)]
+    assert max(within) == pytest.approx(primary.score, rel=0.02)  # the document interpolates at the limit
+
+
+def test_the_package_data_stay_small() -> None:
+    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 2_000_000
 
 
 def test_a_toy_task_is_documented_by_its_optimum() -> None:
@@ -102,5 +189,6 @@ def test_an_undocumented_cell_has_no_primary() -> None:
 
 
 def test_the_bootstrap_of_c51_and_rainbow_is_noted_except_where_the_horizon_is_one() -> None:
-    noted = {(a, g) for a in ALGORITHMS for g in GAMES if notes(Key("atari", a, f"{g}NoFrameskip-v4", ""))}
+    told = {(a, g): " ".join(notes(Key("atari", a, f"{g}NoFrameskip-v4", ""))) for a in ALGORITHMS for g in GAMES}
+    noted = {cell for cell, text in told.items() if "s_{t+3}" in text}
     assert noted == {(a, g) for a in ("c51", "rainbow") for g in GAMES if g != "Breakout"}

@@ -10,7 +10,7 @@ import pytest
 
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.report.documented import Key
-from rlbench.report.gather import Runs, folders, gather
+from rlbench.report.gather import Runs, differences, folders, gather
 
 Record = Callable[..., Path]
 CELL = Key("atari", "dqn", "BreakoutNoFrameskip-v4", "")
@@ -25,8 +25,8 @@ def only(results: Path) -> Runs:
 def test_a_run_of_the_documented_settings_is_complete_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0, 2.0], seed=3)
     runs = only(tmp_path / "results")
-    assert [r.spec.seed for r in runs.complete] == [3]
-    assert (runs.failed, runs.short, runs.variants) == ([], [], 0)
+    assert [r.seed for r in runs.complete] == [3]
+    assert (runs.failed, runs.short, runs.variants) == ([], [], [])
 
 
 @pytest.mark.parametrize("status", ["interrupted", None])
@@ -42,16 +42,30 @@ def test_a_run_of_fewer_steps_is_short_even_when_it_is_done(record_run: Record, 
     assert (len(runs.short), runs.complete, runs.budget) == (1, [], 10_000_000)
 
 
-@pytest.mark.parametrize("setting", ["algo.lr=0.1", "budget.steps=20000000", "budget.epoch=50000", "task.sticky=0.25"])
+@pytest.mark.parametrize("setting", ["algo.lr=0.1", "budget.steps=20000000", "budget.epoch=50000"])
 def test_a_run_with_any_other_setting_is_a_variant(record_run: Record, tmp_path: Path, setting: str) -> None:
     record_run([1.0, 2.0], sets=[setting])
     runs = only(tmp_path / "results")
-    assert (runs.variants, runs.complete, runs.short) == (1, [], [])
+    assert (len(runs.variants), runs.complete, runs.short) == (1, [], [])
+
+
+@pytest.mark.parametrize("setting", ["task.sticky=0.25", "protocol.epsilon=0.05"])
+def test_a_run_that_differs_in_task_or_protocol_alone_is_kept_apart(
+    record_run: Record, tmp_path: Path, setting: str
+) -> None:
+    record_run([1.0, 2.0], sets=[setting])
+    runs = only(tmp_path / "results")
+    assert (len(runs.elsewhere), runs.variants, runs.complete) == (1, [], [])
+
+
+def test_the_settings_in_which_a_run_departs_are_named(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], sets=["algo.lr=0.1", "task.sticky=0.25"], seed=4)
+    assert differences(only(tmp_path / "results").variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
 
 
 def test_a_short_run_with_another_setting_is_a_variant(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0, 2.0], sets=["budget.steps=300000", "algo.lr=0.1"])
-    assert only(tmp_path / "results").variants == 1
+    assert len(only(tmp_path / "results").variants) == 1
 
 
 def test_a_failed_run_is_kept(record_run: Record, tmp_path: Path) -> None:
@@ -69,8 +83,8 @@ def test_a_short_run_gives_way_to_a_complete_one_of_its_seed(record_run: Record,
     record_run([1.0], seed=0, sets=["budget.steps=300000"])
     record_run([1.0], seed=1, sets=["budget.steps=300000"])
     runs = only(tmp_path / "results")
-    assert [r.spec.seed for r in runs.complete] == [0]
-    assert [r.spec.seed for r in runs.short] == [1]
+    assert [r.seed for r in runs.complete] == [0]
+    assert [r.seed for r in runs.short] == [1]
 
 
 def test_what_force_put_aside_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
@@ -90,7 +104,7 @@ def test_a_folder_that_was_only_claimed_is_not_a_run(record_run: Record, tmp_pat
 def test_runs_come_in_order_of_seed_whatever_the_order_of_writing(record_run: Record, tmp_path: Path) -> None:
     for seed in (10, 2, 0):
         record_run([1.0], seed=seed)
-    assert [r.spec.seed for r in only(tmp_path / "results").complete] == [0, 2, 10]
+    assert [r.seed for r in only(tmp_path / "results").complete] == [0, 2, 10]
 
 
 def test_no_folder_holds_no_runs(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -200,7 +202,7 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
 
 def test_a_plain_table_is_never_cut_or_coloured() -> None:
     long = Cell(key=FULL.key, documented=DOCUMENT, measured=MEASURED, verdict=Verdict("BELOW"), note="word " * 200)
-    text = tables.to_rich([long])
+    text = tables.to_plain([long])
     assert "\x1b" not in text
     assert "…" not in text
     assert ("word " * 200).strip() in text
@@ -210,8 +212,30 @@ def test_a_plain_table_is_never_cut_or_coloured() -> None:
 def test_a_narrow_terminal_loses_no_word(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     text = tables.to_rich([FULL, EMPTY], width=width)
-    for word in ("Qbert|<b>", "7,307", "1,234.6", "[1,000.0,", "1,469.0]", "10,000,000", "BELOW", "Algorithm"):
+    for word in ("Qbert|<b>", "7,307", "1,234.6", "[1,000.0,", "1,469.0]", "BELOW", "Algorithm", "a & b"):
         assert word in text
+
+
+@pytest.mark.parametrize("suite", [*SUITES, "all"])
+def test_no_line_of_any_suite_is_wider_than_80_columns(
+    suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    cells = every_cell(SUITES if suite == "all" else [suite], tmp_path)
+    lines = tables.to_rich(cells, width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    assert {cell.key.task for cell in cells if not cell.key.dataset} <= words
+
+
+def test_a_plain_table_needs_no_library_and_neither_do_files() -> None:
+    code = (
+        "import sys; from rlbench.cli.app import main\n"
+        "for style in ('rich', 'md', 'csv', 'json', 'html'): main(['table', 'all', '--format', style])\n"
+        "sys.exit(str({m.split('.')[0] for m in sys.modules} & {'numpy', 'scipy', 'matplotlib', 'torch', 'rich'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.strip().splitlines()[-1] == "set()"
 
 
 def test_a_terminal_gets_colour_and_no_colour_when_it_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

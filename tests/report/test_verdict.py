@@ -10,21 +10,53 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rlbench.report import estimate
-from rlbench.report.student import distribution, quantile
-from rlbench.report.verdict import Verdict, against_optimum, against_run, more_seeds, with_failures
+from rlbench.report.student import distribution, normal_quantile, quantile
+from rlbench.report.verdict import (
+    Claim,
+    Verdict,
+    against_optimum,
+    against_run,
+    against_seeds,
+    holm,
+    margin_of,
+    more_seeds,
+    settle,
+    under_both,
+    with_failures,
+)
 
-RANK = {"BELOW": 0, "INCONCLUSIVE": 1, "CONSISTENT": 2, "ABOVE": 3}
-SCORES = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=12)
+ORDER = {"BELOW": 0, "INCONCLUSIVE": 1, "CONSISTENT": 2, "REPRODUCED": 3, "ABOVE": 4}
+SCORES = st.lists(st.integers(-1000, 1000).map(float), min_size=1, max_size=12)
+FIXED = [Claim(found="CONSISTENT", below=0.01, above=1.0), Claim(found="INCONCLUSIVE", below=0.03, above=0.4)]
 
 
-@given(st.floats(-50, 50), st.integers(1, 300))
-def test_students_distribution_is_that_of_scipy(t: float, degrees: int) -> None:
+def word(claim: Claim) -> str:
+    """The verdict of a cell that is a table of its own."""
+    return settle([claim])[0].word
+
+
+def judges() -> list[object]:
+    return [
+        lambda scores: against_run(scores, 100.0),
+        lambda scores: against_seeds(scores, 100.0, 20.0, 10, 30.0),
+        lambda scores: against_optimum(scores, 100.0, 5.0),
+    ]
+
+
+@given(st.floats(-50, 50), st.floats(1, 300))
+def test_students_distribution_is_that_of_scipy(t: float, degrees: float) -> None:
     assert distribution(t, degrees) == pytest.approx(stats.t.cdf(t, degrees), abs=1e-8)  # scipy errs by 2e-9 near 0
 
 
-@given(st.floats(0.001, 0.999), st.integers(1, 300))
-def test_students_quantiles_are_those_of_scipy(probability: float, degrees: int) -> None:
-    assert quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), rel=1e-8, abs=1e-8)
+@given(st.floats(0.001, 0.999), st.floats(1, 300))
+def test_students_quantiles_are_those_of_scipy(probability: float, degrees: float) -> None:
+    assert quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), rel=1e-7, abs=1e-7)
+
+
+def test_the_ends_of_the_distribution() -> None:
+    assert (distribution(math.inf, 3), distribution(-math.inf, 3), distribution(0.0, 3)) == (1.0, 0.0, 0.5)
+    assert distribution(1e9, 4) == 1.0
+    assert normal_quantile(0.975) == pytest.approx(stats.norm.ppf(0.975))
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=20))
@@ -42,11 +74,31 @@ def test_a_prediction_interval_by_hand() -> None:
     assert estimate.prediction([10.0, 12.0, 14.0]) == pytest.approx((12 - half, 12 + half))
 
 
-@pytest.mark.parametrize(
-    ("document", "word"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
+@given(
+    st.lists(st.floats(-100, 100), min_size=3, max_size=12).filter(lambda s: max(s) - min(s) > 1),
+    st.floats(-100, 100),
+    st.floats(0.5, 30),
+    st.integers(2, 12),
+    st.floats(0, 50),
 )
-def test_a_single_run_is_judged_by_where_one_more_run_would_fall(document: float, word: str) -> None:
-    assert against_run([10.0, 12.0, 14.0], document).word == word  # from 2.064 to 21.936
+def test_non_inferiority_is_welchs_test_of_scipy(
+    scores: list[float], document: float, std: float, n: int, margin: float
+) -> None:
+    ours = (sum(scores) / len(scores), stats.tstd(scores), len(scores))
+    better = stats.ttest_ind_from_stats(*ours, document - margin, std, n, equal_var=False, alternative="greater")
+    worse = stats.ttest_ind_from_stats(*ours, document - margin, std, n, equal_var=False, alternative="less")
+    above = stats.ttest_ind_from_stats(*ours, document + margin, std, n, equal_var=False, alternative="greater")
+    claim = against_seeds(scores, document, std, n, margin)
+    assert (claim.below, claim.above) == pytest.approx((worse.pvalue, above.pvalue), abs=1e-7)
+    if abs(better.pvalue - 0.05) > 1e-6:
+        assert (claim.found == "REPRODUCED") == (better.pvalue < 0.05)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"), [(2.0, "ABOVE"), (2.1, "CONSISTENT"), (21.9, "CONSISTENT"), (22.0, "BELOW")]
+)
+def test_a_single_run_is_judged_by_where_one_more_run_would_fall(document: float, expected: str) -> None:
+    assert word(against_run([10.0, 12.0, 14.0], document)) == expected  # from 2.064 to 21.936
 
 
 @pytest.mark.parametrize(
@@ -54,45 +106,108 @@ def test_a_single_run_is_judged_by_where_one_more_run_would_fall(document: float
     [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")],
 )
 def test_fewer_than_three_seeds_say_nothing(scores: list[float], text: str) -> None:
-    assert str(against_run(scores, 20.0)) == f"INCONCLUSIVE (≈ {text})"
-    assert str(against_optimum(scores, 20.0, 1.0)) == f"INCONCLUSIVE (≈ {text})"
+    for claim in (against_run(scores, 20.0), against_optimum(scores, 20.0, 1.0), against_seeds(scores, 20, 1, 5, 1)):
+        assert [str(v) for v in settle([claim])] == [f"INCONCLUSIVE (≈ {text})"]
 
 
 def test_seeds_that_agree_to_the_last_digit_leave_no_room() -> None:
     same = [20.5, 20.5, 20.5]
-    assert [against_run(same, d).word for d in (20.0, 20.5, 21.0)] == ["ABOVE", "CONSISTENT", "BELOW"]
+    assert [word(against_run(same, d)) for d in (20.0, 20.5, 21.0)] == ["ABOVE", "CONSISTENT", "BELOW"]
+    assert [word(against_seeds(same, d, 0.0, 10, 1.0)) for d in (19.0, 20.0, 21.0, 22.0)] == [
+        "ABOVE",
+        "REPRODUCED",
+        "REPRODUCED",
+        "BELOW",
+    ]
 
 
-@given(SCORES, st.integers(-1000, 1000), st.integers(0, 500))
-def test_better_seeds_never_get_a_worse_verdict(scores: list[float], document: int, more: int) -> None:
-    before, after = against_run(scores, document), against_run([s + more for s in scores], document)
-    assert RANK[after.word] >= RANK[before.word]
+@given(SCORES, st.integers(0, 500), st.integers(0, 2), st.integers(0, 1))
+def test_better_seeds_never_get_a_worse_verdict(scores: list[float], more: int, which: int, beside: int) -> None:
+    judge = judges()[which]
+    others = FIXED * beside
+    before, after = (settle([judge(s), *others])[0] for s in (scores, [x + more for x in scores]))  # type: ignore[operator]
+    assert ORDER[after.word] >= ORDER[before.word]
 
 
-@given(SCORES, st.integers(-1000, 1000), st.integers(1, 5))
-def test_a_failed_seed_never_improves_a_verdict(scores: list[float], document: int, failed: int) -> None:
-    before = against_run(scores, document)
-    assert RANK[with_failures(before, failed).word] <= RANK[before.word]
+@given(SCORES, st.integers(0, 4), st.integers(1, 3), st.integers(0, 2), st.integers(0, 1))
+def test_a_failed_seed_never_improves_a_verdict(
+    scores: list[float], failed: int, added: int, which: int, beside: int
+) -> None:
+    judge = judges()[which]
+    others = FIXED * beside
+    floor = min([*scores, -50.0])
+    before, after = (
+        settle([with_failures(judge, scores, [floor] * count), *others])[0]  # type: ignore[arg-type]
+        for count in (failed, failed + added)
+    )
+    assert ORDER[after.word] <= ORDER[before.word]
 
 
-def test_a_failed_seed_withholds_a_good_verdict_and_leaves_a_bad_one() -> None:
-    assert with_failures(Verdict("CONSISTENT"), 2) == Verdict("INCONCLUSIVE", 2)
-    assert with_failures(Verdict("BELOW"), 2) == Verdict("BELOW")
-    assert with_failures(Verdict("ABOVE"), 0) == Verdict("ABOVE")
+@given(
+    SCORES.filter(lambda s: len(s) >= 3), st.lists(st.integers(0, 300), min_size=12, max_size=12), st.integers(0, 99)
+)
+def test_two_readings_of_a_document_are_monotone_too(scores: list[float], gaps: list[int], more: int) -> None:
+    def judged(shift: int) -> str:
+        last = [s + shift for s in scores]
+        top = [s + g for s, g in zip(last, gaps, strict=False)]
+        return word(under_both(against_run(last, 100.0), against_run(top, 100.0)))
+
+    assert ORDER[judged(more)] >= ORDER[judged(0)]
+
+
+def test_a_failed_seed_among_three_good_ones_is_heard() -> None:
+    judge = judges()[1]
+    good = [100.0, 101.0, 99.0, 100.0]
+    assert word(with_failures(judge, good, [])) == "REPRODUCED"  # type: ignore[arg-type]
+    assert word(with_failures(judge, good, [0.0])) == "INCONCLUSIVE"  # type: ignore[arg-type]
+
+
+def test_what_two_readings_disagree_about_is_inconclusive() -> None:
+    low, high = against_run([50.0, 51.0, 52.0], 100.0), against_run([99.0, 100.0, 101.0], 100.0)
+    assert (word(low), word(high), word(under_both(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
+    assert word(under_both(low, low)) == "BELOW"
 
 
 def test_the_optimum_is_reproduced_missed_or_not_yet_told() -> None:
-    assert against_optimum([1.0, 1.0, 1.0], 1.0, 0.05) == Verdict("REPRODUCED")
-    assert against_optimum([0.5, 0.51, 0.49], 1.0, 0.05) == Verdict("BELOW")
-    assert against_optimum([1.0, 0.9, 1.0], 1.0, 0.05).word == "INCONCLUSIVE"
+    assert word(against_optimum([1.0, 1.0, 1.0], 1.0, 0.05)) == "REPRODUCED"
+    assert word(against_optimum([0.5, 0.51, 0.49], 1.0, 0.05)) == "BELOW"
+    assert word(against_optimum([1.0, 0.9, 1.0], 1.0, 0.05)) == "INCONCLUSIVE"
 
 
-def test_the_seeds_still_needed_are_the_fewest_whose_bound_would_settle_it() -> None:
-    scores, threshold = [1.0, 0.9, 1.0], 0.95
-    mean, deviation = sum(scores) / 3, stats.tstd(scores)
-    needed = next(n for n in range(4, 200) if stats.t.ppf(0.95, n - 1) * deviation / math.sqrt(n) < mean - threshold)
-    assert more_seeds(scores, threshold) == needed - 3
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, None, 0.03, 0.005], 0.05) == [True, False, False, False, True]
+    assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
+    assert holm([], 0.05) == []
+
+
+def test_a_table_of_many_cells_asks_more_of_each() -> None:
+    one = against_run([10.0, 12.0, 14.0], 23.0)
+    assert one.below == pytest.approx(2 * stats.t.cdf((12 - 23) / (2 * math.sqrt(4 / 3)), 2))
+    assert settle([one])[0].word == "BELOW"
+    assert settle([one, Claim(found="CONSISTENT", below=0.5, above=0.5)])[0].word == "INCONCLUSIVE"
+
+
+def test_the_margin_is_a_tenth_of_the_way_from_random_or_the_documented_spread() -> None:
+    assert margin_of(20.0, None, -20.7) == pytest.approx(4.07)
+    assert margin_of(100.0, 30.0, 0.0) == 30.0
+    assert margin_of(-5.0, 0.1, None) == 0.5
+
+
+def test_the_seeds_still_needed_are_the_fewest_whose_test_would_probably_settle_it() -> None:
+    scores, distance = [1.0, 0.9, 1.0], 0.05
+    deviation, power = stats.tstd(scores), stats.norm.ppf(0.8)
+    needed = next(n for n in range(4, 200) if (stats.t.ppf(0.95, n - 1) + power) * deviation / math.sqrt(n) < distance)
+    assert more_seeds(scores, distance) == needed - 3
+
+
+def test_the_spread_of_document_and_seeds_is_pooled() -> None:
+    scores, noise, n = [100.0, 110.0, 90.0], 20.0**2 / 10, 10
+    pooled = (2 * 10.0**2 + 9 * 20.0**2) / 11
+    power = stats.norm.ppf(0.8)
+    needed = next(m for m in range(4, 200) if (stats.t.ppf(0.95, m + 8) + power) * math.sqrt(pooled / m + noise) < 25.0)
+    assert more_seeds(scores, 25.0, noise, n) == needed - 3
 
 
 def test_a_difference_too_small_to_settle_is_said_to_need_too_many_seeds() -> None:
-    assert str(Verdict("INCONCLUSIVE", more_seeds([0.0, 1.0, 0.5], 0.5))) == "INCONCLUSIVE (> 100 more seeds)"
+    assert str(Verdict("INCONCLUSIVE", more_seeds([0.0, 1.0, 0.5], 0.01))) == "INCONCLUSIVE (> 100 more seeds)"
+    assert more_seeds([0.0, 1.0, 0.5], 0.1, noise=1.0, n=10) > 100  # the document itself is too vague

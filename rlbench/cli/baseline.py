@@ -1,0 +1,77 @@
+"""``rlbench baseline``: save what a results folder gave, or show what was saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import emit, emit_json
+from rlbench.errors import UnknownName, UsageError
+
+BASELINE_SCHEMA = 1
+
+
+def baseline(
+    action: Annotated[str, typer.Argument(metavar="save|show", help="What to do.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline.")],
+    *,
+    suite: Annotated[
+        list[str] | None, typer.Option("--suite", metavar="SUITE", help="Only these; may be repeated.")
+    ] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Save a baseline for `rlbench check`, or show one.
+
+    Finished runs of the documented settings go into it; failed, short and smoke runs never do.
+    """
+    from rlbench.report import baseline as saved
+    from rlbench.report.gather import gather
+
+    if action not in {"save", "show"}:
+        raise UnknownName("action", action, ("save", "show"), where="baseline")
+    if action == "save":
+        found = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
+        made = saved.made_of(found)
+        if not made.entries:
+            raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
+        _write(file, saved.to_text(made))
+    else:
+        made = saved.read(file)
+    if json:
+        emit_json({"schema_version": BASELINE_SCHEMA, "file": str(file), "cells": len(made.entries)})
+    else:
+        emit(_text(made))
+
+
+def _text(made: object) -> str:
+    from rlbench.report.baseline import Baseline
+    from rlbench.report.estimate import mean
+    from rlbench.report.tables import rounded, task_name
+
+    if not isinstance(made, Baseline):
+        raise TypeError
+    rows = [
+        (
+            f"{entry.key.suite}/{entry.key.algorithm}/{task_name(entry.key)}",
+            f"{rounded(mean(list(entry.scores.values())))} over {len(entry.scores)}" if entry.scores else "no score",
+            "; ".join(f"{mean(speeds):,.0f} steps/s on {machine}" for machine, speeds in entry.speeds.items()),
+        )
+        for entry in made.entries
+    ]
+    widths = [max(len(row[place]) for row in rows) for place in range(3)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "", f"{len(rows)} cells, made at {', '.join(made.commits)}"])
+
+
+def _write(path: Path, text: str) -> None:
+    from rlbench.record import files
+
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: {path.parent} is not a folder; make it first")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file")
+    files.replace(path, text)

@@ -1,0 +1,111 @@
+"""``rlbench check``: the regression gate; its exit code is the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import complain, emit, emit_json
+from rlbench.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from rlbench.report.check import Finding
+
+CHECK_SCHEMA = 1
+
+
+def check(
+    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.")],
+    *,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="Against this instead of the documents.", show_default=False),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            "--margin",
+            min=0.0,
+            max=1.0,
+            help="The least drop that matters, as a share of the way from a random policy; default 0.1 of a document "
+            "(0.05 of an optimum), 0.05 of a baseline.",
+            show_default=False,
+        ),
+    ] = None,
+    alpha: Annotated[float, typer.Option("--alpha", min=1e-6, max=0.5, help="Chance of a false alarm.")] = 0.05,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 while anything is undecided.")] = False,
+    other_machine: Annotated[
+        bool, typer.Option("--other-machine", help="Accept a baseline from another machine; speeds are not compared.")
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML.", show_default=False)
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option("--summary", metavar="FILE", help="Markdown to append to.", show_default=False)
+    ] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Whether anything has become worse: the exit code says so.
+
+    Exit code 0: no; 3: yes, a score is below its document or its baseline, or a speed below its baseline's; 5: a run
+    failed; 4: undecided, under --strict.
+    """
+    from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
+
+    findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine)
+    title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
+    _save(junit, to_junit(findings, title), add=False)
+    _save(summary, to_markdown(findings, title), add=True)
+    code = exit_code(findings, strict=strict)
+    if json:
+        emit_json({"schema_version": CHECK_SCHEMA, "exit_code": code, "findings": [_row(f) for f in findings]})
+    else:
+        emit(to_text(findings))
+    for finding in findings:
+        if finding.word in WORSE | {"FAILED"}:
+            complain(f"{finding.name}: {finding.word}: {finding.reason}")
+    if code:
+        raise typer.Exit(code)
+
+
+def _findings(
+    suite: str, baseline: Path | None, results: Path, margin: float | None, alpha: float, *, other_machine: bool
+) -> list[Finding]:
+    from rlbench.report.baseline import read
+    from rlbench.report.cells import SUITES
+    from rlbench.report.check import against_baseline, against_documents
+    from rlbench.report.gate import MARGIN
+
+    if suite not in (*SUITES, "all"):
+        raise UnknownName("suite", suite, [*SUITES, "all"])
+    chosen = SUITES if suite == "all" else (suite,)
+    if baseline is None:
+        return [f for name in chosen for f in against_documents(name, results, alpha=alpha, margin=margin)]
+    saved = read(baseline)
+    share = MARGIN if margin is None else margin
+    return [
+        finding
+        for name in chosen
+        for finding in against_baseline(name, results, saved, alpha=alpha, margin=share, other_machine=other_machine)
+    ]
+
+
+def _row(finding: Finding) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(finding)
+
+
+def _save(path: Path | None, text: str, *, add: bool) -> None:
+    from rlbench.record import files
+
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: {path.parent} is not a folder; make it first")
+    with files.writing(path), path.open("a" if add else "w", encoding="utf-8") as file:
+        file.write(text)

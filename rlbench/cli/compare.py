@@ -1,0 +1,36 @@
+"""``rlbench compare``: two results folders or two algorithms, with the chance that one beats the other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import emit, emit_json
+
+COMPARE_SCHEMA = 1
+
+
+def compare(
+    left: Annotated[str, typer.Argument(metavar="A", help="A results folder, or an algorithm.")],
+    right: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
+    *,
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="SUITE", help="Only of this suite.", show_default=False)
+    ] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Two results folders, or two algorithms.
+
+    Interquartile means with their intervals, and the chance that a run of B beats one of A.
+    """
+    from rlbench.report.compare import compare as compared
+    from rlbench.report.compare import to_document, to_text
+
+    found = compared(left, right, results, suite)
+    if json:
+        emit_json({"schema_version": COMPARE_SCHEMA, **to_document(found)})
+    else:
+        emit(to_text(found))

@@ -1,0 +1,90 @@
+"""``rlbench plan``: what is missing from a table and what it would cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import emit, emit_json
+from rlbench.errors import UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlbench.report.missing import Missing
+
+PLAN_SCHEMA = 1
+DISK = 300_000
+"""Bytes of the record of one run; checkpoints come and go and are counted as memory."""
+
+
+def plan(
+    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite with documented scores, or all.")],
+    algo: Annotated[list[str] | None, typer.Argument(metavar="[ALGO]...", help="Only these.")] = None,
+    *,
+    seeds: Annotated[str, typer.Option("--seeds", metavar="0-9", help="Seeds that a cell should have.")] = "0-9",
+    runnable: Annotated[
+        bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
+    ] = False,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Cells that lack runs, with steps, hours and memory.
+
+    Hours are those of one run after another at the speed of the records that are nearest. With --json the `include`
+    list is a matrix for CI systems.
+    """
+    from rlbench.cli.seeds import parse_seeds
+    from rlbench.report.cells import SUITES
+    from rlbench.report.missing import missing
+
+    if suite not in (*SUITES, "all"):
+        raise UnknownName("suite", suite, [*SUITES, "all"])
+    wanted = parse_seeds(seeds)
+    chosen = SUITES if suite == "all" else (suite,)
+    found = [row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted)]
+    found = [row for row in found if row.runnable or not runnable]
+    if json:
+        emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row) for row in found]})
+    else:
+        emit(_text(found, results))
+
+
+def _row(row: Missing) -> dict[str, object]:
+    return {
+        "suite": row.key.suite,
+        "algorithm": row.key.algorithm,
+        "task": row.key.task,
+        "dataset": row.key.dataset or None,
+        "seeds": ",".join(map(str, row.seeds)),
+        "steps": row.steps,
+        "hours": None if row.hours is None else round(row.hours, 2),
+        "memory": row.memory,
+        "disk": DISK * len(row.seeds),
+        "runnable": row.runnable,
+    }
+
+
+def _text(found: Sequence[Missing], results: Path) -> str:
+    from rlbench.cli.status import spoken
+    from rlbench.report.tables import task_name
+    from rlbench.spec.footprint import size
+
+    if not found:
+        return f"nothing is missing from {results}"
+    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "MEMORY")]
+    for row in found:
+        name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
+        time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
+        steps = f"{row.steps:,}" if row.runnable else ""
+        rows.append((name, str(len(row.seeds)), steps, time, size(row.memory) if row.memory else ""))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    seeds = sum(len(row.seeds) for row in found)
+    hours = sum(row.hours or 0.0 for row in found)
+    unknown = sum(row.hours is None for row in found)
+    rest = f", and {unknown} cells of unknown length" if unknown else ""
+    return "\n".join([*lines, "", f"{len(found)} cells, {seeds} runs: {spoken(hours * 3600)} one after another{rest}"])

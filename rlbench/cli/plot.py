@@ -1,0 +1,48 @@
+"""``rlbench plot``: records as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Results
+from rlbench.cli.output import remark
+from rlbench.errors import UnknownName, UsageError
+
+
+def plot(
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="A suite with documented scores.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg", help="The picture.")],
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="curves|walltime|profile|interval|improvement", help="What it shows.")
+    ] = "curves",
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="GLOB", help="Only these; may be repeated.")
+    ] = None,
+    algo: Annotated[
+        list[str] | None, typer.Option("--algo", metavar="GLOB", help="Only these; may be repeated.")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Learning curves, wall-clock curves, profiles, intervals, improvement.
+
+    Documented curves are drawn behind the measured ones. A task that was never run is drawn if --task names it.
+    """
+    from rlbench.record import files
+    from rlbench.report.cells import SUITES
+
+    if suite not in SUITES:
+        raise UnknownName("suite", suite, SUITES)
+    if output.suffix not in {".png", ".svg"}:
+        raise UsageError(f"--output {output}: pictures are written as .png or .svg")
+    if not output.parent.is_dir():
+        raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
+    from rlbench.report.plots import draw, encoded, kind_of
+
+    picture = encoded(draw(suite, kind_of(kind), results, tasks=task or [], algorithms=algo or []), output.suffix)
+    with files.writing(output):
+        output.write_bytes(picture)
+    remark(f"{output}: {len(picture):,} bytes")

@@ -1,0 +1,145 @@
+"""Many tasks at once: interquartile mean, optimality gap, profiles, probability of improvement, and their intervals.
+
+The definitions are those of Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264) and their library rliable. A score
+matrix has one row of seeds a task; tasks need not have equally many. Whole runs are drawn again, task by task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Scores: TypeAlias = Sequence[Sequence[float]] | Sequence[Array]
+"""Normalised scores: ``scores[task][seed]``; or of many resamples at once, ``scores[task][resample, seed]``."""
+
+Statistic: TypeAlias = Callable[[Sequence[Array]], Array]
+"""From scores to one number, or to one a resample."""
+
+PairStatistic: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], Array]
+
+RESAMPLES = 2_000
+SEED = 20210831
+"""Of the bootstrap's own generator: equal scores give equal intervals."""
+
+
+class Estimate(NamedTuple):
+    """A number and its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_mean(scores: Scores) -> Array:
+    """The mean of the middle half of all runs of all tasks."""
+    pooled = np.sort(_pooled(scores), axis=-1)
+    cut = pooled.shape[-1] // 4
+    return _mean(pooled[..., cut : pooled.shape[-1] - cut])
+
+
+def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
+    """By how much runs fall short of ``goal`` on average; what exceeds it counts for nothing.
+
+    As in rliable every run counts alike, so tasks of more seeds weigh more.
+    """
+    return goal - _mean(np.minimum(_pooled(scores), goal))
+
+
+def mean_of_means(scores: Scores) -> Array:
+    """The mean over tasks of their mean score."""
+    return _mean(_task_means(scores))
+
+
+def median_of_means(scores: Scores) -> Array:
+    """The median over tasks of their mean score."""
+    return np.asarray(np.median(_task_means(scores), axis=-1))
+
+
+def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
+    """The share of runs above each threshold, averaged over tasks: ``[thresholds]``, or one row a resample."""
+    taus = np.asarray(thresholds, float)
+    return np.asarray(np.mean([(row[..., :, None] > taus).mean(axis=-2) for row in _rows(scores)], axis=0))
+
+
+def improvement(ours: Scores, theirs: Scores) -> Array:
+    """The chance that a run of ours beats one of theirs on a task, ties halved, averaged over tasks."""
+    wins = [_wins(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
+    return np.asarray(np.mean(wins, axis=0))
+
+
+def improvement_on(ours: Scores, documents: Sequence[float]) -> Array:
+    """The chance that a run of ours beats the documented score of its task, averaged over tasks."""
+    return improvement(ours, [[document] for document in documents])
+
+
+def bootstrap(
+    statistic: Statistic,
+    scores: Scores,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Estimate:
+    """A statistic with its percentile interval: seeds are drawn with replacement within each task."""
+    generator, rows = np.random.default_rng(seed), _rows(scores)
+    return _estimate(statistic(rows), statistic(_again(rows, generator, resamples)), confidence)
+
+
+def bootstrap_pair(
+    statistic: PairStatistic,
+    ours: Scores,
+    theirs: Scores,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Estimate:
+    """A statistic of two score matrices with its interval; both are drawn again, each on its own."""
+    generator, left, right = np.random.default_rng(seed), _rows(ours), _rows(theirs)
+    drawn = statistic(_again(left, generator, resamples), _again(right, generator, resamples))
+    return _estimate(statistic(left, right), drawn, confidence)
+
+
+def band(
+    scores: Scores, thresholds: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES
+) -> tuple[Array, Array]:
+    """The lower and upper ends of the profile's pointwise intervals, ``[thresholds]`` each."""
+    drawn = profile(_again(_rows(scores), np.random.default_rng(SEED), resamples), thresholds)
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return low, high
+
+
+def _rows(scores: Scores) -> list[Array]:
+    return [np.asarray(row, np.float64) for row in scores]
+
+
+def _pooled(scores: Scores) -> Array:
+    return np.concatenate(_rows(scores), axis=-1)
+
+
+def _task_means(scores: Scores) -> Array:
+    return np.stack([_mean(row) for row in _rows(scores)], axis=-1)
+
+
+def _mean(values: Array) -> Array:
+    return np.asarray(values.mean(axis=-1))
+
+
+def _again(rows: Sequence[Array], generator: np.random.Generator, resamples: int) -> list[Array]:
+    """Each task's runs drawn anew: ``[resamples, seeds]`` a task."""
+    return [row[generator.integers(0, len(row), (resamples, len(row)))] for row in rows]
+
+
+def _estimate(value: Array, drawn: Array, confidence: float) -> Estimate:
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(float(value), float(low), float(high))
+
+
+def _wins(ours: Array, theirs: Array) -> Array:
+    """Mann and Whitney's U as a share of all pairs."""
+    a, b = ours[..., :, None], theirs[..., None, :]
+    return np.asarray(((a > b) + (a == b) / 2).mean(axis=(-2, -1)))

@@ -1,0 +1,148 @@
+"""What a results folder gave once, to hold later runs against: per cell one score a seed, and the speeds by machine.
+
+A run's score here is the level of its whole curve, which falls when learning slows down as well as when it ends lower.
+Runs of the documented settings that were carried to their end count; failed, short and smoke runs never do.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.record import files
+from rlbench.report.documents import Key
+from rlbench.report.estimate import curve_mean
+from rlbench.report.gather import Runs
+from rlbench.report.runs import Run
+
+SCHEMA_VERSION = 1
+KIND = "rlbench baseline"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One cell of a baseline."""
+
+    key: Key
+    id: str  # of the settings
+    scores: Mapping[int, float]  # by seed
+    speeds: Mapping[str, tuple[float, ...]]  # agent steps a second of each run, by machine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baseline:
+    """Every cell that was saved."""
+
+    entries: tuple[Entry, ...]
+    commits: tuple[str, ...]  # of the code that made the runs
+    machines: tuple[str, ...]  # the classes of machine that made them
+
+
+def machine_of(run: Run) -> str:
+    """The class of machine that made a run: its accelerator and its processor."""
+    noted = run.environment
+    device = noted.get("gpu") or str(noted.get("device", "unknown device")).split(":")[0]
+    return f"{device}, {noted.get('cpu', 'unknown processor')}"
+
+
+def level(run: Run) -> float:
+    """The score of a run that was evaluated."""
+    return curve_mean(run.evaluations, run.budget)
+
+
+def speed(run: Run) -> float | None:
+    """The run's agent steps a second: the median of its epochs."""
+    return statistics.median(run.speeds) if run.speeds else None
+
+
+def made_of(found: Mapping[Key, Runs]) -> Baseline:
+    """The baseline of a results folder."""
+    entries = [_entry(key, runs.complete) for key, runs in sorted(found.items()) if runs.complete]
+    every = [run for runs in found.values() for run in runs.complete]
+    return Baseline(
+        entries=tuple(entries),
+        commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),
+        machines=tuple(sorted({machine_of(run) for run in every})),
+    )
+
+
+def to_text(baseline: Baseline) -> str:
+    """The file: JSON for people and version control, with a checksum."""
+    content: dict[str, object] = {
+        "kind": KIND,
+        "schema_version": SCHEMA_VERSION,
+        "commits": list(baseline.commits),
+        "machines": list(baseline.machines),
+        "cells": [
+            {
+                **entry.key._asdict(),
+                "id": entry.id,
+                "scores": {str(seed): score for seed, score in entry.scores.items()},
+                "speeds": {machine: list(speeds) for machine, speeds in entry.speeds.items()},
+            }
+            for entry in baseline.entries
+        ],
+    }
+    return json.dumps(json.loads(files.sealed(content)), indent=1, ensure_ascii=False) + "\n"
+
+
+def read(path: Path) -> Baseline:
+    """A baseline file.
+
+    Raises:
+        RefusedFile: it is damaged, newer than this version, or no baseline.
+    """
+    if not path.exists():
+        raise UsageError(f"{path}: no such baseline; make one with: rlbench baseline save {path}")
+    content = files.read_sealed(path)
+    if content.get("kind") != KIND:
+        raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")
+    try:
+        return Baseline(
+            entries=tuple(_read_entry(cell) for cell in _list(content["cells"])),
+            commits=tuple(map(str, _list(content["commits"]))),
+            machines=tuple(map(str, _list(content["machines"]))),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RefusedFile(f"{path}: not a baseline of this schema; make it again") from None
+
+
+def _entry(key: Key, runs: Sequence[Run]) -> Entry:
+    speeds: dict[str, list[float]] = {}
+    for run in runs:
+        made = speed(run)
+        if made is not None:
+            speeds.setdefault(machine_of(run), []).append(made)
+    return Entry(
+        key=key,
+        id=runs[0].id,
+        scores={run.seed: level(run) for run in runs if run.evaluations},
+        speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
+    )
+
+
+def _read_entry(cell: object) -> Entry:
+    if not isinstance(cell, dict):
+        raise TypeError
+    return Entry(
+        key=Key(*(str(cell[name]) for name in Key._fields)),
+        id=str(cell["id"]),
+        scores={int(seed): _finite(score) for seed, score in cell["scores"].items()},
+        speeds={str(machine): tuple(map(_finite, _list(values))) for machine, values in cell["speeds"].items()},
+    )
+
+
+def _finite(value: object) -> float:
+    if not isinstance(value, int | float) or value != value or abs(value) == float("inf"):  # noqa: PLR0124 - NaN
+        raise TypeError
+    return float(value)
+
+
+def _list(value: object) -> Iterable[object]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value

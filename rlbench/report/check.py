@@ -1,0 +1,216 @@
+"""The gate over a results folder: every cell's findings, against a baseline or against the documents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Literal
+
+from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError
+from rlbench.report import gate
+from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
+from rlbench.report.cells import every_cell
+from rlbench.report.documents import Key
+from rlbench.report.gather import Runs, differences, gather
+from rlbench.report.references import reference
+from rlbench.report.runs import Run
+from rlbench.report.tables import rounded, task_name
+
+Aspect = Literal["score", "speed", "run", "pooled"]
+WORSE = {"REGRESSED", "SLOWER", "BELOW"}
+OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One line of a check."""
+
+    suite: str
+    algorithm: str  # empty where all cells are meant
+    task: str
+    aspect: Aspect
+    word: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """``toy/dqn/Catch score``."""
+        return f"{'/'.join(filter(None, (self.suite, self.algorithm, self.task)))} {self.aspect}"
+
+
+def against_documents(suite: str, results: Path, *, alpha: float, margin: float | None) -> list[Finding]:
+    """Every cell's verdict, and every run that failed."""
+    cells = every_cell([suite], results, alpha=alpha, share=margin)
+    found = []
+    for cell in cells:
+        ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
+        theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
+        reason = "; ".join(filter(None, (ours, theirs, cell.note)))
+        found.append(_finding(cell.key, "score", gate_word(str(cell.verdict)), reason))
+    for key, runs in sorted(gather(results).items()):
+        if key.suite == suite:
+            found += _failures(key, runs.failed)
+    return found
+
+
+def against_baseline(
+    suite: str, results: Path, baseline: Baseline, *, alpha: float, margin: float, other_machine: bool
+) -> list[Finding]:
+    """Scores, speeds and the pooled score of a suite against what was saved.
+
+    Raises:
+        UsageError: the runs were made on another class of machine, and nobody said that this is meant.
+    """
+    everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
+    entries = {entry.key: entry for entry in baseline.entries if entry.key.suite == suite}
+    later = {key: _later(everything.get(key, Runs())) for key in entries}
+    if not other_machine:
+        _same_machines(later, baseline)
+    found: list[Finding] = []
+    for key, runs in sorted(everything.items()):
+        found += _failures(key, [*runs.failed, *(run for run in runs.variants if run.status == "failed")])
+        if key not in entries and runs.complete:
+            found.append(_finding(key, "score", "NEW", "not in the baseline"))
+    found += _score_findings(entries, later, alpha=alpha, margin=margin)
+    if not other_machine:
+        found += [finding for key, entry in entries.items() for finding in _speed_findings(entry, later[key])]
+    pooled = [
+        (list(entry.scores.values()), scores, _random(key))
+        for key, entry in entries.items()
+        if (scores := _levels(later[key]))
+    ]
+    ruling = gate.rule_pooled(pooled, alpha=alpha, margin=margin)
+    if ruling.word != "TOO FEW":
+        found.append(_finding(Key(suite, "", "", ""), "pooled", ruling.word, ruling.reason))
+    return found
+
+
+def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
+    """3 worse, 5 a run failed, 4 undecided under ``strict``, else 0; the first that holds."""
+    words = {finding.word for finding in findings}
+    if words & WORSE:
+        return BelowDocument.exit_code
+    if "FAILED" in words:
+        return RunFailed.exit_code
+    return Inconclusive.exit_code if strict and words & OPEN else 0
+
+
+def gate_word(verdict: str) -> str:
+    """A verdict without its count of seeds."""
+    return verdict.partition(" (")[0]
+
+
+def to_text(findings: Sequence[Finding]) -> str:
+    """One line a finding, and a line that counts them."""
+    if not findings:
+        return "nothing to check"
+    word, name = (max(len(text) for text in texts) for texts in zip(*((f.word, f.name) for f in findings), strict=True))
+    lines = [f"{f.word:<{word}}  {f.name:<{name}}  {f.reason}".rstrip() for f in findings]
+    return "\n".join([*lines, "", counted(findings)])
+
+
+def counted(findings: Sequence[Finding]) -> str:
+    """``2 REGRESSED, 10 PASSED``."""
+    return ", ".join(f"{count} {word}" for word, count in Counter(f.word for f in findings).items())
+
+
+def to_markdown(findings: Sequence[Finding], title: str) -> str:
+    """What a CI system shows beside a run: the bad news first."""
+    order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
+    rows = [f"| {_mark(f.word)} {f.word} | {f.name} | {f.reason.replace('|', '/')} |" for f in order]
+    return "\n".join([f"### {title}", "", counted(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def to_junit(findings: Sequence[Finding], title: str) -> str:
+    """JUnit XML: worse is a failure, a failed run an error, what is undecided is skipped."""
+    cases = []
+    for f in findings:
+        inside, message = "", f'message="{escape(f"{f.word}: {f.reason}")}"'
+        if f.word in WORSE:
+            inside = f"<failure {message}/>"
+        elif f.word == "FAILED":
+            inside = f"<error {message}/>"
+        elif f.word in OPEN | {"NOT RUN", "NEW", "PARTIAL", "NOT COMPARABLE"}:
+            inside = f"<skipped {message}/>"
+        where = escape(".".join(filter(None, (f.suite, f.algorithm))))
+        cases.append(
+            f'<testcase classname="{where}" name="{escape(f"{f.task} {f.aspect}".strip())}">{inside}</testcase>'
+        )
+    counts = {kind: sum(f"<{kind} " in case for case in cases) for kind in ("failure", "error", "skipped")}
+    head = (
+        f'<testsuite name="{escape(title)}" tests="{len(cases)}" failures="{counts["failure"]}" '
+        f'errors="{counts["error"]}" skipped="{counts["skipped"]}">'
+    )
+    return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
+
+
+def _later(runs: Runs) -> list[Run]:
+    """The runs that are held against a baseline: of the documented settings, or else whatever was run to its end."""
+    return runs.complete or [run for run in (*runs.elsewhere, *runs.variants) if run.status == "done"]
+
+
+def _levels(runs: Sequence[Run]) -> list[float]:
+    return [level(run) for run in runs if run.evaluations]
+
+
+def _same_machines(later: Mapping[Key, Sequence[Run]], baseline: Baseline) -> None:
+    for runs in later.values():
+        for run in runs:
+            if machine_of(run) not in baseline.machines:
+                known = "; ".join(baseline.machines)
+                raise UsageError(
+                    f"{run.folder}: made on {machine_of(run)}, the baseline on {known}; "
+                    "make a baseline there, or compare scores alone with --other-machine"
+                )
+
+
+def _score_findings(
+    entries: Mapping[Key, Entry], later: Mapping[Key, Sequence[Run]], *, alpha: float, margin: float
+) -> list[Finding]:
+    found, drops = {}, {}
+    for key, entry in entries.items():
+        scores = _levels(later[key])
+        if not scores:
+            found[key] = _finding(key, "score", "NOT RUN", "in the baseline only")
+        elif len(entry.scores) < 2:
+            found[key] = _finding(key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
+        else:
+            drops[key] = gate.drop(list(entry.scores.values()), scores, _random(key), margin)
+    for key, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
+        changed = [change for run in later[key][:1] for change in differences(run)]
+        reason = "; ".join(filter(None, (ruling.reason, f"with {', '.join(changed)}" if changed else "")))
+        found[key] = _finding(key, "score", ruling.word, reason)
+    return [found[key] for key in entries]
+
+
+def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
+    found = []
+    for machine, before in entry.speeds.items():
+        now = [made for run in runs if machine_of(run) == machine and (made := speed(run)) is not None]
+        ruling = gate.rule_speed(before, now)
+        if ruling.word != "TOO FEW":
+            found.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
+    return found
+
+
+def _failures(key: Key, runs: Sequence[Run]) -> list[Finding]:
+    return [_finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}") for run in runs]
+
+
+def _random(key: Key) -> float:
+    scale = reference(key)
+    return scale.random if scale else 0.0
+
+
+def _finding(key: Key, aspect: Aspect, word: str, reason: str) -> Finding:
+    name = task_name(key) if key.task else ""
+    return Finding(suite=key.suite, algorithm=key.algorithm, task=name, aspect=aspect, word=word, reason=reason)
+
+
+def _mark(word: str) -> str:
+    if word in WORSE:
+        return "❌"
+    return "💥" if word == "FAILED" else "❓" if word in OPEN else "✅" if word == "PASSED" else "·"

@@ -1,0 +1,186 @@
+"""Two sides, task by task and together: two results folders, or two algorithms of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlbench.errors import UnknownName, UsageError
+from rlbench.report.aggregate import Estimate, bootstrap, bootstrap_pair, improvement, interquartile_mean
+from rlbench.report.documented import documented
+from rlbench.report.documents import Estimator, Key
+from rlbench.report.estimate import mean, seed_scores
+from rlbench.report.gather import Runs, gather
+from rlbench.report.references import reference
+
+RAW: dict[Estimator, Estimator] = {"normalized-best": "best-of-run", "normalized-final": "final", "normalized": "final"}
+"""Estimators on D4RL's scale, in raw points."""
+
+FEWEST = 2
+"""Seeds on either side below which a chance says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One task that both sides have played; scores are raw points by the document's estimator, one a seed."""
+
+    key: Key  # the left side's
+    left: tuple[float, ...]
+    right: tuple[float, ...]
+    improvement: Estimate | None  # the chance that a run of the right side beats one of the left
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """What two sides have in common."""
+
+    names: tuple[str, str]
+    tasks: tuple[Task, ...]
+    scale: str  # of the interquartile means
+    left: Estimate | None
+    right: Estimate | None
+    improvement: Estimate | None
+
+
+def compare(left: str, right: str, results: Path, suite: str | None) -> Comparison:
+    """Two results folders cell by cell, or two algorithms task by task; which, the names say.
+
+    Raises:
+        UsageError: one is a folder and the other is not, or they share no task.
+        UnknownName: neither a folder nor an algorithm with runs.
+    """
+    folders = [Path(name).is_dir() for name in (left, right)]
+    if all(folders):
+        sides = [_of_suite(gather(Path(name)), suite) for name in (left, right)]
+        pairs = [(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
+    elif any(folders):
+        other = right if folders[0] else left
+        raise UsageError(f"{other}: not a folder of records; compare two folders or two algorithms")
+    else:
+        found = _of_suite(gather(results), suite)
+        known = sorted({key.algorithm for key in found})
+        for name in (left, right):
+            if name not in known:
+                raise UnknownName("folder or algorithm", name, known, where=str(results))
+        pairs = [
+            (key, runs, found[key._replace(algorithm=right)])
+            for key, runs in found.items()
+            if key.algorithm == left and key._replace(algorithm=right) in found
+        ]
+    tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b)) is not None)
+    if not tasks:
+        raise UsageError(f"{left} and {right} have no finished run of the same cell; see: rlbench list runs")
+    return _together((left, right), tasks)
+
+
+def scores_of(key: Key, runs: Runs) -> list[float]:
+    """A cell's finished runs by its document's estimator, in raw points; failed ones at the random policy's score."""
+    document = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
+    estimator: Estimator = document.estimator if document else "best-of-run"
+    raw = RAW.get(estimator, estimator)
+    scores = seed_scores(runs.complete, raw, limit=document.limit if document else None)
+    scale = reference(key)
+    floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
+    return scores + [floor] * len(runs.failed)
+
+
+def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
+    """The common scale of several tasks, in words and as the points 0 and 1 of each.
+
+    Humans and D4RL's experts where all tasks have one, else the documents, else the best run that is compared.
+    """
+    scales = [reference(key) for key in keys]
+    goals = [scale.goal if scale else None for scale in scales]
+    zeros = [scale.random if scale else 0.0 for scale in scales]
+    if all(goal is not None for goal in goals):
+        return "random policy 0, human or expert 1", [
+            (z, g) for z, g in zip(zeros, goals, strict=True) if g is not None
+        ]
+    documents = [next((c.primary for c in documented(key.suite) if c.key == key), None) for key in keys]
+    if all(d is not None and abs(d.score - z) > 1e-9 for d, z in zip(documents, zeros, strict=True)):
+        return "random policy 0, document 1", [(z, d.score) for z, d in zip(zeros, documents, strict=True) if d]
+    tops = [max(row) if max(row) != zero else zero + 1 for zero, row in zip(zeros, rows, strict=True)]
+    return "random policy 0, best run 1", list(zip(zeros, tops, strict=True))
+
+
+def _of_suite(found: Mapping[Key, Runs], suite: str | None) -> dict[Key, Runs]:
+    return {key: runs for key, runs in found.items() if suite in {None, key.suite}}
+
+
+def _task(key: Key, left: Runs, right: Runs) -> Task | None:
+    a, b = scores_of(key, left), scores_of(key, right)
+    if not a or not b:
+        return None
+    enough = min(len(a), len(b)) >= FEWEST
+    chance = bootstrap_pair(improvement, [b], [a]) if enough else None
+    return Task(key=key, left=tuple(a), right=tuple(b), improvement=chance)
+
+
+def _together(names: tuple[str, str], tasks: tuple[Task, ...]) -> Comparison:
+    scale, points = normalizer([task.key for task in tasks], [[*task.left, *task.right] for task in tasks])
+    left, right = (
+        [[(score - zero) / (one - zero) for score in row] for row, (zero, one) in zip(rows, points, strict=True)]
+        for rows in ([task.left for task in tasks], [task.right for task in tasks])
+    )
+    enough = min(map(len, [*left, *right])) >= FEWEST
+    return Comparison(
+        names=names,
+        tasks=tasks,
+        scale=scale,
+        left=bootstrap(interquartile_mean, left) if enough else None,
+        right=bootstrap(interquartile_mean, right) if enough else None,
+        improvement=bootstrap_pair(improvement, right, left) if enough else None,
+    )
+
+
+def to_text(found: Comparison) -> str:
+    """A line a task, and the sides as wholes."""
+    from rlbench.report.tables import rounded, task_name
+
+    left, right = found.names
+    head = ("TASK", left, right, f"P({right} better)")
+    rows = [
+        (
+            f"{task.key.suite}/{task.key.algorithm}/{task_name(task.key)}"
+            if Path(left).is_dir()
+            else f"{task.key.suite}/{task_name(task.key)}",
+            f"{rounded(mean(task.left))} ({len(task.left)})",
+            f"{rounded(mean(task.right))} ({len(task.right)})",
+            _percent(task.improvement),
+        )
+        for task in found.tasks
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    ]
+    for name, estimate in zip(found.names, (found.left, found.right), strict=True):
+        told = f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]" if estimate else "too few seeds"
+        lines.append(f"interquartile mean of {name}: {told}")
+    lines.append(f"chance that a run of {right} beats one of {left}: {_percent(found.improvement) or 'too few seeds'}")
+    lines.append(f"Scores: mean over seeds (how many). Scale: {found.scale}. 95 % bootstrap intervals over seeds.")
+    return "\n".join([*lines[: len(rows) + 1], "", *lines[len(rows) + 1 :]])
+
+
+def to_document(found: Comparison) -> dict[str, object]:
+    """The same for scripts."""
+    return {
+        "names": list(found.names),
+        "scale": found.scale,
+        "iqm": [estimate and estimate._asdict() for estimate in (found.left, found.right)],
+        "improvement": found.improvement and found.improvement._asdict(),
+        "tasks": [
+            {
+                **task.key._asdict(),
+                "left": list(task.left),
+                "right": list(task.right),
+                "improvement": task.improvement and task.improvement._asdict(),
+            }
+            for task in found.tasks
+        ],
+    }
+
+
+def _percent(found: Estimate | None) -> str:
+    return "" if found is None else f"{100 * found.value:.0f} % [{100 * found.low:.0f}, {100 * found.high:.0f}]"

@@ -1,0 +1,39 @@
+"""Documented learning curves: mean and spread over seeds at each evaluation, thinned to what a picture can show."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+
+from rlbench.report.documents import DATA, Key, row_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """One documented curve; the three tuples are equally long."""
+
+    n: int  # seeds
+    source: str
+    env_steps: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@cache
+def documented_curves() -> dict[Key, Curve]:
+    """Curves by cell; where two documents draw one, that of more seeds."""
+    found: dict[Key, Curve] = {}
+    with (DATA / "documented_curves.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            key = Key(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
+            curve = Curve(
+                n=int(row["n"]),
+                source=row["source"],
+                env_steps=tuple(map(int, row["env_steps"].split())),
+                mean=tuple(map(float, row["mean"].split())),
+                std=tuple(map(float, row["std"].split())),
+            )
+            if key not in found or curve.n > found[key].n:
+                found[key] = curve
+    return found

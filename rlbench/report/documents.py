@@ -1,0 +1,179 @@
+"""The published numbers as they lie in the package: one row a number, each with its source."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from rlbench.errors import RlbenchError
+
+DATA = Path(__file__).parent / "data"
+OPTIMUM = "known optimum"
+"""The source of a score that nobody had to measure."""
+
+Estimator = Literal[
+    "best-of-run",
+    "max-of-mean",
+    "max-of-iqm",
+    "final",
+    "final-iqm",
+    "raw",
+    "as-printed",
+    "normalized",
+    "normalized-best",
+    "normalized-final",
+]
+"""How a score was made of a run's evaluations; see ``data/README.md``."""
+
+FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
+"""Tianshou's and what it cites; then what others published on recorded data, all of it offline."""
+
+BODIES = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "Walker2d-v2", "ant": "Ant-v2"}
+"""MuJoCo tasks by what D4RL's data sets begin with."""
+
+VERSIONED = ("mujoco", "goals")
+"""Suites whose documents name an older version of the task that is run today, v4."""
+
+
+class Key(NamedTuple):
+    """What a cell of a table is about."""
+
+    suite: str
+    algorithm: str
+    task: str
+    dataset: str  # empty where the task is all there is
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Documented:
+    """One published number."""
+
+    score: float
+    std: float | None = None  # over seeds, as printed
+    low: float | None = None  # of a printed interval
+    high: float | None = None
+    n: int | None = None  # seeds; None where the document does not say
+    estimator: Estimator
+    steps: str = ""  # as printed
+    metric: str = ""  # the estimator in the document's own terms
+    variant: str = ""  # what was set differently from the script's defaults
+    system: str
+    source: str  # file and commit
+    note: str = ""
+    task: str = ""  # the environment's id in the document
+    dataset: str = ""  # in the document's words
+
+    @property
+    def limit(self) -> int | None:
+        """The agent steps within which the score was reached; None where the document says less or something else."""
+        match = re.fullmatch(r"([0-9.]+)M( \(max at \d+\))?", self.steps)
+        return round(float(match[1]) * 1e6) if match else None
+
+
+class Row(NamedTuple):
+    """A row of a table, whatever version of the task a document or a run names."""
+
+    task: str
+    dataset: str
+
+
+def base_of(task: str) -> str:
+    """A task's name without its version: ``Ant`` of ``Ant-v3``."""
+    return re.sub(r"-v\d+$", "", task)
+
+
+def row_of(suite: str, task: str, dataset: str) -> Row:
+    """The row that a task, with its data set if there is one, belongs to."""
+    if suite in VERSIONED:
+        return Row(base_of(task) + "-v4", dataset)
+    if suite == "offline" and (dataset or task):
+        body = BODIES.get((dataset or task).split("-")[0].lower())
+        if body is not None:
+            return Row(body, (dataset or task).lower())
+        buffer = re.search(r"buffer (\d+) transitions", dataset)
+        if buffer is not None:
+            return Row(task, f"qrdqn-{_count(int(buffer[1]))}")
+    return Row(task, dataset)
+
+
+def protocol_of(suite: str, system: str) -> str:
+    """How the evaluations behind a document were made, as far as it says."""
+    with (DATA / "protocols.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["suite"] == suite and fnmatchcase(system, row["systems"]):
+                return row["protocol"]
+    return ""
+
+
+Line = dict[str, str]
+"""A row of a file, by its header."""
+
+
+@cache
+def lines(suite: str) -> dict[Key, list[Line]]:
+    """Every published number of a suite by cell, in the order of the data and still unparsed."""
+    found: dict[Key, list[Line]] = {}
+    for name in FILES if suite == "offline" else FILES[:1]:
+        for line in _lines(name, suite):
+            key = Key(suite, line["algorithm"], *row_of(suite, line.get("task", ""), line["dataset"]))
+            found.setdefault(key, []).append(line)
+    return found
+
+
+@cache
+def suites() -> tuple[str, ...]:
+    """Every suite that a document speaks of, in the order of the data."""
+    with (DATA / FILES[0]).open(encoding="utf-8", newline="") as file:
+        return tuple(dict.fromkeys(row[0] for row in csv.reader(file)))[1:]
+
+
+def parsed(line: Line) -> Documented:
+    """A row as a document."""
+    return Documented(
+        score=float(line["score"]),
+        std=_number(line["std"]),
+        low=_number(line.get("low", "")),
+        high=_number(line.get("high", "")),
+        n=int(line["n"]) if line["n"] else None,
+        estimator=_estimator(line["estimator"]),
+        steps=line["steps"],
+        metric=line.get("metric", ""),
+        variant=line.get("variant", ""),
+        system=line["system"],
+        source=line["source"],
+        note=line["note"],
+        task=line.get("task", ""),
+        dataset=line["dataset"],
+    )
+
+
+def _lines(name: str, suite: str) -> list[Line]:
+    """The rows of a file that speak of the suite and hold a number."""
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader)
+        score = header.index("score")
+        every = header[0] != "suite"
+        return [dict(zip(header, row, strict=True)) for row in reader if (every or row[0] == suite) and row[score]]
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _estimator(text: str) -> Estimator:
+    known: tuple[Estimator, ...] = get_args(Estimator)
+    for name in known:
+        if text == name:
+            return name
+    raise RlbenchError(f"{DATA}: unknown estimator {text!r}; known: {', '.join(known)}")
+
+
+def _count(number: int) -> str:
+    """``1M``, ``100k``."""
+    return f"{number // 1_000_000}M" if number >= 1_000_000 else f"{number // 1000}k"

@@ -1,0 +1,141 @@
+"""The regression gate: later runs against a baseline. Pure functions of numbers; ``check`` applies them to records.
+
+Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Many
+cells at once are tested by their pooled interquartile mean, speeds by median and median deviation. No drop smaller than
+a margin is ever an alarm.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rlbench.report.estimate import mean, spread
+from rlbench.report.student import distribution
+from rlbench.report.verdict import holm
+
+ALPHA = 0.05
+MARGIN = 0.05
+"""The least drop that matters, as a share of the way from the random policy to the baseline."""
+
+CONFIRMED = 5
+"""Seeds at which the second stage decides."""
+
+OUTRIGHT = 3
+"""Seeds from which a drop that survives Holm's correction over all cells needs no further ones."""
+
+SLOWER = 0.03
+"""The least loss of speed that matters."""
+
+BLOCK, WARN = 4.0, 2.5
+"""Median absolute deviations below the baseline's median at which a speed is a regression, or worth a look."""
+
+FEWEST_SPEEDS = 5
+"""Runs of a baseline from which a spread of speeds can be read."""
+
+Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW", "FAILED", "NOT RUN", "NEW"]
+
+
+class Drop(NamedTuple):
+    """How later seeds compare with a baseline's."""
+
+    fall: float  # of their mean below the baseline's
+    least: float  # that matters
+    first: float  # probability of a first seed this low, had nothing changed
+    every: float  # probability of a mean of all seeds this low
+    seeds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the gate says, and why in a few words."""
+
+    word: Word
+    reason: str
+
+
+def drop(baseline: Sequence[float], later: Sequence[float], random: float | None, margin: float = MARGIN) -> Drop:
+    """Compare two lists of scores, one a seed; at least two in the baseline and one later."""
+    middle = mean(baseline)
+    return Drop(
+        fall=middle - mean(later),
+        least=margin * abs(middle - (random or 0.0)),
+        first=_chance(baseline, later[:1]),
+        every=_chance(baseline, later),
+        seeds=len(later),
+    )
+
+
+def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
+    """What the seeds of each cell say: in two stages, or at once where the drop is beyond doubt over all cells."""
+    asked = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
+    beyond_doubt = holm([1.0 if p is None else p for p in asked], alpha / CONFIRMED)
+    return [_ruled(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]
+
+
+def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
+    """Agent steps a second on one class of machine, one number a run."""
+    if len(baseline) < FEWEST_SPEEDS or not later:
+        return Ruling("TOO FEW", f"{len(baseline)} baseline and {len(later)} later speeds")
+    middle = statistics.median(baseline)
+    deviation = statistics.median(abs(value - middle) for value in baseline)
+    now = statistics.median(later)
+    text = f"{now:,.6g} steps/s, was {middle:,.6g} ({100 * (now / middle - 1):+.1f} %)"
+    if now >= (1 - SLOWER) * middle or now >= middle - WARN * deviation:
+        return Ruling("PASSED", text)
+    return Ruling("SLOWER" if now < middle - BLOCK * deviation else "SUSPECT", text)
+
+
+def rule_pooled(
+    cells: Sequence[tuple[Sequence[float], Sequence[float], float]], *, alpha: float = ALPHA, margin: float = MARGIN
+) -> Ruling:
+    """All cells at once: ``(baseline, later, random)`` each, by the interquartile mean of normalised scores.
+
+    What it would be had nothing changed is drawn from each baseline's predictive distribution.
+    """
+    import numpy as np
+
+    from rlbench.report.aggregate import RESAMPLES, SEED, interquartile_mean
+
+    known = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and abs(mean(cell[0]) - cell[2]) > 0]
+    runs = sum(len(later) for _, later, _ in known)
+    if len(known) < 3 or runs < 2 * CONFIRMED:
+        return Ruling("TOO FEW", f"{runs} runs of {len(known)} cells")
+    generator, drawn, found, before = np.random.default_rng(SEED), [], [], []
+    for baseline, later, random in known:
+        scale, n = mean(baseline) - random, len(baseline)
+        truth = mean(baseline) + spread(baseline) / math.sqrt(n) * generator.standard_t(n - 1, (RESAMPLES, 1))
+        noise = spread(baseline) * generator.standard_normal((RESAMPLES, len(later)))
+        drawn.append((truth + noise - random) / scale)
+        found.append((np.asarray(later) - random) / scale)
+        before.append((np.asarray(baseline) - random) / scale)
+    now, was = float(interquartile_mean(found)), float(interquartile_mean(before))
+    bound = float(np.quantile(interquartile_mean(drawn), alpha / CONFIRMED))
+    text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
+    return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
+
+
+def _ruled(found: Drop, alpha: float, *, doubtless: bool) -> Ruling:
+    seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
+    text = f"{-found.fall + 0.0:+.4g} over {seeds} (p = {found.every:.2g})"
+    if found.fall <= found.least:
+        return Ruling("PASSED", text)
+    first, every = found.first < alpha, found.every < alpha / CONFIRMED
+    if (doubtless and found.seeds >= OUTRIGHT) or (found.seeds >= CONFIRMED and first and every):
+        return Ruling("REGRESSED", text)
+    if found.seeds < CONFIRMED and (first or found.every < alpha):
+        return Ruling("SUSPECT", f"{text}; run {CONFIRMED - found.seeds} more seeds to decide")
+    return Ruling("PASSED", text)
+
+
+def _chance(baseline: Sequence[float], later: Sequence[float]) -> float:
+    """The probability of a mean this low from as many seeds, were they of the baseline's kind."""
+    n = len(baseline)
+    error = spread(baseline) * math.sqrt(1 / len(later) + 1 / n)
+    fall = mean(later) - mean(baseline)
+    if error == 0:
+        return 0.0 if fall < 0 else 1.0
+    return distribution(fall / error, n - 1)

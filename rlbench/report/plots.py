@@ -1,0 +1,269 @@
+"""Pictures, as PNG or SVG: readable in black and white, by people who confuse colours, and the same bytes every time.
+
+Colours are those of Okabe and Ito; every algorithm has a dash pattern and a marker of its own as well. Behind measured
+curves, with a band over the seeds, the documented ones are thin and dotted, with a band of one standard deviation.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rlbench.errors import UnknownName, UsageError
+from rlbench.report import figures
+from rlbench.report.aggregate import Array, Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
+from rlbench.report.documents import DATA
+from rlbench.report.figures import Panel, Standing
+
+Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ENDINGS = (".png", ".svg")
+
+STYLE = DATA / "plots.mplstyle"
+
+
+class Look(NamedTuple):
+    """How an algorithm is drawn."""
+
+    color: str
+    dashes: tuple[float, ...]  # empty is a solid line
+    marker: str
+
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a8f00", "#7b4fb0", "#7f7f7f")
+DASHES = (
+    (),
+    (5, 1.5),
+    (1.5, 1.2),
+    (6, 1.5, 1.5, 1.5),
+    (3, 1),
+    (8, 2),
+    (4, 1, 1, 1, 1, 1),
+    (2, 2),
+    (7, 1, 2, 1),
+    (1, 1),
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+
+
+def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()) -> Figure:
+    """A picture of a suite's records.
+
+    Raises:
+        UsageError: there is nothing to draw.
+        UnknownName: a task or an algorithm does not exist.
+    """
+    with style.context(STYLE):
+        if kind in {"curves", "walltime"}:
+            clock = figures.hours if kind == "walltime" else figures.steps
+            found = figures.panels(suite, results, tasks=tasks, algorithms=algorithms, clock=clock)
+            found = tuple(p for p in found if p.lines or (p.curves and kind == "curves"))
+            if not found:
+                raise figures.nothing(suite, results)
+            return _curves(found, hours=kind == "walltime")
+        scale, standings = figures.standings(suite, results, tasks=tasks, algorithms=algorithms)
+        if not standings:
+            raise figures.nothing(suite, results)
+        drawing: Callable[[Sequence[Standing], str], Figure] = {
+            "profile": _profile,
+            "interval": _interval,
+            "improvement": _improvement,
+        }[kind]
+        return drawing(standings, scale)
+
+
+def encoded(figure: Figure, ending: str) -> bytes:
+    """A picture as the bytes of a file, the same for the same picture."""
+    if ending not in ENDINGS:
+        raise UsageError(f"{ending or 'no ending'}: pictures are written as {' or '.join(ENDINGS)}")
+    file = io.BytesIO()
+    with style.context(STYLE):
+        nameless = {"Date": None, "Creator": None} if ending == ".svg" else {"Software": None}
+        figure.savefig(file, format=ending[1:], metadata=nameless, dpi=150)
+    return file.getvalue()
+
+
+def kind_of(name: str) -> Kind:
+    """A kind of picture by its name."""
+    for kind in KINDS:
+        if kind == name:
+            return kind
+    raise UnknownName("kind", name, KINDS, where="--kind")
+
+
+def _looks(algorithms: Sequence[str]) -> dict[str, Look]:
+    named = list(dict.fromkeys(algorithms))
+    return {
+        name: Look(COLORS[i % len(COLORS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
+        for i, name in enumerate(named)
+    }
+
+
+def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(max(5.2, 4.0 * columns), 2.9 * rows + 0.8), layout="constrained")
+    looks = _looks([name for panel in panels for name in (*[line.algorithm for line in panel.lines], *panel.curves)])
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for place, axes in enumerate(grid.flat):
+        if place >= len(panels):
+            axes.set_visible(False)
+            continue
+        _panel(axes, panels[place], looks, hours=hours)
+        if place % columns == 0:
+            axes.set_ylabel("return")
+    measured = any(panel.lines for panel in panels)
+    dotted = not hours and measured and any(panel.curves for panel in panels)
+    _legend(figure, looks, curve=dotted, score=measured)
+    return figure
+
+
+def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:
+    longest = max([line.x[-1] for line in panel.lines], default=0.0)
+    measured = {line.algorithm for line in panel.lines}
+    unit, word = _unit(longest or 1e6, hours=hours)
+    if not hours:
+        for name, curve in panel.curves.items():
+            if measured and name not in measured:
+                continue
+            x, y, spread = (np.asarray(part, float) for part in (curve.env_steps, curve.mean, curve.std))
+            color = looks[name].color
+            axes.fill_between(x / unit, y - spread, y + spread, color=color, alpha=0.08, linewidth=0)
+            if measured:
+                axes.plot(x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2)
+            else:
+                _plain_curve(axes, x / unit, y, looks[name])
+    for name, document in panel.scores.items():
+        if name in measured:
+            axes.axhline(document.score, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+    for line in panel.lines:
+        color, dashes, marker = looks[line.algorithm]
+        if line.runs > 1:
+            axes.fill_between(line.x / unit, line.low, line.high, color=color, alpha=0.15, linewidth=0)
+        every = max(1, len(line.x) // 6)
+        style = (0, dashes) if dashes else "-"
+        axes.plot(
+            line.x / unit, line.mean, color=color, linewidth=1.9, linestyle=style, marker=marker, markersize=4,
+            markevery=every, zorder=3,
+        )  # fmt: skip
+    axes.set_title(panel.title.replace("NoFrameskip-v4", ""))
+    axes.set_xlabel(word)
+    if longest and not hours:
+        axes.set_xlim(0, 1.25 * longest / unit if panel.curves else 1.02 * longest / unit)
+
+
+def _plain_curve(axes: Axes, x: Array, y: Array, look: Look) -> None:
+    """A documented curve where nothing is measured: then it has the stage to itself."""
+    color, dashes, marker = look
+    linestyle = (0, dashes) if dashes else "-"
+    every = max(1, len(x) // 5)
+    axes.plot(x, y, color=color, linewidth=1.2, linestyle=linestyle, marker=marker, markersize=3, markevery=every)
+
+
+def _unit(longest: float, *, hours: bool) -> tuple[float, str]:
+    if hours:
+        return (1.0, "hours") if longest >= 1 else (1 / 60, "minutes")
+    return (1e6, "million agent steps") if longest >= 5e5 else (1e3, "thousand agent steps")
+
+
+def _legend(figure: Figure, looks: dict[str, Look], *, curve: bool, score: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=color, linestyle=(0, dashes) if dashes else "-", marker=marker, markersize=4, label=name)
+        for name, (color, dashes, marker) in looks.items()
+    ]
+    if curve:
+        handles.append(Line2D([], [], color="#57606a", linestyle=":", linewidth=1.1, label="documented curve"))
+    if score:
+        handles.append(Line2D([], [], color="#6e7781", linestyle=(0, (1, 2)), linewidth=0.9, label="documented score"))
+    fitting = max(1, int(figure.get_figwidth() / 1.55))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), handlelength=3)
+
+
+def _profile(standings: Sequence[Standing], scale: str) -> Figure:
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes, looks = figure.subplots(), _looks([standing.algorithm for standing in standings])
+    top = max(1.05, *(score for s in standings for row in s.scores for score in row)) * 1.05
+    taus = np.linspace(0, min(top, 10), 201)
+    for standing in standings:
+        color, dashes, marker = looks[standing.algorithm]
+        if min(map(len, standing.scores)) > 1:
+            low, high = band(standing.scores, taus.tolist())
+            axes.fill_between(taus, low, high, color=color, alpha=0.12, linewidth=0)
+        axes.plot(
+            taus, profile(standing.scores, taus.tolist()), color=color, linestyle=(0, dashes) if dashes else "-",
+            marker=marker, markevery=25, markersize=4, label=standing.algorithm,
+        )  # fmt: skip
+    axes.axvline(1, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
+    axes.set(xlabel=f"normalised score τ ({scale})", ylabel="share of runs with a score above τ", ylim=(-0.02, 1.02))
+    axes.set_title("Performance profiles")
+    axes.legend(handlelength=3)
+    return figure
+
+
+def _interval(standings: Sequence[Standing], scale: str) -> Figure:
+    rows = [(s, bootstrap(interquartile_mean, s.scores)) for s in standings]
+    figure, axes = _rows_of([s.algorithm for s in standings])
+    _whiskers(axes, rows)
+    for place, (standing, _) in enumerate(rows):
+        if standing.documents:
+            level = float(interquartile_mean([[d] for d in standing.documents]))
+            axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
+    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale})")
+    axes.set_title("Interquartile mean; ◇ is the document")
+    return figure
+
+
+def _improvement(standings: Sequence[Standing], scale: str) -> Figure:
+    del scale  # a chance has none
+    known = [s for s in standings if s.documents]
+    if not known:
+        raise UsageError("no finished run has a document to be compared with")
+    rows = [(s, bootstrap(partial(improvement_on, documents=s.documents), s.scores)) for s in known]
+    figure, axes = _rows_of([s.algorithm for s in known])
+    _whiskers(axes, rows)
+    axes.axvline(0.5, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
+    axes.set(xlim=(-0.03, 1.03), xlabel="chance that a run beats its document")
+    axes.set_title("Probability of improvement over the documents")
+    return figure
+
+
+def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.4, 0.42 * len(names) + 1.5), layout="constrained")
+    axes = figure.subplots()
+    axes.set_yticks(range(len(names)), labels=list(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    return figure, axes
+
+
+def _whiskers(axes: Axes, rows: Sequence[tuple[Standing, Estimate]]) -> None:
+    looks = _looks([standing.algorithm for standing, _ in rows])
+    for place, (standing, found) in enumerate(rows):
+        color, _, marker = looks[standing.algorithm]
+        several = min(map(len, standing.scores)) > 1
+        if several:
+            axes.plot(
+                [found.low, found.high], [place, place], color=color, linewidth=5, alpha=0.35, solid_capstyle="butt"
+            )
+        axes.plot(found.value, place, marker=marker, color=color, markersize=7, zorder=3)
+        seeds = sorted({len(row) for row in standing.scores})
+        count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
+        tasks = f"{len(standing.tasks)} task" + ("s" if len(standing.tasks) > 1 else "")
+        told = f"{tasks} × {count} seed" + ("" if count == "1" else "s")
+        axes.annotate(
+            told, (1.02, place), xycoords=("axes fraction", "data"),
+            ha="left", va="center", fontsize=7, color="#57606a",
+        )  # fmt: skip

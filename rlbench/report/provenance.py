@@ -1,0 +1,108 @@
+"""Everything that was published about a cell: each number with its source, and what must be known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rlbench.errors import UnknownName
+from rlbench.report.curves import documented_curves
+from rlbench.report.documented import OPTIMUM, Cell, about, documented, notes
+from rlbench.report.documents import Documented, Key, protocol_of
+from rlbench.report.references import Reference, reference
+from rlbench.report.tables import published, task_name
+
+SCHEMA_VERSION = 1
+"""Of the document that ``show --documented --json`` prints."""
+
+SUITES = ("atari", "mujoco", "offline", "goals", "toy")
+
+
+def cells_of(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
+    """The documented cells that three names mean; several where a task has several data sets.
+
+    Raises:
+        UnknownName: nothing is documented under one of the names; the nearest are in the message.
+    """
+    if suite not in SUITES:
+        raise UnknownName("suite", suite, SUITES)
+    cells = documented(suite)
+    algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
+    if algorithm not in algorithms:
+        raise UnknownName("algorithm", algorithm, algorithms, where=f"documents of {suite}")
+    found = about(suite, algorithm, task)
+    if not found:
+        tasks = [cell.key.dataset or cell.key.task for cell in cells if cell.key.algorithm == algorithm]
+        raise UnknownName("task", task, dict.fromkeys(tasks), where=f"documents of {suite} {algorithm}")
+    return found
+
+
+def to_text(cells: Sequence[Cell]) -> str:
+    """One paragraph a document, the primary one first."""
+    return "\n\n".join("\n".join(_lines(cell)) for cell in cells)
+
+
+def to_document(cells: Sequence[Cell]) -> dict[str, object]:
+    """The same for scripts."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cells": [
+            {
+                **cell.key._asdict(),
+                "margin": _margin(cell),
+                "notes": list(notes(cell.key)),
+                "primary": _fields(cell.key, cell.primary),
+                "others": [_fields(cell.key, other) for other in cell.others],
+            }
+            for cell in cells
+        ],
+    }
+
+
+def _lines(cell: Cell) -> list[str]:
+    key, scale, curve = cell.key, reference(cell.key), documented_curves().get(cell.key)
+    lines = [f"{key.suite} {key.algorithm} {task_name(key)}"]
+    lines += [f"  note       {note}" for note in notes(key)]
+    if scale is not None:
+        lines.append(f"  scale      {_scale(scale)}")
+    lines.append(f"  margin     {_margin(cell):,.6g} below the primary document still counts as reproduced")
+    if curve is not None:
+        steps = f"{curve.env_steps[-1]:,} steps"
+        lines.append(f"  curve      {len(curve.mean)} points to {steps}, {curve.n} seeds, {curve.source}")
+    lines += ["", "  primary", *_paragraph(key, cell.primary)]
+    for other in cell.others:
+        lines += ["", "  also", *_paragraph(key, other)]
+    return lines
+
+
+def _paragraph(key: Key, found: Documented) -> list[str]:
+    seeds = "not stated" if found.n is None else str(found.n)
+    interval = "" if found.low is None or found.high is None else f"  [{found.low:,.10g}, {found.high:,.10g}]"
+    rows = {
+        "score": published(found) + interval,
+        "estimator": f"{found.estimator}: {found.metric}" if found.metric else found.estimator,
+        "seeds": seeds if found.source != OPTIMUM else "none: by arithmetic",
+        "steps": found.steps,
+        "on": " with ".join(filter(None, (found.task, found.dataset))),
+        "protocol": protocol_of(key.suite, found.system),
+        "settings": found.variant,
+        "system": found.system,
+        "source": found.source,
+        "remark": found.note,
+    }
+    return [f"    {name:<9}  {text}" for name, text in rows.items() if text]
+
+
+def _fields(key: Key, found: Documented) -> dict[str, object]:
+    return {**asdict(found), "protocol": protocol_of(key.suite, found.system)}
+
+
+def _margin(cell: Cell) -> float:
+    from rlbench.report.cells import allowed
+
+    return allowed(cell.key, cell.primary)
+
+
+def _scale(scale: Reference) -> str:
+    goal = "" if scale.goal is None else f", goal {scale.goal:,.6g}"
+    return f"random policy {scale.random:,.6g}{goal}"

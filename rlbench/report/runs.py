@@ -1,0 +1,190 @@
+"""Runs as a report needs them: read from their records in a fraction of the time that the whole record takes.
+
+Of an epoch's line only what follows the training games is parsed, and nothing is validated beyond its checksum and the
+types of what is used. ``store.read`` gives the whole record; both refuse the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.record import files
+
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
+STATUSES = ("done", "failed", "interrupted")
+SEAL = len('{"checksum":"0123456789abcdef",')
+
+
+class Evaluation(NamedTuple):
+    """One evaluation of a run."""
+
+    env_steps: int
+    seconds: float  # wall clock since the run began
+    mean: float  # of the games' raw returns
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One run as it was found on disk."""
+
+    folder: Path
+    suite: str
+    algorithm: str
+    task: str
+    dataset: str  # empty where nothing was recorded beforehand
+    seed: int
+    id: str  # of its settings: runs of equal id are repeats of each other
+    smoke: bool
+    budget: int  # steps it was to take
+    settings: Mapping[str, object]  # the Spec as it was written
+    environment: Mapping[str, object]  # where it was made
+    evaluations: tuple[Evaluation, ...]
+    speeds: tuple[float, ...]  # agent steps a second, per epoch in which it learned
+    env_steps: int  # at the end of its last epoch
+    seconds: float
+    status: str  # done, failed, or interrupted, which includes running
+    reason: str
+
+    @property
+    def env_id(self) -> str:
+        """What stepped the environment, as the run noted it."""
+        noted = self.environment.get("env")
+        made = noted.get("env") if isinstance(noted, dict) else None
+        return made if isinstance(made, str) else self.task
+
+
+def folders(results: Path) -> Iterator[Path]:
+    """Every run's folder below ``results``, in order of name; what ``--force`` put aside is not a run."""
+    if results.exists() and not results.is_dir():
+        raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
+    for place, names, _ in os.walk(results):
+        names[:] = sorted(n for n in names if not n.startswith(("attempt-", ".")))
+        if Path(place).name.startswith("seed="):
+            names.clear()
+            if any(Path(place, part).exists() for part in PARTS):
+                yield Path(place)
+
+
+def read(folder: Path) -> Run:
+    """A run's record.
+
+    Raises:
+        RefusedFile: a file is damaged, missing or newer than this version; the message names it.
+    """
+    head = files.read_sealed(folder / "spec.json")
+    ended = _outcome(folder / "outcome.json")
+    status = str(ended.get("status", "interrupted"))
+    epochs = list(_epochs(folder / "epochs.jsonl", complete=status != "interrupted"))
+    counted = ended.get("epochs", 0)
+    if ended and (len(epochs) < int(str(counted)) or (status != "interrupted" and len(epochs) > int(str(counted)))):
+        raise RefusedFile(
+            f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {counted}; restore it"
+        )
+    try:
+        return _run(folder, head, epochs, status, str(ended.get("reason", "")))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RefusedFile(f"{folder / 'spec.json'}: not a spec of this schema; restore it") from None
+
+
+class _Line(NamedTuple):
+    env_steps: int
+    seconds: float
+    speed: float | None  # None while nothing was learned
+    evaluation: Evaluation | None
+
+
+def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str, reason: str) -> Run:
+    spec, environment = head["spec"], head.get("environment")
+    if not isinstance(spec, dict):
+        raise TypeError
+    task = spec["task"]
+    return Run(
+        folder=folder,
+        suite=str(spec["suite"]),
+        algorithm=str(spec["algorithm"]),
+        task=str(task["id"]),
+        dataset=str(task.get("dataset") or ""),
+        seed=int(spec["seed"]),
+        id=str(head["id"]),
+        smoke=bool(spec["smoke"]),
+        budget=int(spec["budget"]["steps"]),
+        settings=spec,
+        environment=environment if isinstance(environment, dict) else {},
+        evaluations=tuple(line.evaluation for line in epochs if line.evaluation is not None),
+        speeds=tuple(line.speed for line in epochs if line.speed is not None),
+        env_steps=epochs[-1].env_steps if epochs else 0,
+        seconds=epochs[-1].seconds if epochs else 0.0,
+        status=status,
+        reason=reason,
+    )
+
+
+def _outcome(path: Path) -> dict[str, object]:
+    """How the run ended; empty while nothing says so."""
+    if not path.exists():
+        return {}
+    found = files.read_sealed(path)
+    if found.get("status") not in STATUSES or not isinstance(found.get("epochs"), int):
+        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force")
+    return found
+
+
+def _epochs(path: Path, *, complete: bool) -> Iterator[_Line]:
+    if not path.exists():
+        return
+    *lines, tail = files.read_text(path).split("\n")
+    if tail and complete:
+        raise RefusedFile(f"{path}: damaged (its last line is torn); restore it, or start over with --force")
+    for number, text in enumerate(lines):
+        where = f"{path}:{number + 1}"
+        try:
+            yield _line(text, number, where)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):
+            raise RefusedFile(f"{where}: not a record of this schema; restore it") from None
+
+
+def _line(text: str, number: int, where: str) -> _Line:
+    content = _tail(text) or files.unsealed(text, where)
+    if content["number"] != number:
+        raise RefusedFile(f"{where}: epoch {content['number']} where {number} was due; restore it")
+    steps, seconds = content["env_steps"], content["seconds"]
+    if not isinstance(steps, int) or not isinstance(seconds, int | float):
+        raise TypeError
+    evaluated, learned = content["evaluated"], content["updated"] is not None
+    evaluation = None
+    if isinstance(evaluated, dict):
+        mean = sum(evaluated["returns"]) / len(evaluated["returns"])
+        if not math.isfinite(mean):
+            raise ValueError
+        evaluation = Evaluation(steps, float(seconds), mean)
+    elif evaluated is not None:
+        raise TypeError
+    return _Line(steps, float(seconds), _speed(text) if learned else None, evaluation)
+
+
+def _tail(text: str) -> dict[str, object] | None:
+    """What follows the training games in a line as this version writes it; None for any other."""
+    if not text.startswith('{"checksum":"'):
+        return None
+    body = "{" + text[SEAL:]
+    start = body.find(',"env_steps":')
+    if start < 0 or sha256(body.encode()).hexdigest()[:16] != text[13:29]:
+        return None
+    found = json.loads("{" + body[start + 1 :])
+    known = isinstance(found, dict) and found.get("schema_version") == files.SCHEMA_VERSION
+    return found if known else None
+
+
+def _speed(text: str) -> float | None:
+    """The epoch's agent steps a second; None where it collected nothing."""
+    _, found, rest = text.partition('"steps_per_second":')
+    value = float(rest[: rest.index("}")].partition(",")[0]) if found else 0.0
+    return value if value > 0 else None

@@ -1,0 +1,170 @@
+"""``check`` and ``baseline`` from the outside: exit codes, files, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.record import files
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
+        monkeypatch.delenv(name)
+
+
+def toy(record_run: Record, level: float, seed: int, *, noise: float = 0.0, **more: object) -> Path:
+    return record_run([-0.6, level + noise, level], suite="toy", task="Catch", seed=seed, **more)
+
+
+@pytest.fixture
+def saved(record_run: Record, capsys: Capture) -> Path:
+    """A baseline of five seeds, and no records beside it."""
+    for seed, noise in enumerate([0.0, 0.02, -0.02, 0.01, -0.01]):
+        toy(record_run, 0.9, seed, noise=noise)
+    assert main(["baseline", "save", "base.json"]) == 0
+    Path("results").rename("before")
+    capsys.readouterr()
+    return Path("base.json")
+
+
+def test_a_regression_exits_3_and_names_the_cell(record_run: Record, saved: Path, capsys: Capture) -> None:
+    for seed in range(3):
+        toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
+    assert main(["check", "toy", "--baseline", str(saved)]) == 3
+    told = capsys.readouterr()
+    assert "toy/dqn/Catch score: REGRESSED" in told.err
+    assert "with algo.lr=0.01" in told.out
+
+
+@pytest.mark.parametrize("repetition", range(20))
+def test_an_honest_rerun_exits_0(repetition: int, record_run: Record, saved: Path) -> None:
+    draw = np.random.default_rng(repetition)
+    for seed in range(10, 13):
+        toy(record_run, 0.9, seed, noise=float(draw.normal(0, 0.015)))
+    assert main(["check", "toy", "--baseline", str(saved)]) == 0
+
+
+def test_one_bad_seed_is_suspect_and_only_strict_minds(record_run: Record, saved: Path, capsys: Capture) -> None:
+    toy(record_run, 0.3, 0)
+    assert main(["check", "toy", "--baseline", str(saved)]) == 0
+    assert "run 4 more seeds" in capsys.readouterr().out
+    assert main(["check", "toy", "--baseline", str(saved), "--strict"]) == 4
+
+
+def test_a_failed_run_exits_5_and_is_never_scored(record_run: Record, saved: Path, capsys: Capture) -> None:
+    toy(record_run, 0.9, 0)
+    toy(record_run, 0.0, 1, status="failed")
+    assert main(["check", "toy", "--baseline", str(saved), "--json"]) == 5
+    findings = {f["aspect"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["run"]["word"] == "FAILED"
+    assert "1 seed" in findings["score"]["reason"]
+
+
+def test_smoke_and_short_runs_enter_neither_baseline_nor_check(
+    record_run: Record, saved: Path, capsys: Capture
+) -> None:
+    toy(record_run, 0.0, 0, sets=["smoke=true"])
+    toy(record_run, 0.0, 1, status="interrupted")
+    assert main(["check", "toy", "--baseline", str(saved)]) == 0
+    assert "NOT RUN" in capsys.readouterr().out
+    assert main(["baseline", "save", "other.json"]) == 2
+    assert "no finished run" in capsys.readouterr().err
+
+
+def test_without_a_baseline_the_documents_judge(record_run: Record, capsys: Capture) -> None:
+    for seed in range(3):
+        toy(record_run, 0.2, seed, noise=0.01 * seed)
+    assert main(["check", "toy"]) == 3
+    assert "toy/dqn/Catch score: BELOW" in capsys.readouterr().err
+
+
+def test_nothing_measured_prints_not_run_and_exits_0(capsys: Capture) -> None:
+    assert main(["check", "atari"]) == 0
+    assert capsys.readouterr().out.count("NOT RUN") == 57  # 56 cells and the count
+    assert main(["check", "toy", "--strict"]) == 0
+
+
+def test_the_margin_decides_what_matters(record_run: Record, saved: Path) -> None:
+    for seed in range(5):
+        toy(record_run, 0.6, seed)
+    assert main(["check", "toy", "--baseline", str(saved)]) == 3
+    assert main(["check", "toy", "--baseline", str(saved), "--margin", "0.5"]) == 0
+
+
+def test_another_machine_is_refused_unless_it_is_meant(record_run: Record, saved: Path, capsys: Capture) -> None:
+    content = saved.read_text(encoding="utf-8").replace("unknown processor", "another processor")
+    toy(record_run, 0.9, 0)
+    parsed = json.loads(content)
+    del parsed["checksum"]
+    saved.write_text(files.sealed(parsed), encoding="utf-8")
+    assert main(["check", "toy", "--baseline", str(saved)]) == 2
+    told = capsys.readouterr().err
+    assert "another processor" in told and "--other-machine" in told and len(told.splitlines()) == 1
+    assert main(["check", "toy", "--baseline", str(saved), "--other-machine"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "damaged"), ("{}", "damaged"), (None, "no such baseline")],
+)
+def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str, capsys: Capture) -> None:
+    if text is not None:
+        Path("bad.json").write_text(text, encoding="utf-8")
+    assert main(["check", "toy", "--baseline", "bad.json"]) == 2
+    told = capsys.readouterr().err
+    assert words in told and len(told.splitlines()) == 1
+
+
+def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path, capsys: Capture) -> None:
+    text = saved.read_text(encoding="utf-8")
+    saved.write_text(text.replace("0.9", "0.8", 1), encoding="utf-8")
+    assert main(["baseline", "show", str(saved)]) == 2
+    assert "checksum" in capsys.readouterr().err
+
+
+def test_a_baseline_is_shown_and_is_the_same_twice(saved: Path, capsys: Capture) -> None:
+    assert main(["baseline", "show", str(saved)]) == 0
+    assert "toy/dqn/Catch  0.90 over 5" in capsys.readouterr().out
+    assert main(["baseline", "save", "again.json", "--results", "before"]) == 0
+    assert Path("again.json").read_bytes() == saved.read_bytes()
+
+
+def test_ci_systems_get_junit_and_markdown(record_run: Record, saved: Path) -> None:
+    for seed in range(3):
+        toy(record_run, 0.2, seed, noise=0.01 * seed)
+    toy(record_run, 0.0, 7, status="failed")
+    line = ["check", "toy", "--baseline", str(saved), "--junit", "junit.xml", "--summary", "summary.md"]
+    assert main(line) == 3
+    suite = ET.parse("junit.xml").getroot()  # noqa: S314 - we wrote it
+    assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
+    assert [c.get("classname") for c in suite if c.find("failure") is not None] == ["toy.dqn"]
+    lines = Path("summary.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "### rlbench check toy against base.json"
+    assert next(line for line in lines if line.startswith("| ❌")).startswith("| ❌ REGRESSED | toy/dqn/Catch score")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("check", "toyy"),
+        ("baseline", "burn", "x.json"),
+        ("check", "toy", "--alpha", "2"),
+        ("baseline", "save", "no/x.json"),
+    ],
+)
+def test_a_wrong_word_exits_2(line: tuple[str, ...], record_run: Record) -> None:
+    toy(record_run, 0.9, 0)
+    assert main(list(line)) == 2

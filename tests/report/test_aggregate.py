@@ -1,0 +1,142 @@
+"""Aggregates of many tasks, against scipy and against rliable's definitions computed another way."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rlbench.report import aggregate
+
+MATRICES = st.integers(1, 5).flatmap(
+    lambda tasks: st.integers(1, 6).flatmap(
+        lambda seeds: st.lists(
+            st.lists(st.floats(-2, 3), min_size=seeds, max_size=seeds), min_size=tasks, max_size=tasks
+        )
+    )
+)
+
+
+@given(MATRICES)
+def test_the_interquartile_mean_is_scipys_trimmed_mean_of_everything(scores: list[list[float]]) -> None:
+    assert aggregate.interquartile_mean(scores) == pytest.approx(stats.trim_mean(np.asarray(scores), 0.25, axis=None))
+
+
+@given(MATRICES, st.floats(0.1, 2))
+def test_the_optimality_gap_is_what_is_missing_on_average(scores: list[list[float]], goal: float) -> None:
+    everything = list(itertools.chain(*scores))
+    missing = sum(max(0.0, goal - score) for score in everything) / len(everything)
+    assert aggregate.optimality_gap(scores, goal) == pytest.approx(missing, abs=1e-12)
+
+
+@given(MATRICES)
+def test_the_probability_of_improvement_is_mann_and_whitneys(scores: list[list[float]]) -> None:
+    rng = np.random.default_rng(0)
+    others = [rng.normal(0, 1, 4).round(1).tolist() for _ in scores]
+    expected = np.mean(
+        [
+            stats.mannwhitneyu(a, b, alternative="greater", method="asymptotic", use_continuity=False).statistic
+            / (len(a) * len(b))
+            if len(set(a) | set(b)) > 1
+            else 0.5
+            for a, b in zip(scores, others, strict=True)
+        ]
+    )
+    assert aggregate.improvement(scores, others) == pytest.approx(expected)
+    assert aggregate.improvement(others, scores) == pytest.approx(1 - expected)
+
+
+@given(MATRICES)
+def test_a_profile_falls_from_one_to_nothing_and_its_area_is_the_mean(scores: list[list[float]]) -> None:
+    thresholds = np.linspace(-2.0, 3.0, 5001)
+    found = aggregate.profile(scores, thresholds.tolist())
+    assert (np.diff(found) <= 0).all() and found[-1] == 0.0
+    area = -2.0 + float(np.trapezoid(found, thresholds))
+    assert area == pytest.approx(aggregate.mean_of_means(scores), abs=2e-3)
+
+
+def test_by_hand() -> None:
+    scores = [[0.0, 1.0], [2.0, 3.0]]
+    assert aggregate.interquartile_mean(scores) == 1.5
+    assert aggregate.optimality_gap(scores) == 0.25
+    assert aggregate.mean_of_means(scores) == aggregate.median_of_means(scores) == 1.5
+    assert aggregate.profile(scores, [-1.0, 0.0, 0.5, 1.0, 2.5]).tolist() == [1.0, 0.75, 0.75, 0.5, 0.25]
+    assert aggregate.improvement([[1.0, 2.0]], [[1.0, 0.0]]) == 0.875
+    assert aggregate.improvement_on(scores, [0.5, 2.5]) == 0.5
+
+
+def test_tasks_may_have_unequal_numbers_of_seeds() -> None:
+    scores = [[0.0], [1.0, 1.0, 1.0]]
+    assert aggregate.interquartile_mean(scores) == 1.0
+    assert aggregate.profile(scores, [0.5]).tolist() == [0.5]
+
+
+def test_a_bootstrap_is_the_percentile_of_every_possible_draw() -> None:
+    """Three seeds can be drawn in 27 ways; the interval of the mean must be that of the exact distribution."""
+    row = [0.0, 1.0, 5.0]
+    exact = sorted(sum(draw) / 3 for draw in itertools.product(row, repeat=3))
+    found = aggregate.bootstrap(aggregate.mean_of_means, [row], resamples=20_000, confidence=0.8)
+    assert found.value == 2.0
+    assert (found.low, found.high) == pytest.approx((np.quantile(exact, 0.1), np.quantile(exact, 0.9)), abs=0.35)
+
+
+def test_runs_are_drawn_within_their_task() -> None:
+    """Two tasks whose seeds agree leave nothing to chance, however far apart the tasks are."""
+    assert aggregate.bootstrap(aggregate.interquartile_mean, [[0.0] * 4, [10.0] * 4]) == (5.0, 5.0, 5.0)
+
+
+def test_equal_scores_give_equal_intervals_and_the_default_draws_enough() -> None:
+    scores = [[0.1, 0.4, 0.3], [0.9, 0.8, 1.1]]
+    assert aggregate.bootstrap(aggregate.interquartile_mean, scores) == aggregate.bootstrap(
+        aggregate.interquartile_mean, scores
+    )
+    assert aggregate.RESAMPLES >= 2_000
+
+
+def test_two_sides_are_drawn_apart() -> None:
+    found = aggregate.bootstrap_pair(aggregate.improvement, [[1.0, 2.0, 3.0]] * 4, [[1.0, 2.0, 3.0]] * 4)
+    assert found.value == 0.5
+    assert 0.2 < found.low < 0.4 and 0.6 < found.high < 0.8
+
+
+def test_the_profiles_band_holds_the_profile() -> None:
+    scores = [[0.1, 0.4, 0.3, 0.8], [0.9, 0.8, 1.1, 0.2]]
+    thresholds = [0.0, 0.25, 0.5, 1.0]
+    low, high = aggregate.band(scores, thresholds)
+    assert (low <= aggregate.profile(scores, thresholds)).all() and (
+        high >= aggregate.profile(scores, thresholds)
+    ).all()
+    assert low[2] < high[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "rate"), [(3, 0.70), (5, 0.84), (10, 0.90)])
+def test_the_bootstrap_of_one_task_covers_too_little_as_is_known(n: int, rate: float) -> None:
+    """Why a cell's interval is Student's and the bootstrap is left to suites."""
+    draw = np.random.default_rng(7)
+    repeats = 400
+    inside = 0
+    for _ in range(repeats):
+        found = aggregate.bootstrap(aggregate.mean_of_means, [draw.normal(1, 0.3, n)], resamples=400)
+        inside += found.low <= 1 <= found.high
+    assert inside / repeats == pytest.approx(rate, abs=4 * math.sqrt(rate * (1 - rate) / repeats) + 0.01)
+
+
+@pytest.mark.slow
+def test_the_bootstrap_of_a_suite_covers_what_it_promises_within_reason() -> None:
+    """Ten tasks of five seeds: between 85 and 99 % of nominal 95 % intervals hold the truth."""
+    draw = np.random.default_rng(8)
+    truth = np.linspace(0.2, 1.4, 10)
+    middle = float(stats.trim_mean(draw.normal(truth[:, None], 0.15, (10, 20_000)), 0.25, axis=None))
+    inside = 0
+    for _ in range(200):
+        found = aggregate.bootstrap(
+            aggregate.interquartile_mean, draw.normal(truth[:, None], 0.15, (10, 5)), resamples=300
+        )
+        inside += found.low <= middle <= found.high
+    assert 0.85 <= inside / 200 <= 0.99

@@ -1,0 +1,100 @@
+"""Estimators on curves worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from rlbench.report.documents import Key
+from rlbench.report.estimate import best, final, interquartile_mean, last_tenth, seed_scores
+from rlbench.report.references import Reference, normalized, reference
+from rlbench.report.runs import Evaluation, Run
+
+
+def run(*means: float, seed: int = 0, steps: int = 1000) -> Run:
+    return Run(
+        folder=Path(),
+        suite="mujoco",
+        algorithm="td3",
+        task="Ant-v4",
+        dataset="",
+        seed=seed,
+        id="",
+        smoke=False,
+        budget=steps * len(means),
+        settings={},
+        environment={},
+        evaluations=tuple(Evaluation(i * steps, float(i), mean) for i, mean in enumerate(means)),
+        speeds=(),
+        env_steps=steps * len(means),
+        seconds=1.0,
+        status="done",
+        reason="",
+    )
+
+
+RUNS = [run(0.0, 10.0, 2.0, 4.0), run(0.0, 0.0, 9.0, 8.0), run(3.0, 2.0, 1.0, 6.0)]
+
+
+def test_the_best_of_each_run() -> None:
+    assert seed_scores(RUNS, "best-of-run") == [10.0, 9.0, 6.0]
+
+
+def test_the_maximum_over_time_of_the_mean_takes_every_seed_at_one_moment() -> None:
+    assert seed_scores(RUNS, "max-of-mean") == [4.0, 8.0, 6.0]  # the means are 1, 4, 4 and 6
+
+
+def test_the_maximum_is_sought_within_the_documents_steps() -> None:
+    assert seed_scores(RUNS, "max-of-mean", limit=2000) == [10.0, 0.0, 2.0]
+    assert seed_scores(RUNS, "best-of-run", limit=0) == [0.0, 0.0, 3.0]
+    assert seed_scores(RUNS, "final", limit=1000) == [10.0, 0.0, 2.0]
+    assert seed_scores([run(1.0, 2.0, steps=1003)], "final", limit=1000) == [2.0]  # a vector step beyond
+
+
+def test_a_run_that_stopped_early_keeps_its_last_evaluation() -> None:
+    assert seed_scores([run(0.0, 20.0), run(0.0, 5.0, 9.0)], "max-of-mean") == [20.0, 9.0]
+
+
+def test_the_interquartile_mean_peaks_elsewhere() -> None:
+    runs = [run(0.0, 100.0), run(5.0, 4.0), run(5.0, 4.0), run(5.0, 4.0)]
+    assert seed_scores(runs, "max-of-mean") == [100.0, 4.0, 4.0, 4.0]
+    assert seed_scores(runs, "max-of-iqm") == [0.0, 5.0, 5.0, 5.0]
+
+
+def test_the_last_and_the_last_tenth() -> None:
+    curve = run(*range(21)).evaluations
+    assert (best(curve), final(curve), last_tenth(curve)) == (20.0, 20.0, 19.0)  # of 18, 19 and 20
+    assert last_tenth(curve[:1]) == 0.0
+
+
+def test_a_run_without_an_evaluation_has_no_score() -> None:
+    assert seed_scores([run(), run(1.0)], "final") == [1.0]
+    assert seed_scores([], "max-of-mean") == []
+
+
+def test_d4rls_scale() -> None:
+    scale = reference(Key("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
+    assert scale == Reference(-280.178953, 12135.0)
+    raw = run(-280.178953, 12135.0, 5927.4105235)
+    assert seed_scores([raw], "normalized-best", scale=scale) == [100.0]
+    assert seed_scores([raw], "normalized-final", scale=scale) == [pytest.approx(50.0)]
+    with pytest.raises(ValueError, match="scale"):
+        seed_scores([raw], "normalized")
+
+
+def test_a_human_has_one_and_a_random_policy_none() -> None:
+    scale = reference(Key("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
+    assert scale == Reference(1.7, 30.5)
+    assert (normalized(1.7, scale), normalized(30.5, scale), normalized(316, scale)) == (
+        0.0,
+        1.0,
+        pytest.approx(10.913, abs=1e-3),
+    )
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_the_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
+    scores = [float((7 * i) % 11) for i in range(count)]
+    assert interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25))

@@ -1,0 +1,163 @@
+"""The gate's rules: by hand, and their false alarms and detections by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rlbench.report.gate import Drop, drop, rule_pooled, rule_scores, rule_speed
+
+BASE = [100.0, 104.0, 96.0, 101.0, 99.0]
+ORDER = {"REGRESSED": 0, "SUSPECT": 1, "PASSED": 2}
+
+
+def ruled(baseline: list[float], later: list[float], *, margin: float = 0.05, cells: int = 1) -> str:
+    """The ruling on a cell that stands among others that did not change."""
+    others = [drop(BASE, BASE, 0.0, margin) for _ in range(cells - 1)]
+    return rule_scores([drop(baseline, later, 0.0, margin), *others])[0].word
+
+
+@given(
+    st.lists(st.floats(-50, 50), min_size=2, max_size=20).filter(lambda s: max(s) - min(s) > 1),
+    st.lists(st.floats(-50, 50), min_size=1, max_size=6),
+)
+def test_the_chance_of_a_drop_is_that_of_students_prediction_interval(base: list[float], later: list[float]) -> None:
+    n, k = len(base), len(later)
+    error = float(np.std(base, ddof=1)) * math.sqrt(1 / n + 1 / k)
+    t = (float(np.mean(later)) - float(np.mean(base))) / error
+    assert drop(base, later, 0.0).every == pytest.approx(stats.t.cdf(t, n - 1), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("later", "word"),
+    [
+        ([100.0], "PASSED"),
+        ([90.0], "SUSPECT"),  # one seed accuses, it never condemns
+        ([10.0], "SUSPECT"),
+        ([10.0, 12.0], "SUSPECT"),
+        ([10.0, 12.0, 11.0], "REGRESSED"),  # beyond doubt over all cells
+        ([90.0, 88.0, 89.0, 91.0, 90.0], "REGRESSED"),
+        ([93.0, 100.0, 101.0, 99.0, 102.0], "PASSED"),  # the first was unlucky
+        ([120.0, 130.0, 125.0], "PASSED"),
+    ],
+)
+def test_two_stages_by_example(later: list[float], word: str) -> None:
+    assert ruled(BASE, later) == word
+
+
+def test_a_suspect_says_how_many_seeds_would_decide() -> None:
+    assert rule_scores([drop(BASE, [90.0], 0.0)])[0].reason.endswith("run 4 more seeds to decide")
+
+
+def test_no_drop_within_the_margin_is_an_alarm_however_certain() -> None:
+    same = [1.0, 1.0, 1.0]
+    assert ruled(same, [0.96] * 5) == "PASSED"
+    assert ruled(same, [0.90] * 5) == "REGRESSED"
+    assert ruled(same, [0.90] * 5, margin=0.2) == "PASSED"
+
+
+def test_the_margin_is_measured_from_the_random_policy() -> None:
+    assert drop([20.0, 20.0], [18.0], -20.0, 0.05).least == 2.0
+
+
+@given(
+    st.lists(st.integers(80, 120).map(float), min_size=3, max_size=6),
+    st.lists(st.integers(0, 120).map(float), min_size=1, max_size=6),
+    st.integers(0, 50),
+    st.integers(1, 6),
+)
+def test_better_seeds_never_get_a_worse_ruling(base: list[float], later: list[float], more: int, cells: int) -> None:
+    before, after = (ruled(base, scores, cells=cells) for scores in (later, [score + more for score in later]))
+    assert ORDER[after] >= ORDER[before]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spread", "most"), [(0.05, 0.12), (0.15, 0.12)])
+def test_an_honest_night_of_30_cells_rarely_alarms(spread: float, most: float) -> None:
+    """Two stages: the design's family rate is 12 %; what is beyond doubt at once adds at most 1 %."""
+    draw = np.random.default_rng(5)
+    nights, alarms = 300, 0
+    for _ in range(nights):
+        drops = [
+            drop(draw.normal(1, spread, 20).tolist(), draw.normal(1, spread, 5).tolist(), 0.0, 0.0) for _ in range(30)
+        ]
+        alarms += any(ruling.word == "REGRESSED" for ruling in rule_scores(drops))
+    assert alarms / nights <= most + 0.01 + 4 * math.sqrt(most * (1 - most) / nights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ratio", "spread", "rate"), [(0.8, 0.05, 0.984), (0.8, 0.15, 0.275), (0.6, 0.15, 0.807), (0.9, 0.05, 0.576)]
+)
+def test_a_drop_is_seen_at_least_as_often_as_designed(ratio: float, spread: float, rate: float) -> None:
+    draw = np.random.default_rng(6)
+    repeats = 1000
+    found = [
+        rule_scores([drop(draw.normal(1, spread, 20).tolist(), draw.normal(ratio, spread, 5).tolist(), 0.0, 0.0)])[0]
+        for _ in range(repeats)
+    ]
+    seen = sum(ruling.word == "REGRESSED" for ruling in found) / repeats
+    assert seen >= rate - 4 * math.sqrt(rate * (1 - rate) / repeats)
+
+
+def test_an_honest_rerun_passes_in_20_of_20() -> None:
+    """Toy-like cells: three baseline seeds, three later ones of the same kind, the shipped margin."""
+    draw = np.random.default_rng(9)
+    for _ in range(20):
+        cells = [(draw.normal(400, 12, 3), draw.normal(400, 12, 3)) for _ in range(12)]
+        rulings = rule_scores([drop(a.tolist(), b.tolist(), 20.0) for a, b in cells])
+        assert "REGRESSED" not in {ruling.word for ruling in rulings}
+        assert rule_pooled([(a.tolist(), b.tolist(), 20.0) for a, b in cells]).word == "PASSED"
+
+
+def test_speeds_by_hand() -> None:
+    before = [100.0, 101.0, 99.0, 102.0, 98.0]  # median 100, deviation 1
+    assert [rule_speed(before, [now]).word for now in (100.0, 97.1, 96.9, 96.1, 95.9, 50.0)] == [
+        "PASSED",
+        "PASSED",  # 2.9 % is no loss that matters
+        "SUSPECT",
+        "SUSPECT",
+        "SLOWER",
+        "SLOWER",
+    ]
+    assert rule_speed([100.0] * 5, [96.0, 98.0, 95.0]).word == "SLOWER"
+    assert rule_speed([100.0] * 4, [1.0]).word == "TOO FEW"
+    assert rule_speed(before, []).word == "TOO FEW"
+    assert "-50.0 %" in rule_speed(before, [50.0]).reason
+
+
+@pytest.mark.parametrize(("ratio", "rate", "tolerance"), [(1.0, 0.008, 0.006), (0.8, 0.884, 0.06)])
+def test_speeds_alarm_as_designed(ratio: float, rate: float, tolerance: float) -> None:
+    """The design: median − 4 MAD and more than 3 %, 20 runs of 5 % spread."""
+    draw = np.random.default_rng(10)
+    found = [rule_speed(draw.normal(1, 0.05, 20).tolist(), [float(draw.normal(ratio, 0.05))]).word for _ in range(3000)]
+    assert found.count("SLOWER") / 3000 == pytest.approx(rate, abs=tolerance + 4 * math.sqrt(rate * (1 - rate) / 3000))
+
+
+@pytest.mark.slow
+def test_the_pooled_score_sees_what_no_cell_can_and_is_quiet_otherwise() -> None:
+    """Twelve cells of one later seed each, a spread of 15 %: 1 % false alarms, most drops of 20 %."""
+    draw = np.random.default_rng(11)
+
+    def word(ratio: float) -> str:
+        return rule_pooled([(draw.normal(1, 0.15, 10), draw.normal(ratio, 0.15, 1), 0.0) for _ in range(12)]).word
+
+    honest = [word(1.0) for _ in range(300)].count("REGRESSED") / 300
+    dropped = [word(0.8) for _ in range(100)].count("REGRESSED") / 100
+    assert honest <= 0.01 + 4 * math.sqrt(0.01 * 0.99 / 300)
+    assert dropped >= 0.7
+
+
+def test_a_few_runs_are_not_pooled() -> None:
+    assert rule_pooled([(BASE, [1.0], 0.0)] * 5).word == "TOO FEW"
+
+
+def test_a_failed_seed_cannot_hide_in_a_drop() -> None:
+    """Only numbers of finished runs reach the gate; without one there is nothing to rule on."""
+    assert rule_scores([]) == []
+    assert rule_scores([Drop(0.0, 0.1, 1.0, 1.0, 1)])[0].word == "PASSED"

@@ -1,0 +1,65 @@
+"""What ``show --documented`` says of a cell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.errors import UnknownName
+from rlbench.report.provenance import cells_of, to_document, to_text
+
+
+def test_the_whole_provenance_of_a_cell_is_printed() -> None:
+    text = to_text(cells_of("mujoco", "ddpg", "Ant-v3"))
+    for words in (
+        "990.4 ± 4.3",
+        "max-of-mean: max average return within 1M steps",
+        "seeds      10",
+        "Ant-v3",
+        "10 episodes of the deterministic policy",
+        "examples/mujoco/README.md@f2402056b03a",
+        "untrained policy",
+        "random policy -59.3",
+        "margin     104.97",
+        "Spinning Up (PyTorch)",
+    ):
+        assert words in text, words
+    assert text.count("  primary") == 1
+
+
+def test_several_data_sets_of_a_task_are_several_cells() -> None:
+    assert [cell.key.dataset for cell in cells_of("offline", "cql", "BreakoutNoFrameskip-v4")] == [
+        "qrdqn-1M",
+        "qrdqn-100k",
+        "qrdqn-10k",
+    ]
+
+
+def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
+    content = to_document(cells_of("offline", "iql", "halfcheetah-medium-v2"))
+    (cell,) = json.loads(json.dumps(content))["cells"]
+    assert cell["primary"]["system"] == "CORL"
+    assert len(cell["others"]) == 9
+    assert all(other["source"] for other in cell["others"])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("atarri", "dqn", "Pong"), "unknown suite 'atarri'; did you mean 'atari'?"),
+        (("atari", "dqnn", "Pong"), "unknown algorithm 'dqnn'; did you mean 'dqn'"),
+        (("atari", "dqn", "PongNoFrameskip"), "did you mean 'PongNoFrameskip-v4'"),
+    ],
+)
+def test_an_unknown_name_is_one_line_with_the_nearest(names: tuple[str, str, str], message: str) -> None:
+    with pytest.raises(UnknownName, match=message.replace("?", r"\?")):
+        cells_of(*names)
+
+
+def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--documented", "atari", "dqn", "PongNoFrameskip-v4"]) == 0
+    assert "score      20\n" in capsys.readouterr().out
+    assert main(["show", "--documented", "goals", "ddpg+her", "FetchReach-v3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cells"][0]["primary"]["n"] == 16

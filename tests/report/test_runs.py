@@ -1,0 +1,99 @@
+"""Records read in a hurry say what the whole record says, and what is refused there is refused here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.errors import RefusedFile
+from rlbench.record import files, store
+from rlbench.report.runs import folders, read
+
+Record = Callable[..., Path]
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def reseal(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+    """Change the last line of a file as someone would who knows the checksum."""
+    *before, last = path.read_text(encoding="utf-8").strip().split("\n")
+    content = files.unsealed(last, str(path))
+    change(content)
+    path.write_text("\n".join([*before, files.sealed(content)]) + "\n", encoding="utf-8")
+
+
+def test_every_committed_record_reads_as_the_store_reads_it() -> None:
+    found = list(folders(RESULTS))
+    assert len(found) >= 37
+    for folder in found:
+        hurried, whole = read(folder), store.read(folder)
+        judged = [e for e in whole.epochs if e.evaluated is not None]
+        assert [(e.env_steps, e.seconds, e.mean) for e in hurried.evaluations] == [
+            (e.env_steps, e.seconds, e.evaluated.mean) for e in judged if e.evaluated is not None
+        ]
+        learned = [e for e in whole.epochs if e.updated is not None and e.collected.steps_per_second > 0]
+        assert hurried.speeds == tuple(e.collected.steps_per_second for e in learned)
+        assert (hurried.id, hurried.seed, hurried.budget) == (whole.spec.id, whole.spec.seed, whole.spec.budget.steps)
+        assert whole.outcome is not None
+        assert (hurried.status, hurried.env_steps) == (whole.outcome.status, whole.outcome.env_steps)
+
+
+def test_a_line_written_in_another_order_is_read_the_slow_way(record_run: Record) -> None:
+    folder = record_run([1.0, 5.0])
+    path = folder / "epochs.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("".join(json.dumps(dict(reversed(line.items()))) + "\n" for line in lines), encoding="utf-8")
+    assert [e.mean for e in read(folder).evaluations] == [1.0, 5.0]
+
+
+def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(record_run: Record) -> None:
+    for status, seed in ((None, 0), ("done", 1)):
+        folder = record_run([1.0, 5.0], status=status, seed=seed)
+        with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
+            file.write('{"checks')
+        if status is None:
+            assert len(read(folder).evaluations) == 2
+        else:
+            with pytest.raises(RefusedFile, match="torn"):
+                read(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.update(schema_version=2),
+        lambda c: c.update(number=7),
+        lambda c: c.pop("env_steps"),
+        lambda c: c.update(env_steps="many"),
+        lambda c: c.update(evaluated=[]),
+        lambda c: c.update(evaluated={"returns": []}),
+        lambda c: c.update(evaluated={"returns": ["1"]}),
+        lambda c: c.update(evaluated={}),
+    ],
+    ids=["newer", "misnumbered", "no steps", "steps in words", "a list", "no games", "games in words", "no returns"],
+)
+def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(
+    record_run: Record, change: Callable[[dict[str, object]], object]
+) -> None:
+    folder = record_run([1.0, 5.0])
+    reseal(folder / "epochs.jsonl", change)
+    with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
+        read(folder)
+
+
+@pytest.mark.parametrize("part", ["spec.json", "outcome.json"])
+def test_a_head_or_an_outcome_of_another_schema_is_refused(record_run: Record, part: str) -> None:
+    folder = record_run([1.0])
+    reseal(folder / part, lambda c: (c.pop("spec", None), c.pop("status", None)))
+    with pytest.raises(RefusedFile, match=part):
+        read(folder)
+
+
+def test_an_ended_run_whose_epochs_do_not_count_up_is_refused(record_run: Record) -> None:
+    folder = record_run([1.0, 5.0])
+    path = folder / "epochs.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    with pytest.raises(RefusedFile, match="holds 1 epochs"):
+        read(folder)
