@@ -146,7 +146,7 @@ def stored(buffer: Staggered, lane: int) -> list[tuple[float, ...]]:
     return [tuple(getattr(buffer, name)[row, lane].item() for name in names) for row in range(buffer.size[lane])]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject) -> None:
     def order(waiting: list[int]) -> list[int]:
