@@ -80,7 +80,6 @@ class VectorEnv(Protocol):
 
 
 @runtime_checkable
-@runtime_checkable
 class Snapshot(VectorEnv, Protocol):
     """A ``VectorEnv`` that can be put where another of the same task and seeds stood, to the bit, at any step."""
 
