@@ -16,13 +16,14 @@ from rlbench.build.environments import describe
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import VectorEnv
+from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.fast.updater import Eager
 from rlbench.learners.qlearning import QLearner
 from rlbench.nets import heads
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
-from rlbench.spec.task import AtariTask, ToyTask
+from rlbench.spec.task import Task
 from rlbench.trainers.online import Online
 
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
@@ -127,9 +128,9 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
     asked: list[tuple[tuple[int, ...], bool]] = []
     real = assemble.environments
 
-    def noted(task: AtariTask | ToyTask, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
+    def noted(task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None) -> VectorEnv:
         asked.append((seeds, training))
-        return real(task, seeds=seeds, training=training)
+        return real(task, seeds=seeds, training=training, scale=scale)
 
     monkeypatch.setattr(assemble, "environments", noted)
     spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")

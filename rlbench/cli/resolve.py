@@ -157,7 +157,9 @@ def _limits(spec: Spec) -> list[Setting]:
         "protocol.episodes": (spec.protocol.episodes, 2),
         "protocol.envs": (spec.protocol.envs, 2),
     }
-    if not isinstance(spec.algo, PolicyGradient):
+    if isinstance(spec.algo, PolicyGradient):
+        caps["algo.rows"] = (spec.algo.rows, 4)
+    else:
         caps["algo.replay.capacity"] = (spec.algo.replay.capacity, 5_000)
         caps["algo.warmup"] = (spec.algo.warmup, 400)
         caps["algo.updates_per_step"] = (spec.algo.updates_per_step, 1.0)

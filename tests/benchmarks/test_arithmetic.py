@@ -9,19 +9,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.arithmetic import update_flop
 from rlbench import suites
-from rlbench.build import network
+from rlbench.build.qlearning import network
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
+from rlbench.spec.algo import QLearning
 from rlbench.suites.atari import ALGORITHMS
 
 BATCH, ACTIONS = 4, 6
+FAMILY = [name for name, algo in ALGORITHMS.items() if isinstance(algo, QLearning)]
 
 
 def counted(algo):
     """FLOP of products and convolutions that torch sees in one update of the real learner."""
     spec = suites.spec("atari", "dqn", "PongNoFrameskip-v4").model_copy(update={"algo": algo})
-    net = network(spec, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
+    net = network(spec, algo, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
     adam = torch.optim.Adam(net.parameters())
     learner = QLearner(net, optimizers=[adam], max_grad_norm=None, double=algo.double, sync_every=500)
     frames = torch.zeros(BATCH, 4, 84, 84, dtype=torch.uint8)
@@ -31,7 +33,7 @@ def counted(algo):
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", FAMILY)
 def test_the_count_is_torchs_of_the_real_update(name):
     """To the FLOP: nothing is estimated. Our noisy layers do two products."""
     algo = ALGORITHMS[name]
