@@ -143,7 +143,7 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
     assert first == again != second
     for one in evaluations:
         assert isinstance(one, Evaluation)
-        assert one.share == 2
+        assert one.quota.share == 2
         assert float(one.explorer.epsilon) == pytest.approx(0.005)  # type: ignore[attr-defined]
         one.envs.close()
     _, _, collector, _ = parts(trainer)
