@@ -30,7 +30,7 @@ def fresh(shape: tuple[int, ...], like: Tensor) -> Moments:
 
 def merged(moments: Moments, x: Tensor, weight: Tensor) -> Moments:
     """With the rows of ``x`` ``[B, ...]`` whose ``weight`` ``[B]`` is 1 (Chan et al. 1979, eq. 1.5)."""
-    weight = weight.double().view(-1, *([1] * (x.dim() - 1)))
+    x, weight = x.double(), weight.double().view(-1, *([1] * (x.dim() - 1)))
     rows = weight.sum()
     mean = (weight * x).sum(0) / rows.clamp_min(1)
     squares = (weight * (x - mean).square()).sum(0)

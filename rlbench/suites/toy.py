@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from rlbench.spec.algo import (
     ActorCritic,
@@ -11,12 +11,16 @@ from rlbench.spec.algo import (
     Implicit,
     Linear,
     Mlp,
+    Natural,
+    PolicyGradient,
     Priority,
     Proposed,
     QLearning,
     Quantiles,
+    Reinforce,
     Replay,
     Soft,
+    Surrogate,
 )
 from rlbench.spec.canon import Frozen
 from rlbench.spec.run import Budget, Protocol, Spec
@@ -52,7 +56,7 @@ REAL = ActorCritic(
     warmup=1_000,
     replay=Replay(capacity=20_000),
 )
-NUMBERED: dict[str, QLearning | ActorCritic] = {
+NUMBERED: dict[str, QLearning] = {
     "dqn": PLAIN,
     "c51": _with(PLAIN, head=Categorical()),
     "qrdqn": _with(PLAIN, head=Quantiles(count=32)),
@@ -66,15 +70,25 @@ NUMBERED: dict[str, QLearning | ActorCritic] = {
         replay=Replay(capacity=20_000, priority=Priority(beta=Linear(start=0.4, end=1.0, steps=20_000))),
     ),
 }
-VECTORS: dict[str, QLearning | ActorCritic] = {
+VECTORS: dict[str, ActorCritic] = {
     "ddpg": _with(REAL, policy=Deterministic(), critics=1),
     "td3": _with(REAL, policy=Deterministic(smoothing=0.2), delay=2),
     "sac": REAL,
     "redq": _with(REAL, critics=10, subset=2, updates_per_step=5.0, delay=5),
 }
-ALGORITHMS = NUMBERED | VECTORS
+SURE = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
+"""Judged by what it likes best, for luck is no skill; boards are bytes and need no scale."""
+
+ON_POLICY = {
+    "reinforce": _with(SURE, method=Reinforce(), rows=128),
+    "a2c": _with(SURE, method=Surrogate(), rows=16),
+    "ppo": _with(SURE, method=Surrogate(clip=0.2, repeats=10, batches=4, recompute=True, normalize=True), rows=64),
+    "npg": _with(SURE, method=Natural(), rows=64),
+    "trpo": _with(SURE, method=Natural(region=0.01), rows=64),
+}
+ALGORITHMS: dict[str, QLearning | ActorCritic | PolicyGradient] = {**NUMBERED, **VECTORS, **ON_POLICY}
 IMPOSSIBLE = frozenset(
-    {(name, "Pendulum-v1") for name in NUMBERED}
+    {(name, "Pendulum-v1") for name in (*NUMBERED, *ON_POLICY)}
     | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1")}
 )
 """Numbered actions and real ones do not mix."""
@@ -86,7 +100,15 @@ SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
     algo = ALGORITHMS[algorithm]
-    return _pendulum(algorithm, algo, seed) if isinstance(algo, ActorCritic) else _numbered(algorithm, algo, task, seed)
+    match algo:
+        case ActorCritic():
+            return _pendulum(algorithm, algo, seed)
+        case QLearning():
+            return _numbered(algorithm, algo, task, seed)
+        case PolicyGradient():
+            return _on_policy(algorithm, algo, task, seed)
+        case _:
+            assert_never(algo)
 
 
 def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
@@ -117,5 +139,20 @@ def _numbered(algorithm: str, algo: QLearning, task: str, seed: int) -> Spec:
             name="toy-v1", episodes=64 if catch else 20, envs=64 if catch else 20, stop=None if catch else 475.0
         ),
         budget=Budget(steps=24_000 if catch else 100_000, epoch=4_000 if catch else 5_000, segment=20_000),
+        seed=seed,
+    )
+
+
+def _on_policy(algorithm: str, algo: PolicyGradient, task: str, seed: int) -> Spec:
+    catch = task == "Catch"
+    return Spec(
+        suite="toy",
+        algorithm=algorithm,
+        task=ToyTask(id=task),
+        algo=algo,
+        protocol=Protocol(
+            name="toy-v1", episodes=64 if catch else 20, envs=64 if catch else 20, stop=0.95 if catch else 475.0
+        ),
+        budget=Budget(steps=100_000 if catch else 200_000, epoch=5_000 if catch else 10_000, segment=20_000),
         seed=seed,
     )

@@ -1,0 +1,227 @@
+"""Advantages and returns against their definitions, episode by episode in float64, and the moments against numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlbench.ops.returns import Moments, advantages, discounted, fresh, merged
+from rlbench.ops.types import Rollout
+
+Array = NDArray[np.float64]
+GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
+
+
+@dataclass
+class Lane:
+    """The rows of one lane as they happened; a dead row follows each end."""
+
+    codes: list[int]
+    begins_dead: bool  # the row before the rollout ended an episode
+
+    def dead(self) -> list[bool]:
+        found = [self.begins_dead]
+        for code in self.codes:
+            found.append(code != GOES_ON and not found[-1])
+        return found[:-1]
+
+
+def column(rows: list[list[bool]]) -> Tensor:
+    return torch.tensor(rows).T
+
+
+def rolled(lanes: list[Lane], reward: Tensor) -> Rollout:
+    """A rollout of these lanes; what is in a dead row must not matter, so it is left as it was drawn."""
+    dead = [lane.dead() for lane in lanes]
+    alive = [[c if not d else GOES_ON for c, d in zip(lane.codes, gone, strict=True)] for lane, gone in zip(
+        lanes, dead, strict=True)]  # fmt: skip
+    rows, width = len(lanes[0].codes), len(lanes)
+    return Rollout(
+        obs=torch.zeros(rows + 1, width),
+        action=torch.zeros(rows, width, dtype=torch.int64),
+        reward=reward,
+        terminated=column([[c == TERMINATES for c in lane] for lane in alive]),
+        done=column([[c != GOES_ON for c in lane] for lane in alive]),
+        dead=column(dead),
+    )
+
+
+class Told(NamedTuple):
+    """A rollout for loops to read: indexing an array is quick."""
+
+    reward: Array
+    terminated: NDArray[np.bool_]
+    done: NDArray[np.bool_]
+    dead: NDArray[np.bool_]
+    value: Array
+
+
+def told(rollout: Rollout, value: Tensor) -> Told:
+    return Told(*(x.numpy() for x in (rollout.reward, rollout.terminated, rollout.done, rollout.dead, value)))
+
+
+def future(rollout: Told, row: int, lane: int) -> int:
+    """Steps from a live row to the end of its episode or of the rollout."""
+    steps = 1
+    while not rollout.done[row + steps - 1, lane] and row + steps < len(rollout.reward):
+        steps += 1
+    return steps
+
+
+def multistep(rollout: Told, row: int, lane: int, steps: int, gamma: float) -> float:
+    """The return of so many steps, then what the next row is worth."""
+    total = sum(gamma**i * float(rollout.reward[row + i, lane]) for i in range(steps))
+    if not rollout.terminated[row + steps - 1, lane]:
+        total += gamma**steps * float(rollout.value[row + steps, lane])
+    return total
+
+
+def mixed(rollout: Told, gamma: float, trace: float) -> Array:
+    """The λ-return minus the value: every multistep return with its weight, the longest with all that is left."""
+    found = np.zeros(rollout.reward.shape)
+    for row, lane in np.ndindex(*found.shape):
+        if rollout.dead[row, lane]:
+            continue
+        longest = future(rollout, row, lane)
+        for steps in range(1, longest + 1):
+            share = trace ** (steps - 1) * (1 - trace if steps < longest else 1)
+            found[row, lane] += share * multistep(rollout, row, lane, steps, gamma)
+        found[row, lane] -= float(rollout.value[row, lane])
+    return found
+
+
+@st.composite
+def rollouts(draw: st.DrawFn) -> tuple[Rollout, Tensor]:
+    rows, width = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    likely = draw(st.sampled_from([[0, 1, 2], [0, 0, 0, 0, 1, 2], [0], [1, 2], [0, 0, 1], [0, 0, 2]]))
+    codes = st.lists(st.sampled_from(likely), min_size=rows, max_size=rows)
+    lanes = [Lane(draw(codes), draw(st.booleans())) for _ in range(width)]
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    reward = torch.randn(rows, width, generator=generator, dtype=torch.float64)
+    value = 3 * torch.randn(rows + 1, width, generator=generator, dtype=torch.float64)
+    return rolled(lanes, reward), value
+
+
+RATES = st.tuples(st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, 0.6, 0.95, 1.0]))
+
+
+@settings(max_examples=100)
+@given(rollouts(), RATES)
+def test_advantages_are_the_mixture_of_all_multistep_returns(
+    case: tuple[Rollout, Tensor], rates: tuple[float, float]
+) -> None:
+    (rollout, value), (gamma, trace) = case, rates
+    found = advantages(rollout, value, gamma=gamma, trace=trace)
+    np.testing.assert_allclose(found.numpy(), mixed(told(rollout, value), gamma, trace), rtol=1e-10, atol=1e-10)
+
+
+@settings(max_examples=60)
+@given(rollouts(), st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.sampled_from([0.0, -2.5, 7.0]))
+def test_returns_are_sums_to_the_end_of_the_episode_and_what_is_open_is_worth_the_ending(
+    case: tuple[Rollout, Tensor], gamma: float, ending: float
+) -> None:
+    rollout, value = case
+    found = discounted(rollout, torch.tensor(ending, dtype=torch.float64), gamma=gamma)
+    known, wanted = told(rollout, torch.full_like(value, ending)), np.zeros(found.shape)
+    for row, lane in np.ndindex(*wanted.shape):
+        if not known.dead[row, lane]:
+            wanted[row, lane] = multistep(known, row, lane, future(known, row, lane), gamma)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-10, atol=1e-10)
+
+
+@settings(max_examples=50)
+@given(rollouts(), RATES)
+def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tuple[float, float]) -> None:
+    """But for the value of the final observation that it shows, which a truncated row bootstraps from."""
+    (rollout, value), (gamma, trace) = case, rates
+    after_truncation = torch.zeros_like(value, dtype=torch.bool)
+    after_truncation[1:] = rollout.done & ~rollout.terminated
+    dead = torch.cat([rollout.dead, torch.zeros_like(rollout.dead[:1])])
+    spoiled = rollout._replace(reward=torch.where(rollout.dead, 1e6, rollout.reward))
+    other = torch.where(dead & ~after_truncation, -1e6, value)
+    torch.testing.assert_close(
+        advantages(spoiled, other, gamma=gamma, trace=trace), advantages(rollout, value, gamma=gamma, trace=trace)
+    )
+
+
+def test_a_table_worked_out_by_hand() -> None:
+    """γ = λ = ½. Lanes: open at both ends; terminates and begins anew; truncated; ends in the last row; begins dead."""
+    lanes = [Lane([0, 0, 0], False), Lane([1, 0, 0], False), Lane([0, 2, 0], False), Lane([0, 0, 1], False),
+             Lane([0, 0, 0], True)]  # fmt: skip
+    reward = torch.tensor([[1.0, 2, 3, 4, 9], [1, 9, 3, 4, 5], [1, 2, 9, 4, 5]], dtype=torch.float64)
+    value = torch.tensor([[8.0, 8, 8, 8, 8], [4, 4, 4, 4, 4], [2, 2, 2, 2, 2], [6, 6, 6, 6, 6]], dtype=torch.float64)
+    found = advantages(rolled(lanes, reward), value, gamma=0.5, trace=0.5)
+    # errors of the open lane: 1+2−8 = −5, 1+1−4 = −2, 1+3−2 = 2
+    open_ = [-5 + (-2 + 2 / 4) / 4, -2 + 2 / 4, 2]
+    terminated = [2 - 8, 0, 2 + 3 - 2]
+    truncated = [3 + 2 - 8 + (3 + 1 - 4) / 4, 3 + 1 - 4, 0]
+    at_last = [4 + 2 - 8 + (4 + 1 - 4 + (4 - 2) / 4) / 4, 4 + 1 - 4 + (4 - 2) / 4, 4 - 2]
+    dead_first = [0, 5 + 1 - 4 + (5 + 3 - 2) / 4, 5 + 3 - 2]
+    assert found.T.tolist() == [open_, terminated, truncated, at_last, dead_first]
+    worth = discounted(rolled(lanes, reward), torch.tensor(8.0, dtype=torch.float64), gamma=0.5)
+    assert worth.T.tolist() == [
+        [1 + 0.5 + 0.25 + 1, 1 + 0.5 + 2, 1 + 4],
+        [2, 0, 2 + 4],
+        [3 + 1.5 + 2, 3 + 4, 0],
+        [4 + 2 + 1, 4 + 2, 4],
+        [0, 5 + 2.5 + 2, 5 + 4],
+    ]
+
+
+def test_a_truncation_bootstraps_from_the_row_that_shows_the_final_observation_and_a_termination_does_not() -> None:
+    value = torch.tensor([[0.0, 0.0], [10.0, 10.0], [100.0, 100.0], [1000.0, 1000.0]])
+    rollout = rolled([Lane([2, 0, 0], False), Lane([1, 0, 0], False)], torch.zeros(3, 2))
+    found = advantages(rollout, value, gamma=1.0, trace=1.0)
+    assert found[0].tolist() == [10, 0]
+    assert found[1].tolist() == [0, 0]
+    assert found[2].tolist() == [900, 900]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_moments_of_any_split_are_those_of_all_rows_that_count(data: st.DataObject) -> None:
+    shape = data.draw(st.sampled_from([(), (3,), (2, 2)]))
+    sizes = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=6))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    moments, kept = fresh(shape, torch.empty(0)), []
+    for size in sizes:
+        x = 5 + 3 * torch.randn(size, *shape, generator=generator)
+        weight = data.draw(st.lists(st.sampled_from([0.0, 1.0, 1.0]), min_size=size, max_size=size))
+        moments = merged(moments, x, torch.tensor(weight))
+        kept.append(x.double().numpy()[np.array(weight, dtype=bool)])
+    rows = np.concatenate(kept)
+    assert moments.rows.item() == len(rows)
+    if len(rows) == 0:
+        assert (moments.mean == 0).all() and (moments.var == 1).all()
+        return
+    np.testing.assert_allclose(moments.mean.numpy(), rows.mean(0), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(moments.var.numpy(), rows.var(0), rtol=1e-9, atol=1e-10)
+
+
+def test_moments_of_many_batches_far_from_zero_keep_their_digits() -> None:
+    generator = np.random.default_rng(0)
+    moments, rows = fresh((), torch.empty(0)), 1e4 + generator.normal(size=(1000, 16))
+    for batch in rows:
+        moments = merged(moments, torch.from_numpy(batch), torch.ones(16))
+    assert moments.mean.item() == pytest.approx(rows.mean(), rel=1e-13)
+    assert moments.var.item() == pytest.approx(rows.var(), rel=1e-8)
+
+
+def test_nothing_is_changed_by_what_does_not_count_and_nothing_moved_in_place() -> None:
+    first = merged(fresh((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
+    kept = Moments(*(part.clone() for part in first))
+    for x in (torch.full((3, 2), 9.0), torch.empty(0, 2)):
+        again = merged(first, x, torch.zeros(len(x)))
+        assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
+    merged(first, torch.full((3, 2), 9.0), torch.ones(3))
+    assert all(torch.equal(a, b) for a, b in zip(kept, first, strict=True))
+    assert first.mean.tolist() == [2, 3]
+    assert first.var.tolist() == [1, 1]
