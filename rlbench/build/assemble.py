@@ -14,6 +14,7 @@ from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.build import actorcritic, policygradient, qlearning
 from rlbench.build.device import device_of, threads_of
+from rlbench.build.engine import quicken
 from rlbench.build.environments import environments, wanted
 from rlbench.build.parts import Parts
 from rlbench.collectors.evaluate import Evaluation
@@ -43,7 +44,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
     torch.manual_seed(Seeds(spec.seed).child("init").number())
     match spec.algo:
         case PolicyGradient():
-            made = _on_policy(spec, spec.algo, info, device)
+            made = _on_policy(spec, spec.algo, info, device, runtime)
         case QLearning() | ActorCritic():
             made = _off_policy(spec, spec.algo, info, device)
         case _:
@@ -81,8 +82,9 @@ def _off_policy(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device
     )
 
 
-def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device) -> Online:
+def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
     learner, optimizer, action = policygradient.brought(spec, algo, info, device)
+    quicken(learner, runtime, device, rows=algo.rows * spec.task.envs)
     lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rows + spec.task.stack + 2) * lanes

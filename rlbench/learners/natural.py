@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -43,18 +44,23 @@ class Natural:
     ) -> None:
         self.net, self.optimizer, self.returns = net, optimizer, returns  # the optimizer is the critic's
         self.step, self.critic_steps, self.steps, self.greedy = step, critic_steps, 1, greedy
+        self.regress: Callable[[Lesson], Tensor] = self.eagerly  # build may put a faster way of computing the same here
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """One step of the actor, then the critic's."""
         known = lesson(self.net, rollout, self.returns)
         known = known._replace(advantage=standardised(known.advantage, known.weight))
         loss, entropy, divergence = self.actor_step(known)
+        return PGUpdate(loss, self.regress(known).mean(), entropy, divergence)
+
+    def eagerly(self, known: Lesson) -> Tensor:
+        """The critic's steps; its mean squared error before each, ``[critic_steps]``."""
         losses = []
         for _ in range(self.critic_steps):
             value_loss = self.value_loss(known)
             descend(value_loss, (self.optimizer,))
             losses.append(value_loss.detach())
-        return PGUpdate(loss, torch.stack(losses).mean(), entropy, divergence)
+        return torch.stack(losses)
 
     def value_loss(self, known: Lesson) -> Tensor:
         """The critic's mean squared error, ``[]``."""

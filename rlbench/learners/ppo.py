@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from rlbench.learners.base import descend
-from rlbench.learners.rollouts import ActorValue, Lesson, PGUpdate, Returns, average, judged, lesson, standardised
+from rlbench.learners.rollouts import ActorValue, Lesson, PGUpdate, Returns, average, lesson, standardised, valued
 from rlbench.nets.actorvalue import Judgement
 from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
 from rlbench.ops.types import Role, Rollout
@@ -35,6 +36,9 @@ class Passes(NamedTuple):
     recompute: bool = False  # what actions were worth is found anew before each repeat but the first
 
 
+Pass: TypeAlias = Callable[[Lesson, tuple[Tensor, ...]], Tensor]
+
+
 class PPO:
     """https://arxiv.org/abs/1707.06347; without clip and repeats A2C, https://arxiv.org/abs/1602.01783."""
 
@@ -53,6 +57,7 @@ class PPO:
         self.net, self.optimizer, self.returns, self.objective = net, optimizer, returns, objective
         self.max_grad_norm, self.passes, self.steps = max_grad_norm, passes, passes.repeats * passes.batches
         self.greedy, self.generator = greedy, generator  # it shuffles
+        self.through: Pass = self.eagerly  # build puts a faster way of computing the same here, where there is one
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """Every repeat over the shuffled batches of a rollout."""
@@ -61,15 +66,21 @@ class PPO:
             if repeat and self.passes.recompute:
                 known = self.rejudged(known, rollout)
             order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
-            for rows in order.tensor_split(self.passes.batches):
-                loss, report = self.loss(Lesson(*(column[rows] for column in known)))
-                descend(loss, (self.optimizer,), max_norm=self.max_grad_norm)
-                reports.append(torch.stack(report))
-        return PGUpdate(*torch.stack(reports).mean(0).unbind())
+            reports.append(self.through(known, order.tensor_split(self.passes.batches)))
+        return PGUpdate(*torch.cat(reports).mean(0).unbind())
+
+    def eagerly(self, known: Lesson, batches: tuple[Tensor, ...]) -> Tensor:
+        """A step for each of the rows ``batches`` chooses; their reports, ``[batches, 4]``."""
+        reports = []
+        for rows in batches:
+            loss, report = self.loss(Lesson(*(column[rows] for column in known)))
+            descend(loss, (self.optimizer,), max_norm=self.max_grad_norm)
+            reports.append(torch.stack(report))
+        return torch.stack(reports)
 
     def rejudged(self, known: Lesson, rollout: Rollout) -> Lesson:
         """The lesson with values, advantages and goals of the critic as it is now; log-probabilities stay."""
-        _, value = judged(self.net, rollout)
+        value = valued(self.net, rollout)
         advantage, goal = self.returns(rollout, value)
         return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), goal=goal.flatten())
 

@@ -105,6 +105,13 @@ def judged(net: ActorValue, rollout: Rollout) -> tuple[Tensor, Tensor]:
     return found.policy.log_prob(done).view(shape)[:-1], found.value.view(shape)
 
 
+@torch.no_grad()
+def valued(net: ActorValue, rollout: Rollout) -> Tensor:
+    """Values alone, ``[T + 1, N]``."""
+    value: Tensor = net.worth(rollout.obs.flatten(0, 1))
+    return value.view(rollout.obs.shape[:2])
+
+
 def lesson(net: ActorValue, rollout: Rollout, returns: Returns) -> Lesson:
     """The rollout as ``net`` sees it now."""
     log_prob, value = judged(net, rollout)

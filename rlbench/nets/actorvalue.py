@@ -62,6 +62,11 @@ class Apart(nn.Module):
         policy: Policy = self.actor(obs)
         return policy
 
+    def worth(self, obs: Tensor) -> Tensor:
+        """The value alone, ``[B]``."""
+        value: Tensor = self.critic(obs).squeeze(-1)
+        return value
+
 
 class Shared(nn.Module):
     """One torso of convolutions and a layer on it for both: the Atari tables."""
@@ -79,6 +84,11 @@ class Shared(nn.Module):
     def policy(self, obs: Tensor) -> Policy:
         """The policy alone."""
         return Discrete(self.logits(self.torso(obs)))
+
+    def worth(self, obs: Tensor) -> Tensor:
+        """The value alone, ``[B]``."""
+        value: Tensor = self.value(self.torso(obs)).squeeze(-1)
+        return value
 
 
 def orthogonal(layers: Sequence[nn.Module], *, gain: float = sqrt(2)) -> None:

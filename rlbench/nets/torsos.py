@@ -47,14 +47,14 @@ class MlpTorso(nn.Module):
 
     def __init__(self, *, obs_shape: tuple[int, ...], widths: Sequence[int], activation: str = "relu") -> None:
         super().__init__()
-        sizes = [prod(obs_shape), *widths]
+        sizes, self.activation = [prod(obs_shape), *widths], ACTIVATIONS[activation]
         self.features = sizes[-1]
         self.layers = nn.Sequential(
             nn.Flatten(),
             *(
                 layer
                 for inputs, outputs in pairwise(sizes)
-                for layer in (nn.Linear(inputs, outputs), ACTIVATIONS[activation]())
+                for layer in (nn.Linear(inputs, outputs), self.activation())
             ),
         )
 

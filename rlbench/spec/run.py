@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -100,4 +100,5 @@ class Runtime(Frozen):
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
+    engine: Literal["auto", "eager", "byhand"] = "auto"  # how small on-policy networks learn; auto takes the fastest
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment

@@ -71,6 +71,7 @@ BANS: Final = (
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
     ("rlbench/fast/metrics.py", "Metrics.take"): "the one read an epoch",
+    ("rlbench/nets/stacked.py", "numbers"): "on the host, where nothing waits",
     ("rlbench/trainers/online.py", "Online.load_state_dict"): "once, when a run resumes",
 }
 

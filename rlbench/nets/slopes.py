@@ -1,0 +1,66 @@
+"""Policies read off the outputs of a ``Stack``, with their slopes written out; the values are those of ``ops.policy``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.nets.stacked import Row
+from rlbench.ops.policy import LOG_ROOT_TAU
+
+
+class Head(Protocol):
+    """A policy, read off the first network's outputs, and its slopes."""
+
+    def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
+        """Log-probabilities and entropies, each ``[B]``."""
+
+    def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:
+        """Write the slopes of ``raw`` ``[B, A]``, from those of what ``judge`` gave last."""
+
+
+class GaussianHead:
+    """Means, and a spread that is the same everywhere."""
+
+    def __init__(self, log_std: Row, slope: Row) -> None:
+        self.log_std, self.slope = log_std, slope  # [A] views
+        self._standard = self._inverse = self._squares = log_std
+
+    def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
+        """As ``ops.policy.Gaussian``."""
+        self._inverse = np.exp(-self.log_std)
+        self._standard = (action - raw) * self._inverse
+        self._squares = self._standard * self._standard
+        width = self.log_std.sum() + len(self.log_std) * np.float32(LOG_ROOT_TAU)
+        log_prob: Row = np.float32(-0.5) * self._squares.sum(1) - width
+        return log_prob, np.full_like(log_prob, width + np.float32(0.5 * len(self.log_std)))
+
+    def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:
+        """Of the means; and of the spread, in its own place."""
+        np.multiply(self._standard, log_prob[:, None], out=out)
+        out *= self._inverse
+        np.add(log_prob @ self._squares, entropy.sum() - log_prob.sum(), out=self.slope)
+
+
+class DiscreteHead:
+    """Logits of numbered actions."""
+
+    def __init__(self) -> None:
+        self._log = self._entropy = np.empty(0, np.float32)
+        self._chosen: tuple[NDArray[np.generic], NDArray[np.generic]] = (np.empty(0), np.empty(0))
+
+    def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
+        """As ``ops.policy.Discrete``."""
+        low = raw - raw.max(1, keepdims=True)
+        self._log = low - np.log(np.exp(low).sum(1, keepdims=True))
+        self._chosen = np.arange(len(raw)), action
+        self._entropy = -(np.exp(self._log) * self._log).sum(1)
+        return self._log[self._chosen], self._entropy
+
+    def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:
+        """Of the logits."""
+        surprise = entropy[:, None] * (self._log + self._entropy[:, None])
+        np.multiply(np.exp(self._log), -surprise - log_prob[:, None], out=out)
+        out[self._chosen] += log_prob

@@ -1,0 +1,138 @@
+"""Small plain networks side by side, passed through and differentiated by hand: for batches so small that a framework
+spends its time between the operations.
+
+K networks of equal hidden shape lie in one row of numbers, a layer being ``[K, inputs + 1, outputs]``: its last input is
+a constant 1, so that the bias is a weight like any other. Outputs that one network has and another has not are weights
+that stay 0. Whoever pulls at the outputs gets the slope of every number in a row of the same layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Row: TypeAlias = NDArray[np.float32]
+
+
+class Layer(NamedTuple):
+    """Where a layer of all networks lies in a row."""
+
+    start: int
+    shape: tuple[int, int, int]  # K, inputs + 1, outputs
+
+    @property
+    def stop(self) -> int:
+        """Where the next one begins."""
+        return self.start + prod(self.shape)
+
+    def of(self, row: Row) -> Row:
+        """``[K, inputs + 1, outputs]``, a view."""
+        return row[self.start : self.stop].reshape(self.shape)
+
+
+class Room(NamedTuple):
+    """What passes through the networks for one size of batch, made once."""
+
+    seen: list[Row]  # per layer what it reads, [K, B, inputs + 1]; of the first [B, inputs + 1]
+    sums: list[Row]  # per layer what it gives, [K, B, outputs]
+    pulls: list[Row]  # slopes of the same
+
+
+class Stack:
+    """K networks of layers with ``tanh`` or ``relu`` between them, and some ``loose`` parameters behind them."""
+
+    def __init__(
+        self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], loose: Sequence[Tensor]
+    ) -> None:
+        self.nets, self.loose, self.curved = nets, loose, activation is nn.Tanh
+        self.layers: list[Layer] = []
+        start = 0
+        for side in zip(*nets, strict=True):
+            shape = (len(nets), side[0].in_features + 1, max(layer.out_features for layer in side))
+            self.layers.append(Layer(start, shape))
+            start = self.layers[-1].stop
+        self.behind = start
+        self.size = start + sum(tensor.numel() for tensor in loose)
+        self._rooms: dict[int, Room] = {}
+
+    def views(self, row: Row) -> list[tuple[Tensor, Row]]:
+        """Every parameter, and its place in ``row`` in the parameter's own shape."""
+        found: list[tuple[Tensor, Row]] = []
+        for k, net in enumerate(self.nets):
+            for place, layer in zip(self.layers, net, strict=True):
+                block = place.of(row)[k, :, : layer.out_features]
+                found += [(layer.weight, block[:-1].T), (layer.bias, block[-1])]
+        start = self.behind
+        for tensor in self.loose:
+            found.append((tensor, row[start : start + tensor.numel()].reshape(tuple(tensor.shape))))
+            start += tensor.numel()
+        return found
+
+    def forward(self, row: Row, x: Row) -> Row:
+        """``[B, inputs + 1]``, whose last column is 1, to ``[K, B, outputs]``; overwritten by the next call."""
+        room = self._room(len(x))
+        room.seen[0] = x
+        for i, layer in enumerate(self.layers):
+            np.matmul(room.seen[i], layer.of(row), out=room.sums[i])
+            if i + 1 < len(self.layers):
+                inner = room.seen[i + 1][:, :, :-1]
+                if self.curved:
+                    np.tanh(room.sums[i], out=inner)
+                else:
+                    np.maximum(room.sums[i], 0, out=inner)
+        return room.sums[-1]
+
+    def backward(self, row: Row, pull: Row, slope: Row) -> None:
+        """Write into ``slope`` what ``pull`` ``[K, B, outputs]`` makes of the last ``forward`` of as many rows."""
+        room = self._room(pull.shape[1])
+        for i in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[i]
+            np.matmul(room.seen[i].swapaxes(-1, -2), pull, out=layer.of(slope))
+            if i == 0:
+                return
+            below, inner = room.pulls[i - 1], room.seen[i][:, :, :-1]
+            np.matmul(pull, layer.of(row)[:, :-1].swapaxes(1, 2), out=below)
+            steep = room.sums[i - 1]  # no longer needed
+            if self.curved:
+                np.multiply(inner, inner, out=steep)
+                np.subtract(1, steep, out=steep)
+            else:
+                np.greater(inner, 0, out=steep)
+            below *= steep
+            pull = below
+
+    def _room(self, batch: int) -> Room:
+        if batch not in self._rooms:
+            shapes = [(k, batch, outputs) for k, _, outputs in (layer.shape for layer in self.layers)]
+            seen = [np.ones((k, batch, outputs + 1), np.float32) for k, _, outputs in shapes[:-1]]
+            empty = [np.empty(0, np.float32), *seen]
+            self._rooms[batch] = Room(
+                empty,
+                [np.empty(shape, np.float32) for shape in shapes],
+                [np.empty(shape, np.float32) for shape in shapes[:-1]],
+            )
+        return self._rooms[batch]
+
+
+def layers(net: nn.Module) -> list[nn.Linear]:
+    """The linear layers of a plain network, first to last."""
+    return [module for module in net.modules() if isinstance(module, nn.Linear)]
+
+
+def with_ones(x: NDArray[np.generic]) -> Row:
+    """``[B, ...]`` to ``[B, F + 1]``, the last column 1; bytes are read as 0 … 1, as ``MlpTorso`` does."""
+    flat = x.reshape(len(x), -1)
+    wide = np.ones((len(x), flat.shape[1] + 1), np.float32)
+    wide[:, :-1] = flat / np.float32(255) if x.dtype == np.uint8 else flat
+    return wide
+
+
+def numbers(x: Tensor) -> Row:
+    """The numbers of a tensor on the host, without a copy."""
+    row: Row = x.detach().numpy()
+    return row
