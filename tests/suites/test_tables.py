@@ -106,3 +106,24 @@ def test_an_identity_is_stable_and_blind_to_the_seed() -> None:
     assert pong.model_copy(update={"seed": 5}).id == pong.id
     ids = {suites.spec("atari", a, f"{g}NoFrameskip-v4").id for a in SIX for g in SEVEN}
     assert len(ids) == len(SIX) * len(SEVEN)
+
+
+@pytest.mark.parametrize("game", SEVEN)
+def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str) -> None:
+    """thu-ml/tianshou examples/atari/atari_ppo.py since #780; four even batches stand for 256, 256 and 488 rows."""
+    spec = suites.spec("atari", "ppo", f"{game}NoFrameskip-v4")
+    algo, method = spec.algo, spec.algo.method
+    assert algo.torso == Nature(scale=True)
+    assert algo.hidden == 512
+    assert algo.lr == (1e-4 if game == "Seaquest" else 2.5e-4)
+    assert (algo.optimizer, algo.epsilon, algo.decay) == ("adam", 1e-5, spec.budget.steps)
+    assert (algo.gamma, algo.trace) == (0.99, 0.95)
+    assert (spec.task.envs, algo.rows) == (10, 100)
+    assert (method.repeats, method.batches, method.recompute) == (4, 4, False)
+    assert (method.clip, method.value_clip, method.dual_clip) == (0.1, True, None)
+    assert (method.value, method.entropy, method.max_grad_norm) == (0.25, 0.01, 0.5)
+    assert method.normalize
+    assert (algo.scale_returns, algo.normalize_obs, algo.greedy) == (False, False, False)
+    assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
+    assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)
+    assert spec.protocol.stop == (20.0 if game == "Pong" else None)
