@@ -1,13 +1,16 @@
 """The Atari table: the documented games, the documented settings of each algorithm, and the exceptions.
 
 Settings: thu-ml/tianshou examples/atari (README tables, v0.2.7 – v0.4.4; unchanged defaults up to v2.0.1); PPO as of the
-table since v0.4.11 (#780).
+table since v0.4.11 (#780), SAC of v0.4.9 (#657).
 """
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from rlbench.spec.algo import (
     Categorical,
+    DiscreteSAC,
     Implicit,
     Nature,
     PolicyGradient,
@@ -69,11 +72,12 @@ PPO = PolicyGradient(
     scale_returns=False,
     normalize_obs=False,
 )
-ALGORITHMS: dict[str, QLearning | PolicyGradient] = {**VALUES, "ppo": PPO}
+ALGORITHMS: dict[str, QLearning | DiscreteSAC | PolicyGradient] = {**VALUES, "ppo": PPO, "sac": DiscreteSAC()}
+CRITIC_ON_BREAKOUT = 1e-4  # the documented row of SAC: --critic-lr 1e-4, and 1-step returns
 SLOWER = {("ppo", "SeaquestNoFrameskip-v4"): 1e-4}
 """Learning rates of documented rows that were made with another."""
 
-ONE_STEP = {(name, "BreakoutNoFrameskip-v4") for name in ("c51", "qrdqn", "iqn", "fqf", "rainbow")}
+ONE_STEP = {(name, "BreakoutNoFrameskip-v4") for name in ("c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")}
 """Cells whose documented rows were made with 1-step returns; all others with 3."""
 
 BATCH_ON_PONG = 64  # every README row of Pong was made with --batch_size 64
@@ -84,12 +88,11 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The documented settings of one cell of the Atari table."""
     pong = task == "PongNoFrameskip-v4"
     many = algorithm == "dqn" and not pong
-    algo = ALGORITHMS[algorithm]
     return Spec(
         suite="atari",
         algorithm=algorithm,
         task=AtariTask(id=task, game=_GAME[task]),
-        algo=_values(algorithm, algo, task) if isinstance(algo, QLearning) else _rollouts(algorithm, algo, task),
+        algo=_algo(algorithm, task),
         protocol=Protocol(
             name="atari-nature-v4",
             episodes=GAMES_PER_EVALUATION if many else 10,
@@ -102,11 +105,22 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     )
 
 
-def _values(algorithm: str, algo: QLearning, task: str) -> QLearning:
-    batch = BATCH_ON_PONG if task == "PongNoFrameskip-v4" else algo.batch
-    replay = algo.replay.model_copy(update={"horizon": 1 if (algorithm, task) in ONE_STEP else 3})
-    return algo.model_copy(update={"batch": batch, "warmup": batch * 10, "replay": replay})
+def _algo(algorithm: str, task: str) -> QLearning | DiscreteSAC | PolicyGradient:
+    algo = ALGORITHMS[algorithm]
+    match algo:
+        case QLearning(batch=usual):
+            batch = BATCH_ON_PONG if task == "PongNoFrameskip-v4" else usual
+            return algo.model_copy(
+                update={"batch": batch, "warmup": batch * 10, "replay": _replay(algo.replay, algorithm, task)}
+            )
+        case DiscreteSAC():
+            critic_lr = CRITIC_ON_BREAKOUT if task == "BreakoutNoFrameskip-v4" else algo.critic_lr
+            return algo.model_copy(update={"critic_lr": critic_lr, "replay": _replay(algo.replay, algorithm, task)})
+        case PolicyGradient():
+            return algo.model_copy(update={"lr": SLOWER.get((algorithm, task), algo.lr)})
+        case _:
+            assert_never(algo)
 
 
-def _rollouts(algorithm: str, algo: PolicyGradient, task: str) -> PolicyGradient:
-    return algo.model_copy(update={"lr": SLOWER.get((algorithm, task), algo.lr)})
+def _replay(replay: Replay, algorithm: str, task: str) -> Replay:
+    return replay.model_copy(update={"horizon": 1 if (algorithm, task) in ONE_STEP else 3})

@@ -127,3 +127,35 @@ def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str
     assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
     assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)
     assert spec.protocol.stop == (20.0 if game == "Pong" else None)
+
+
+@pytest.mark.parametrize("game", SEVEN)
+def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(game: str) -> None:
+    """thu-ml/tianshou examples/atari/atari_sac.py at v0.4.9 (#657) and the README's command lines."""
+    spec, breakout = suites.spec("atari", "sac", f"{game}NoFrameskip-v4"), game == "Breakout"
+    algo = spec.algo
+    assert (algo.torso, algo.hidden, algo.critics) == (Nature(scale=False), 512, 2)
+    assert (algo.actor_lr, algo.critic_lr) == (1e-5, 1e-4 if breakout else 1e-5)
+    assert (algo.alpha, algo.alpha_lr) == (0.05, None)
+    assert (algo.gamma, algo.replay.horizon, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
+    assert (algo.batch, algo.replay.capacity, algo.warmup) == (64, 100_000, 640)
+    assert (spec.task.envs, algo.updates_per_step) == (10, 0.1)
+    assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
+    assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)
+    assert spec.protocol.stop == (20.0 if game == "Pong" else None)
+
+
+def test_the_one_name_sac_means_what_the_actions_ask_for() -> None:
+    assert suites.spec("toy", "sac", "Catch").algo.family == "discretesac"
+    assert suites.spec("toy", "sac", "Pendulum-v1").algo.family == "actorcritic"
+
+
+def test_identities_outlive_new_families_and_fields() -> None:
+    """Literal: committed records are found by these."""
+    known = {
+        ("toy", "sac", "Pendulum-v1"): "1958cbf03d4e",
+        ("mujoco", "sac", "HalfCheetah-v4"): "b7471609772c",
+        ("mujoco", "ppo", "HalfCheetah-v4"): "ab3ae2e34ffc",
+        ("goals", "ddpg+her", "FetchReach-v4"): "ad78d7f47dca",
+    }
+    assert {cell: suites.spec(*cell).id for cell in known} == known
