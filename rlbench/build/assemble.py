@@ -12,7 +12,7 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.build import actorcritic, policygradient, qlearning
+from rlbench.build import actorcritic, discretesac, policygradient, qlearning
 from rlbench.build.device import device_of, threads_of
 from rlbench.build.engine import quicken
 from rlbench.build.environments import environments, wanted
@@ -26,7 +26,7 @@ from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager, PerRollout
 from rlbench.seeds import Seeds
-from rlbench.spec.algo import ActorCritic, PolicyGradient, QLearning, Replay
+from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import GoalTask
 from rlbench.trainers.clock import Pace, Rollouts
@@ -45,7 +45,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
     match spec.algo:
         case PolicyGradient():
             made = _on_policy(spec, spec.algo, info, device, runtime)
-        case QLearning() | ActorCritic():
+        case QLearning() | ActorCritic() | DiscreteSAC():
             made = _off_policy(spec, spec.algo, info, device)
         case _:
             assert_never(spec.algo)
@@ -53,7 +53,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
     return made
 
 
-def _off_policy(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device: torch.device) -> Online:
+def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Online:
     seeds = Seeds(spec.seed)
     parts = _parts(spec, algo, info, device)
     schedules: list[Schedule] = []
@@ -141,12 +141,14 @@ def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Coll
     )
 
 
-def _parts(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device: torch.device) -> Parts:
+def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
     match algo:
         case QLearning():
             return qlearning.parts(spec, algo, info, device)
         case ActorCritic():
             return actorcritic.parts(spec, algo, info, device)
+        case DiscreteSAC():
+            return discretesac.parts(spec, algo, info, device)
         case _:
             assert_never(algo)
 

@@ -8,6 +8,7 @@ import torch
 
 from rlbench.buffers.ring import Column
 from rlbench.build.parts import Parts
+from rlbench.build.torsos import torso
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.errors import UsageError
@@ -15,10 +16,9 @@ from rlbench.learners.qlearning import QLearner
 from rlbench.nets import heads
 from rlbench.nets.heads import QNet
 from rlbench.nets.streams import Streams
-from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.ops.types import Role
 from rlbench.record.types import QUpdated
-from rlbench.spec.algo import Categorical, Expected, Implicit, Mlp, Nature, Proposed, QLearning, Quantiles
+from rlbench.spec.algo import Categorical, Expected, Implicit, Proposed, QLearning, Quantiles
 from rlbench.spec.run import Spec
 
 
@@ -47,15 +47,8 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> P
 def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
     """The value network, freshly drawn from torch's own generator."""
     actions = count(spec, info)
-    torso: NatureTorso | MlpTorso
-    match algo.torso:
-        case Nature(scale=scale):
-            torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
-        case Mlp(widths=widths):
-            torso = MlpTorso(obs_shape=(spec.task.stack, *info.obs_shape), widths=widths)
-        case _:
-            assert_never(algo.torso)
-    return QNet(torso, _head(algo, torso.features, actions))
+    body = torso(algo.torso, spec, info)
+    return QNet(body, _head(algo, body.features, actions))
 
 
 def _head(algo: QLearning, features: int, actions: int) -> heads.Head:

@@ -37,6 +37,15 @@ class Temperature:
         if self.target is not None:
             descend(self.loss(entropy), (self.optimizer,))
 
+    def state_dict(self) -> State:
+        """α and what its optimizer has gathered."""
+        return {"log": self.log, "optimizer": of_optimizer(self.optimizer)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        self.log.data.copy_(tensor(state, "log"))
+        into_optimizer(self.optimizer, branch(state, "optimizer"))
+
 
 class SAC:
     """https://arxiv.org/abs/1812.05905; with ``subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
@@ -105,8 +114,7 @@ class SAC:
         """Three networks, the temperature, their optimizers, and the actor's last figures."""
         networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
         optimizers: State = {name: of_optimizer(getattr(self, name)) for name in _OPTIMIZERS}
-        temperature: State = {"log": self.temperature.log, "optimizer": of_optimizer(self.temperature.optimizer)}
-        return {**networks, **optimizers, "temperature": temperature, "held": self.held}
+        return {**networks, **optimizers, "temperature": self.temperature.state_dict(), "held": self.held}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
@@ -114,9 +122,7 @@ class SAC:
             into_module(getattr(self, name), branch(state, name))
         for name in _OPTIMIZERS:
             into_optimizer(getattr(self, name), branch(state, name))
-        temperature = branch(state, "temperature")
-        self.temperature.log.data.copy_(tensor(temperature, "log"))
-        into_optimizer(self.temperature.optimizer, branch(temperature, "optimizer"))
+        self.temperature.load_state_dict(branch(state, "temperature"))
         self.held.copy_(tensor(state, "held"))
 
 

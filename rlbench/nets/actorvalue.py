@@ -96,5 +96,6 @@ def orthogonal(layers: Sequence[nn.Module], *, gain: float = sqrt(2)) -> None:
     for outer in layers:
         for layer in outer.modules():
             if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
-                nn.init.orthogonal_(layer.weight, gain)
+                drawn = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
+                layer.weight.data.copy_(nn.init.orthogonal_(drawn, gain))
                 nn.init.zeros_(layer.bias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -183,6 +183,30 @@ class ActorCritic(Frozen):
         return self
 
 
+class DiscreteSAC(Frozen):
+    """Numbered actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
+
+    All of them share a torso, which each of their optimizers moves, as in the documented rows.
+    """
+
+    family: Literal["discretesac"] = "discretesac"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    torso: Torso = Nature()
+    hidden: int = Field(default=512, ge=1)  # units of the layer between torso, actor and critics
+    critics: int = Field(default=2, ge=1)  # the target is the least of them
+    alpha: float = Field(default=0.05, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented table
+    target_entropy: float = Field(default=0.98, gt=0, le=1)  # that a learned α aims at, as a share of the greatest
+    actor_lr: float = Field(default=1e-5, gt=0)
+    critic_lr: float = Field(default=1e-5, gt=0)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    batch: int = Field(default=64, ge=1)
+    updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
+    warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
+    replay: Replay = Replay()
+
+
 class Reinforce(Frozen):
     """The plain gradient, without a critic."""
 
@@ -240,4 +264,7 @@ class PolicyGradient(Frozen):
     greedy: bool = False  # judged by the policy's mode instead of its samples
 
 
-Algo = Annotated[QLearning | ActorCritic | PolicyGradient, Field(discriminator="family")]
+OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC
+"""The families that learn from a replay."""
+
+Algo = Annotated[QLearning | ActorCritic | DiscreteSAC | PolicyGradient, Field(discriminator="family")]

@@ -10,6 +10,7 @@ from typing import assert_never
 from rlbench.spec.algo import (
     ActorCritic,
     Categorical,
+    DiscreteSAC,
     Expected,
     Head,
     Implicit,
@@ -108,6 +109,9 @@ def footprint(spec: Spec) -> Footprint:
         case ActorCritic(replay=replay):
             networks = _layers(spec.task, algo)
             stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case DiscreteSAC(replay=replay):
+            networks = _chooser(spec.task, algo, numbers)
+            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
         case PolicyGradient():
             networks = _rollouts(spec.task, algo, numbers)
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
@@ -153,6 +157,17 @@ def _networks(task: Task, algo: QLearning, numbers: int) -> int:
     beyond = fractions * (features * bool(cosines) + algo.hidden * (1 + algo.dueling) + MOST_ACTIONS * width)
     per_row = numbers * task.stack + sum(activations) + beyond
     return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _chooser(task: Task, algo: DiscreteSAC, numbers: int) -> int:
+    """Bytes of torso, actor and critics in all their copies, and of one batch on its way through them."""
+    layers, activations = _torso(algo.torso, task, numbers)
+    layers = [*layers, (activations[-1] if activations else numbers, algo.hidden)]
+    heads = (1 + algo.critics) * (algo.hidden + 1) * MOST_ACTIONS
+    parameters = sum(prod(layer) + layer[-1] for layer in layers) + heads
+    moments = 2 * algo.critics  # of a torso that as many optimizers more move
+    per_row = numbers * task.stack + sum(activations) + algo.hidden
+    return 4 * ((COPIES + moments) * parameters + WORKSPACES * algo.batch * per_row)
 
 
 def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:

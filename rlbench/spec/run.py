@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from rlbench.spec.algo import ActorCritic, Algo, PolicyGradient, QLearning, Surrogate
+from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, Surrogate
 from rlbench.spec.canon import Frozen, canonical, digest
 from rlbench.spec.task import AtariTask, MujocoTask, Task
 
@@ -79,7 +79,7 @@ class Spec(Frozen):
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
 
-    def _replay_fits(self, algo: QLearning | ActorCritic) -> None:
+    def _replay_fits(self, algo: OffPolicy) -> None:
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
         replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.horizon + stacked + 1

@@ -8,6 +8,7 @@ from rlbench.spec.algo import (
     ActorCritic,
     Categorical,
     Deterministic,
+    DiscreteSAC,
     Implicit,
     Linear,
     Mlp,
@@ -86,10 +87,22 @@ ON_POLICY = {
     "npg": _with(SURE, method=Natural(), rows=64),
     "trpo": _with(SURE, method=Natural(region=0.01), rows=64),
 }
+CHOOSER = DiscreteSAC(
+    torso=Mlp(widths=(64,)),
+    hidden=64,
+    actor_lr=1e-3,
+    critic_lr=1e-3,
+    tau=0.02,
+    updates_per_step=0.25,
+    warmup=1_000,
+    replay=Replay(capacity=20_000),
+)
+"""``sac`` where actions are numbered."""
+
 ALGORITHMS: dict[str, QLearning | ActorCritic | PolicyGradient] = {**NUMBERED, **VECTORS, **ON_POLICY}
 IMPOSSIBLE = frozenset(
     {(name, "Pendulum-v1") for name in (*NUMBERED, *ON_POLICY)}
-    | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1")}
+    | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1") if name != "sac"}
 )
 """Numbered actions and real ones do not mix."""
 
@@ -99,11 +112,11 @@ SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
-    algo = ALGORITHMS[algorithm]
+    algo = CHOOSER if algorithm == "sac" and task != "Pendulum-v1" else ALGORITHMS[algorithm]
     match algo:
         case ActorCritic():
             return _pendulum(algorithm, algo, seed)
-        case QLearning():
+        case QLearning() | DiscreteSAC():
             return _numbered(algorithm, algo, task, seed)
         case PolicyGradient():
             return _on_policy(algorithm, algo, task, seed)
@@ -123,9 +136,9 @@ def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
     )
 
 
-def _numbered(algorithm: str, algo: QLearning, task: str, seed: int) -> Spec:
+def _numbered(algorithm: str, algo: QLearning | DiscreteSAC, task: str, seed: int) -> Spec:
     catch = task == "Catch"
-    if isinstance(algo.head, Categorical):
+    if isinstance(algo, QLearning) and isinstance(algo.head, Categorical):
         low, high = SUPPORT[task]
         algo = _with(algo, head=_with(algo.head, low=low, high=high))
     if not catch:  # a fall is felt three steps earlier, which halves the steps to a solution

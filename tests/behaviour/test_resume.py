@@ -98,7 +98,7 @@ def test_catch_stopped_anywhere_ends_as_if_it_never_was(
     assert ending(spec, results) == golden["Catch"]
 
 
-@pytest.mark.parametrize("algorithm", ["c51", "qrdqn", "iqn", "fqf", "rainbow"])
+@pytest.mark.parametrize("algorithm", ["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"])
 def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
     tmp_path: Path, algorithm: str
 ) -> None:

@@ -69,11 +69,12 @@ def test_a_glob_names_a_row_once() -> None:
 
 
 def test_a_star_means_what_the_algorithm_can_play() -> None:
-    assert suites.matching("toy", ("*",), "sac") == ["Pendulum-v1"]
+    assert suites.matching("toy", ("*",), "ddpg") == ["Pendulum-v1"]
+    assert suites.matching("toy", ("*",), "sac") == ["Catch", "CartPole-v1", "Pendulum-v1"]
     assert suites.matching("toy", ("*",), "dqn") == ["Catch", "CartPole-v1"]
 
 
-@pytest.mark.parametrize(("algorithm", "task"), [("sac", "Catch"), ("td3", "CartPole-v1"), ("dqn", "Pendulum-v1")])
+@pytest.mark.parametrize(("algorithm", "task"), [("redq", "Catch"), ("td3", "CartPole-v1"), ("dqn", "Pendulum-v1")])
 def test_actions_of_the_wrong_kind_are_refused_at_look_up(algorithm: str, task: str) -> None:
     with pytest.raises(UsageError, match=r"cannot play .*it plays (Pendulum|Catch)"):
         suites.spec("toy", algorithm, task)

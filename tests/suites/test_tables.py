@@ -106,3 +106,56 @@ def test_an_identity_is_stable_and_blind_to_the_seed() -> None:
     assert pong.model_copy(update={"seed": 5}).id == pong.id
     ids = {suites.spec("atari", a, f"{g}NoFrameskip-v4").id for a in SIX for g in SEVEN}
     assert len(ids) == len(SIX) * len(SEVEN)
+
+
+@pytest.mark.parametrize("game", SEVEN)
+def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str) -> None:
+    """thu-ml/tianshou examples/atari/atari_ppo.py since #780; four even batches stand for 256, 256 and 488 rows."""
+    spec = suites.spec("atari", "ppo", f"{game}NoFrameskip-v4")
+    algo, method = spec.algo, spec.algo.method
+    assert algo.torso == Nature(scale=True)
+    assert algo.hidden == 512
+    assert algo.lr == (1e-4 if game == "Seaquest" else 2.5e-4)
+    assert (algo.optimizer, algo.epsilon, algo.decay) == ("adam", 1e-5, spec.budget.steps)
+    assert (algo.gamma, algo.trace) == (0.99, 0.95)
+    assert (spec.task.envs, algo.rows) == (10, 100)
+    assert (method.repeats, method.batches, method.recompute) == (4, 4, False)
+    assert (method.clip, method.value_clip, method.dual_clip) == (0.1, True, None)
+    assert (method.value, method.entropy, method.max_grad_norm) == (0.25, 0.01, 0.5)
+    assert method.normalize
+    assert (algo.scale_returns, algo.normalize_obs, algo.greedy) == (False, False, False)
+    assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
+    assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)
+    assert spec.protocol.stop == (20.0 if game == "Pong" else None)
+
+
+@pytest.mark.parametrize("game", SEVEN)
+def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(game: str) -> None:
+    """thu-ml/tianshou examples/atari/atari_sac.py at v0.4.9 (#657) and the README's command lines."""
+    spec, breakout = suites.spec("atari", "sac", f"{game}NoFrameskip-v4"), game == "Breakout"
+    algo = spec.algo
+    assert (algo.torso, algo.hidden, algo.critics) == (Nature(scale=False), 512, 2)
+    assert (algo.actor_lr, algo.critic_lr) == (1e-5, 1e-4 if breakout else 1e-5)
+    assert (algo.alpha, algo.alpha_lr) == (0.05, None)
+    assert (algo.gamma, algo.replay.horizon, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
+    assert (algo.batch, algo.replay.capacity, algo.warmup) == (64, 100_000, 640)
+    assert (spec.task.envs, algo.updates_per_step) == (10, 0.1)
+    assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
+    assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)
+    assert spec.protocol.stop == (20.0 if game == "Pong" else None)
+
+
+def test_the_one_name_sac_means_what_the_actions_ask_for() -> None:
+    assert suites.spec("toy", "sac", "Catch").algo.family == "discretesac"
+    assert suites.spec("toy", "sac", "Pendulum-v1").algo.family == "actorcritic"
+
+
+def test_identities_outlive_new_families_and_fields() -> None:
+    """Literal: committed records are found by these."""
+    known = {
+        ("toy", "sac", "Pendulum-v1"): "1958cbf03d4e",
+        ("mujoco", "sac", "HalfCheetah-v4"): "b7471609772c",
+        ("mujoco", "ppo", "HalfCheetah-v4"): "ab3ae2e34ffc",
+        ("goals", "ddpg+her", "FetchReach-v4"): "ad78d7f47dca",
+    }
+    assert {cell: suites.spec(*cell).id for cell in known} == known
