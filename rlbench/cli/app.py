@@ -18,6 +18,7 @@ from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
+from rlbench.cli.report import report
 from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
@@ -30,6 +31,7 @@ app = typer.Typer(name="rlbench", rich_markup_mode=None, pretty_exceptions_enabl
 app.command("run")(run)
 app.command("table")(table)
 app.command("plan")(plan)
+app.command("report")(report)
 app.command("plot")(plot)
 app.command("compare")(compare)
 app.command("check")(check)

@@ -29,6 +29,10 @@ def plan(
     runnable: Annotated[
         bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
     ] = False,
+    one: Annotated[bool, typer.Option("--one", help="Only the first task of each algorithm.")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="`SUITE ALGO TASK SEEDS` a line, the shortest first, for scripts.")
+    ] = False,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
@@ -46,11 +50,25 @@ def plan(
     wanted = parse_seeds(seeds)
     chosen = SUITES if suite == "all" else (suite,)
     found = [row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted)]
-    found = [row for row in found if row.runnable or not runnable]
-    if json:
+    found = [row for row in found if row.runnable or not (runnable or lines)]
+    if one:
+        found = list({(row.key.suite, row.key.algorithm): row for row in reversed(found)}.values())[::-1]
+    if lines:
+        if found:
+            emit("\n".join(map(_line, sorted(found, key=_length))))
+    elif json:
         emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row) for row in found]})
     else:
         emit(_text(found, results))
+
+
+def _line(row: Missing) -> str:
+    return f"{row.key.suite} {row.key.algorithm} {row.key.dataset or row.key.task} {','.join(map(str, row.seeds))}"
+
+
+def _length(row: Missing) -> tuple[float, int]:
+    """Hours where they are known, and steps."""
+    return (float("inf") if row.hours is None else row.hours, row.steps)
 
 
 def _row(row: Missing) -> dict[str, object]:

@@ -205,10 +205,18 @@ def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
     device = device_of(runtime)
     return environment(
         device=str(device),
+        gpu=_card(device.type),
         torch_threads=threads_of(spec, runtime, device),
         env=dict(describe(spec).versions),
         **threads(),
     )
+
+
+def _card(kind: str) -> str | None:
+    """The model of the graphics card, by which speeds are told apart; None without one."""
+    from torch import cuda
+
+    return cuda.get_device_name() if kind == "cuda" else None
 
 
 def _told(spec: Spec, store: Store) -> dict[str, object]:

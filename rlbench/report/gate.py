@@ -132,10 +132,14 @@ def _ruled(found: Drop, alpha: float, *, doubtless: bool) -> Ruling:
 
 
 def _chance(baseline: Sequence[float], later: Sequence[float]) -> float:
-    """The probability of a mean this low from as many seeds, were they of the baseline's kind."""
-    n = len(baseline)
-    error = spread(baseline) * math.sqrt(1 / len(later) + 1 / n)
+    """The probability of a mean this low from as many seeds, were they of the baseline's kind.
+
+    The spread is pooled over both sides: a baseline whose few seeds happen to agree does not condemn those that do not.
+    """
+    n, k = len(baseline), len(later)
+    squares = (n - 1) * spread(baseline) ** 2 + ((k - 1) * spread(later) ** 2 if k > 1 else 0.0)
+    error = math.sqrt(squares / (n + k - 2) * (1 / k + 1 / n))
     fall = mean(later) - mean(baseline)
     if error == 0:
         return 0.0 if fall < 0 else 1.0
-    return distribution(fall / error, n - 1)
+    return distribution(fall / error, n + k - 2)

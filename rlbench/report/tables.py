@@ -75,17 +75,23 @@ def to_json(cells: Sequence[Cell]) -> str:
 
 def to_html(cells: Sequence[Cell]) -> str:
     """One self-contained page."""
-    header = columns(cells)
-    body = "\n".join(_html_row(cell, header) for cell in cells)
     template = (DATA / "table.html").read_text(encoding="utf-8")
     parts = {
-        "{{head}}": "".join(f"<th{_numeric(name)}>{name}</th>" for name in header),
-        "{{body}}": body,
+        "{{table}}": html_table(cells),
         "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells)),
     }
     for mark, text in parts.items():
         template = template.replace(mark, text)
     return template
+
+
+def html_table(cells: Sequence[Cell]) -> str:
+    """The table alone."""
+    header, _ = _filled(cells)
+    head = "".join(f"<th{_numeric(name)}>{name}</th>" for name in header)
+    body = "\n".join(_html_row(cell, header) for cell in cells)
+    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return f'<div class="scroll">\n{table}\n</div>'
 
 
 def to_plain(cells: Sequence[Cell]) -> str:
@@ -318,7 +324,7 @@ def _barred(texts: Sequence[str]) -> str:
 def _html_row(cell: Cell, header: Sequence[str]) -> str:
     texts = [html.escape(text) for text in _row(cell, header)]
     place = header.index("Verdict")
-    texts[place] = f'<span class="{STYLES[cell.verdict.word]}">{texts[place]}</span>'
+    texts[place] = f'<span class="word {STYLES[cell.verdict.word]}">{texts[place]}</span>'
     fields = (f"<td{_numeric(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
     return f"<tr>{''.join(fields)}</tr>"
 

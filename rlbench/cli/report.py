@@ -1,0 +1,37 @@
+"""``rlbench report``: one self-contained page of everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Results
+from rlbench.cli.output import remark
+from rlbench.errors import UnknownName, UsageError
+
+
+def report(
+    suite: Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help="Only these.")] = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.html", help="The page.")],
+    results: Results = RESULTS,
+) -> None:
+    """One page that opens without a network.
+
+    Tables, verdicts, pictures, every seed, machines, and what is missing and would cost.
+    """
+    from rlbench.record import files
+    from rlbench.report.cells import SUITES
+
+    for name in suite or ():
+        if name not in SUITES:
+            raise UnknownName("suite", name, SUITES)
+    if not output.parent.is_dir() or output.is_dir():
+        raise UsageError(f"--output {output}: name a file in a folder that exists")
+    from rlbench.report.page import page
+
+    text = page(list(dict.fromkeys(suite or SUITES)), results)
+    files.replace(output.resolve(), text)
+    remark(f"{output}: {len(text.encode()):,} bytes")
