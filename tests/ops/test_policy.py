@@ -173,3 +173,10 @@ def test_a_detached_policy_is_the_same_and_teaches_nothing(policy: Gaussian | Di
     for kept, part in zip(learned.detached(), policy, strict=True):
         assert torch.equal(kept, part)
         assert not kept.requires_grad
+
+
+def test_a_detached_gaussian_stays_when_the_parameter_of_its_spread_is_moved_in_place() -> None:
+    log_std = torch.nn.Parameter(torch.zeros(2))
+    kept = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
+    log_std.data.fill_(1.0)
+    assert kept.log_std.tolist() == [[0, 0]] * 3
