@@ -129,7 +129,7 @@ def lesson(net: ActorValue, rollout: Rollout, returns: Returns) -> Lesson:
 
 def standardised(x: Tensor, weight: Tensor) -> Tensor:
     """``x`` ``[M]`` with mean 0 and standard deviation 1 over the rows that count."""
-    rows = weight.sum()
+    rows = weight.sum().clamp_min(1)
     mean = (x * weight).sum() / rows
     spread = (((x - mean).square() * weight).sum() / (rows - 1).clamp_min(1)).sqrt()
     return (x - mean) / (spread + EPSILON)

@@ -49,7 +49,7 @@ class Policy(Protocol):
         """Kullback–Leibler divergence, KL(self ‖ other), ``[B]``."""
 
     def detached(self) -> Self:
-        """The same, of which nothing is learned."""
+        """The same, of which nothing is learned, and which stays when the parameters behind it move."""
 
 
 class Discrete(NamedTuple):
@@ -114,8 +114,8 @@ class Gaussian(NamedTuple):
         return 0.5 * (ratio + gap - 1 - 2 * (self.log_std - other.log_std)).sum(-1)
 
     def detached(self) -> Gaussian:
-        """The same, of which nothing is learned."""
-        return Gaussian(self.mean.detach(), self.log_std.detach())
+        """The same, of which nothing is learned; copied, for the spread is a parameter that will be moved in place."""
+        return Gaussian(self.mean.detach(), self.log_std.detach().clone())
 
 
 class Squashed(NamedTuple):

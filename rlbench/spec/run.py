@@ -76,6 +76,8 @@ class Spec(Frozen):
         steps = algo.rows * self.task.envs
         if isinstance(algo.method, Surrogate) and algo.method.batches > steps:
             raise ValueError(f"algo.method.batches={algo.method.batches}: a rollout has only {steps} steps")
+        if algo.normalize_obs and (self.task.kind == "atari" or self.task.id == "Catch"):
+            raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
 

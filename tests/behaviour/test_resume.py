@@ -143,6 +143,37 @@ def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_n
     assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
 
 
+ROLLED = (
+    "budget.steps=200", "budget.epoch=90", "budget.segment=70", "protocol.episodes=2", "protocol.envs=2", "task.envs=3",
+    "protocol.stop=none", "algo.rows=8", "algo.decay=150", "algo.torso.widths=8,8",
+)  # fmt: skip
+PASSES = ("algo.method.repeats=2", "algo.method.batches=3")
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes"),
+    [
+        ("mujoco", "ppo", "Hopper-v4", (*ROLLED, *PASSES)),
+        ("mujoco", "a2c", "Walker2d-v4", ROLLED),
+        ("mujoco", "trpo", "Hopper-v4", ROLLED),
+        ("mujoco", "npg", "Walker2d-v4", ROLLED),
+        ("mujoco", "reinforce", "Hopper-v4", ROLLED),
+        ("toy", "ppo", "Catch", (*ROLLED, *PASSES)),
+        ("toy", "a2c", "CartPole-v1", (*ROLLED, "algo.normalize_obs=true")),
+    ],
+)
+def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_never_were(
+    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    """The scales of observations and returns survive too; a segment of 70 steps ends only between two rollouts."""
+    spec = spec_of(suite, task, changes, algorithm)
+    whole = carry(spec, tmp_path / "whole")
+    for share in (0.02, 0.3, 0.25, 0.2):
+        carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+
+
 def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:
     plain = ("algo.noisy=none", "algo.dueling=false", "algo.replay.priority=none")
     rainbow, c51 = spec_of("toy", "Catch", (*CATCH, *plain), "rainbow"), spec_of("toy", "Catch", CATCH, "c51")

@@ -256,3 +256,42 @@ def test_a_step_touches_as_many_slots_in_a_full_ring_as_in_an_empty_one() -> Non
 def test_a_ring_too_small_for_its_horizon_and_stack_is_refused() -> None:
     with pytest.raises(ValueError, match="needs 8"):
         ring_of(2, 7, 3, 4)
+
+
+def told(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
+    """What happened at every (row, lane): the stack shown, and if something was done there, what, for what, its end."""
+    found: dict[tuple[int, int], tuple[object, ...]] = {}
+    for lane, episodes in enumerate(world.episodes):
+        for episode in episodes:
+            for t, row in enumerate(episode.rows):
+                shown = [episode.observations[max(0, t - back)] for back in range(stack - 1, -1, -1)]
+                if t == len(episode.actions):
+                    found[row, lane] = (shown, None, 0.0, False, False, episode.ended)
+                    continue
+                last = episode.ended and t + 1 == len(episode.actions)
+                end = (last and episode.terminated, last)
+                found[row, lane] = (shown, episode.actions[t], episode.rewards[t], *end, False)
+    return found
+
+
+@settings(max_examples=100)
+@given(worlds(), st.data())
+def test_a_rollout_is_what_was_last_seen_and_done_in_the_order_of_time(
+    case: tuple[World, int, int], data: st.DataObject
+) -> None:
+    world, _, stack = case
+    ring, record = world.ring, told(world, stack)
+    rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
+    rollout = ring.rollout(rows)
+    obs = rollout.obs.view(rows + 1, world.lanes, stack)
+    for t in range(rows + 1):
+        for lane in range(world.lanes):
+            shown, action, reward, terminated, done, dead = record[world.row - rows + t, lane]
+            assert obs[t, lane].tolist() == shown
+            if t == rows:
+                continue
+            assert rollout.reward[t, lane].item() == reward
+            flags = (rollout.terminated[t, lane], rollout.done[t, lane], rollout.dead[t, lane])
+            assert flags == (terminated, done, dead)
+            if not dead:
+                assert rollout.action[t, lane].item() == action

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, stats
+from scipy import integrate, special, stats
+from torch import distributions
 
-from rlbench.ops.policy import Deterministic, Squashed
+from rlbench.ops.policy import Deterministic, Discrete, Gaussian, Squashed
 
 
 def squashed(mean: list[float], log_std: list[float]) -> Squashed:
@@ -79,3 +80,103 @@ def test_smoothing_is_clipped_gaussian_noise_kept_in_bounds() -> None:
     edge = Deterministic(torch.full((1_000, 1), 0.9)).smoothed(0.2, 0.5)
     assert edge.max().item() == 1.0
     assert edge.min().item() >= 0.4 - 1e-6
+
+
+def gaussians() -> tuple[Gaussian, Gaussian]:
+    generator = torch.Generator().manual_seed(4)
+    mean, other = (torch.randn(6, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    log_std = torch.tensor([-0.5, 0.3, -1.2], dtype=torch.float64)
+    return Gaussian(mean, log_std.expand_as(mean)), Gaussian(other, 0.5 - log_std.expand_as(other))
+
+
+def discretes() -> tuple[Discrete, Discrete]:
+    generator = torch.Generator().manual_seed(5)
+    one, other = (2 * torch.randn(6, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    return Discrete(one + 50), Discrete(other - 7)  # a shift of all logits is no other policy
+
+
+def reference(policy: Gaussian | Discrete) -> distributions.Distribution:
+    if isinstance(policy, Discrete):
+        return distributions.Categorical(logits=policy.logits)
+    return distributions.Independent(distributions.Normal(policy.mean, policy.log_std.exp()), 1)
+
+
+@pytest.mark.parametrize("pair", [gaussians(), discretes()], ids=["gaussian", "discrete"])
+def test_density_entropy_and_divergence_are_those_of_the_textbook(
+    pair: tuple[Gaussian, Gaussian] | tuple[Discrete, Discrete],
+) -> None:
+    one, other = pair
+    action = torch.arange(6) % 4 if isinstance(one, Discrete) else torch.linspace(-2, 2, 18).double().view(6, 3)
+    torch.testing.assert_close(one.log_prob(action), reference(one).log_prob(action))
+    torch.testing.assert_close(one.entropy(), reference(one).entropy())
+    found = one.divergence(other)  # type: ignore[arg-type]
+    torch.testing.assert_close(found, distributions.kl_divergence(reference(one), reference(other)))
+    assert one.divergence(one).abs().max().item() < 1e-12  # type: ignore[arg-type]
+
+
+def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
+    one = Gaussian(*(torch.tensor([[x]], dtype=torch.float64) for x in (0.4, -0.7)))
+    other = Gaussian(*(torch.tensor([[x]], dtype=torch.float64) for x in (-0.3, 0.2)))
+    density, second = stats.norm(0.4, math.exp(-0.7)), stats.norm(-0.3, math.exp(0.2))
+    x = torch.tensor([[1.3]], dtype=torch.float64)
+    assert one.log_prob(x).item() == pytest.approx(density.logpdf(1.3), rel=1e-12)
+
+    def gap(x: float) -> float:
+        return float(density.pdf(x) * (density.logpdf(x) - second.logpdf(x)))
+
+    def surprise(x: float) -> float:
+        return float(-density.pdf(x) * density.logpdf(x))
+
+    assert one.divergence(other).item() == pytest.approx(integrate.quad(gap, -8, 8)[0], rel=1e-7)
+    assert one.entropy().item() == pytest.approx(integrate.quad(surprise, -8, 8)[0], rel=1e-7)
+    two = Gaussian(torch.zeros(1, 2).double(), torch.tensor([[0.1, 0.4]]).double())  # dimensions add up
+    assert two.entropy().item() == pytest.approx(
+        stats.norm(0, math.exp(0.1)).entropy() + stats.norm(0, math.exp(0.4)).entropy()
+    )
+
+
+def test_numbered_actions_agree_with_plain_probabilities() -> None:
+    logits, others = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, 0.0])
+    p, q = special.softmax(logits), special.softmax(others)
+    policy, other = (Discrete(torch.from_numpy(x)[None]) for x in (logits, others))
+    assert [policy.log_prob(torch.tensor([a])).exp().item() for a in range(3)] == pytest.approx(p.tolist())
+    assert policy.entropy().item() == pytest.approx(stats.entropy(p))
+    assert policy.divergence(other).item() == pytest.approx(stats.entropy(p, q))
+    assert policy.mode().tolist() == [0]
+
+
+def test_drawn_numbers_are_as_frequent_as_probable() -> None:
+    torch.manual_seed(6)
+    logits = torch.tensor([1.0, -1.5, 0.0, -30.0])
+    drawn = Discrete(logits.expand(20_000, 4)).draw()
+    assert drawn.dtype == torch.int64
+    counts = np.bincount(drawn.numpy(), minlength=4)
+    chance = special.softmax(logits.double().numpy())
+    assert counts[3] == 0
+    assert stats.chisquare(counts[:3], 20_000 * chance[:3] / chance[:3].sum()).pvalue > 1e-3
+    rows = Discrete(torch.tensor([[0.0, 40.0], [40.0, 0.0]])).draw()
+    assert rows.tolist() == [1, 0]
+
+
+def test_drawn_vectors_are_distributed_as_their_density_says_and_their_numbers_are_independent() -> None:
+    torch.manual_seed(7)
+    mean, log_std = torch.tensor([0.4, -1.0]), torch.tensor([-0.3, 0.6])
+    drawn = Gaussian(mean.expand(20_000, 2), log_std.expand(20_000, 2)).draw().double().numpy()
+    for i in range(2):
+        assert stats.kstest(drawn[:, i], stats.norm(mean[i].item(), math.exp(log_std[i].item())).cdf).pvalue > 1e-3
+    assert abs(float(np.corrcoef(drawn.T)[0, 1])) < 0.03
+
+
+@pytest.mark.parametrize("policy", [gaussians()[0], discretes()[0]], ids=["gaussian", "discrete"])
+def test_a_detached_policy_is_the_same_and_teaches_nothing(policy: Gaussian | Discrete) -> None:
+    learned = type(policy)(*(part.clone().requires_grad_() for part in policy))
+    for kept, part in zip(learned.detached(), policy, strict=True):
+        assert torch.equal(kept, part)
+        assert not kept.requires_grad
+
+
+def test_a_detached_gaussian_stays_when_the_parameter_of_its_spread_is_moved_in_place() -> None:
+    log_std = torch.nn.Parameter(torch.zeros(2))
+    kept = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
+    log_std.data.fill_(1.0)
+    assert kept.log_std.tolist() == [[0, 0]] * 3

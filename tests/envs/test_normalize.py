@@ -1,0 +1,161 @@
+"""Observations in a running scale: learned in training, frozen in evaluation, against numpy over all that was shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rlbench.build.environments import environments
+from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
+from rlbench.envs.normalize import CUT, Normalized, NormalizedSnapshot, Scale
+from rlbench.spec.task import MujocoTask, ToyTask
+
+LANES, SIZE = 3, 2
+
+
+class Shows:
+    """Environments that show what they are given, in its order."""
+
+    def __init__(self, *shown: NDArray[np.float32]) -> None:
+        self.shown, self.sent, self.closed = list(shown), 0, False
+        bound = np.ones(1, np.float32)
+        self.info = EnvInfo(LANES, (SIZE,), np.dtype(np.float32), Box(-bound, bound), (("env", "shows"),))
+
+    def reset(self) -> NDArray[np.float32]:
+        return self.shown.pop(0)
+
+    def send(self, action: NDArray[Any]) -> None:
+        self.sent += 1
+
+    def recv(self) -> Step:
+        none = np.zeros(LANES, np.bool_)
+        return Step(
+            self.shown.pop(0), np.arange(3, dtype=np.float32), none, none, np.arange(LANES), np.arange(3.0), none
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def drawn(steps: int, seed: int = 0) -> list[NDArray[np.float32]]:
+    generator = np.random.default_rng(seed)
+    return [(5 + generator.normal(size=(LANES, SIZE)) * [1, 40]).astype(np.float32) for _ in range(steps)]
+
+
+def played(envs: Normalized, steps: int) -> list[NDArray[np.float32]]:
+    found = [envs.reset()]
+    for _ in range(steps):
+        envs.send(np.zeros((LANES, 1), np.float32))
+        found.append(envs.recv().obs)
+    return found
+
+
+def test_every_observation_counts_before_it_is_shown() -> None:
+    shown = drawn(20)
+    found = played(Normalized(Shows(*shown), Scale((SIZE,)), learning=True), 19)
+    for i, obs in enumerate(found):
+        so_far = np.concatenate(shown[: i + 1]).astype(np.float64)
+        wanted = (shown[i] - so_far.mean(0)) / np.sqrt(so_far.var(0) + np.finfo(np.float32).eps)
+        np.testing.assert_allclose(obs, wanted.clip(-10, 10), rtol=1e-5, atol=1e-6)
+        assert obs.dtype == np.float32
+
+
+def test_evaluation_sees_the_scale_of_training_and_does_not_move_it() -> None:
+    scale, known, other = Scale((SIZE,)), drawn(10), drawn(4, seed=1)
+    played(Normalized(Shows(*known), scale, learning=True), 9)
+    rows, before = np.concatenate(known).astype(np.float64), scale.moments
+    judged = Normalized(Shows(*other), scale, learning=False)
+    found = played(judged, 2)
+    for obs, raw in zip(found, other, strict=False):
+        wanted = (raw - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
+        np.testing.assert_allclose(obs, wanted, rtol=1e-5, atol=1e-6)
+    assert scale.moments is before
+    played(Normalized(Shows(*drawn(3, seed=2)), scale, learning=True), 2)  # training goes on, and evaluation sees it
+    judged.send(np.zeros((LANES, 1), np.float32))
+    rows = np.concatenate([*known, *drawn(3, seed=2)]).astype(np.float64)
+    wanted = (other[3] - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
+    np.testing.assert_allclose(judged.recv().obs, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_lies_far_out_is_cut_at_ten() -> None:
+    scale = Scale((SIZE,))
+    scale.count(np.array([[-1, 0], [1, 2]], np.float32))
+    assert scale(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
+        pytest.approx([9.9, 0]),
+        [CUT, -CUT],
+        [-CUT, CUT],
+    ]
+    assert CUT == 10
+
+
+def test_before_anything_is_known_nothing_is_changed_and_what_never_varies_becomes_zero() -> None:
+    scale = Scale((SIZE,))
+    assert scale(np.array([[3, -4]], np.float32)).tolist() == [pytest.approx([3, -4])]
+    for _ in range(5):
+        scale.count(np.array([[7, 1], [7, 2]], np.float32))
+    assert scale(np.array([[7, 1.5]], np.float32)).tolist() == [[0, 0]]
+
+
+def test_everything_but_observations_passes_untouched() -> None:
+    inner = Shows(*drawn(2))
+    envs = Normalized(inner, Scale((SIZE,)), learning=True)
+    assert envs.info is inner.info
+    envs.reset()
+    envs.send(np.zeros((LANES, 1), np.float32))
+    answer = envs.recv()
+    assert inner.sent == 1
+    assert answer.reward.tolist() == [0, 1, 2]
+    assert answer.score.tolist() == [0, 1, 2]
+    envs.close()
+    assert inner.closed
+
+
+def test_a_scale_survives_its_state() -> None:
+    one, other = Scale((SIZE,)), Scale((SIZE,))
+    for rows in drawn(3):
+        one.count(rows)
+    other.load_state_dict(one.state_dict())
+    rows = drawn(1, seed=5)[0]
+    np.testing.assert_array_equal(one(rows), other(rows))
+    one.count(rows)
+    assert not np.array_equal(one(rows), other(rows))  # nothing is shared
+    other.count(rows)
+    np.testing.assert_array_equal(one(rows), other(rows))
+
+
+@pytest.mark.parametrize("task", [MujocoTask(id="Hopper-v4"), ToyTask(id="CartPole-v1")], ids=["hopper", "cartpole"])
+def test_normalized_environments_go_on_from_a_snapshot_as_if_nothing_had_been(task: MujocoTask | ToyTask) -> None:
+    def opened() -> tuple[Snapshot, Scale]:
+        scale = Scale((11,) if task.kind == "mujoco" else (4,))
+        envs = environments(task, seeds=(1, 2), training=True, scale=scale)
+        assert isinstance(envs, NormalizedSnapshot)
+        return envs, scale
+
+    def step(envs: Snapshot, i: int) -> NDArray[np.float32]:
+        real = np.full((2, 3), np.sin(i), np.float32)
+        envs.send(real if task.kind == "mujoco" else np.array([i % 2, (i // 3) % 2]))
+        obs: NDArray[np.float32] = envs.recv().obs
+        return obs
+
+    (one, scale), (other, restored) = opened(), opened()
+    one.reset()
+    for i in range(40):
+        step(one, i)
+    other.load_state_dict(one.state_dict())
+    restored.load_state_dict(scale.state_dict())
+    for i in range(40, 90):
+        np.testing.assert_array_equal(step(one, i), step(other, i))
+    one.close()
+    other.close()
+
+
+def test_environments_without_snapshots_are_normalized_too_and_learn_only_in_training() -> None:
+    for training in (True, False):
+        scale = Scale((10, 5))
+        envs = environments(ToyTask(id="Catch"), seeds=(1, 2), training=training, scale=scale)
+        assert type(envs) is Normalized
+        envs.reset()
+        assert scale.moments.rows.item() == (2 if training else 0)
