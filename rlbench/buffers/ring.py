@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rlbench.buffers.samplers import Sampler, Span
 from rlbench.ops.state import State, branch, tensor, whole
-from rlbench.ops.types import Rollout, Transition
+from rlbench.ops.types import Rollout, Transition, Walk
 
 
 class Column(NamedTuple):
@@ -132,6 +132,18 @@ class Ring:
             next_obs=self._stacked(after),
             weight=weight * ~self.dead.view(-1)[slot],
             slot=slot,
+        )
+
+    def walk(self, batch: int) -> Walk:
+        """``batch`` transitions as ``sample`` draws them, with every step on their way."""
+        drawn = self.sample(batch)
+        path = self.onward(drawn.slot[:, None], torch.arange(self.horizon + 1, device=drawn.slot.device))
+        steps = path[:, :-1]
+        return Walk(
+            drawn=drawn,
+            obs=torch.unflatten(self._stacked(path.flatten()), 0, path.shape),
+            action=self.action.flatten(0, 1)[steps],
+            share=self._counted(steps) * self.powers[:-1],
         )
 
     def onward(self, slot: Tensor, rows: Tensor) -> Tensor:

@@ -32,6 +32,10 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
             from rlbench.envs.toy import Catch
 
             return Catch(seeds=seeds)
+        case ToyTask(id="Doors"):
+            from rlbench.envs.toy import Doors
+
+            return Doors(seeds=seeds)
         case ToyTask():
             from rlbench.envs.classic import ClassicVector
 
