@@ -86,9 +86,7 @@ def _replayed(
     """What learns from the replay, and how."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
         metrics = Metrics(parts.metrics, device)
-        plain = Eager(
-            source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary
-        )
+        plain = Eager(source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
         return parts.learner, plain
     lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
     learner = CuriousReplay(parts.learner, curiosity.model(spec, algo.curiosity, lr, info, device))

@@ -7,11 +7,11 @@ import math
 import torch
 from torch import nn
 
+from rlbench.buffers.ring import Column
 from rlbench.build.actorcritic import METRICS
 from rlbench.build.parts import Parts
 from rlbench.build.qlearning import count
 from rlbench.build.torsos import torso
-from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import Untouched
 from rlbench.envs.base import EnvInfo
 from rlbench.learners.discrete_sac import DiscreteSAC

@@ -15,7 +15,6 @@ from rlbench.learners.qlearning import QUpdate
 from rlbench.ops.types import Transition
 from rlbench.record.types import Learned
 
-
 OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""
 

@@ -1,8 +1,8 @@
 """Environments of a few lines whose best possible score is known.
 
 ``Catch``: a ball falls down a 10×5 board and the paddle on the last row must be under it; the best mean return is 1.
-``Doors``: each of fourteen doors in a row has one of three keys, and a wrong one leads back to the first; 1 is paid behind
-the last, which luck alone does not reach.
+``Doors``: each of fourteen doors in a row has one of three keys, and a wrong one leads back to the first; 1 is paid
+behind the last, which luck alone does not reach.
 """
 
 from __future__ import annotations

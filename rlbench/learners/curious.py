@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlbench.learners.actorcritic import ACUpdate
 from rlbench.learners.base import Learner, Periodic
-from rlbench.learners.curiosity import CuriousUpdate, Curiosity
+from rlbench.learners.curiosity import Curiosity, CuriousUpdate
 from rlbench.learners.qlearning import QUpdate
 from rlbench.learners.rollouts import OnPolicyLearner
 from rlbench.nets.curiosity import Foreseen

@@ -19,7 +19,7 @@ class Foreseen(NamedTuple):
 
 
 class Foresight(nn.Module):
-    """Features of a torso of its own, a forward and an inverse model (https://arxiv.org/abs/1705.05363, section 2.2)."""
+    """Features of its own, a forward and an inverse model of them (https://arxiv.org/abs/1705.05363, section 2.2)."""
 
     def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
         super().__init__()

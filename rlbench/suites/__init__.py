@@ -67,9 +67,7 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0) -> Spec:
     known = module.TASKS[by_folded[task.lower()]]
     if not plays(suite, algorithm, known):
         able = ", ".join(t for t in module.DOCUMENTED if plays(suite, algorithm, t))
-        raise UsageError(
-            f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}"
-        )
+        raise UsageError(f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}")
     found: Spec = module.spec(algorithm, known, seed)
     return found
 

@@ -1,7 +1,7 @@
 """The Atari table: the documented games, the documented settings of each algorithm, and the exceptions.
 
-Settings: thu-ml/tianshou examples/atari (README tables, v0.2.7 – v0.4.4; unchanged defaults up to v2.0.1); PPO as of the
-table since v0.4.11 (#780), SAC of v0.4.9 (#657).
+Settings: thu-ml/tianshou examples/atari (README tables, v0.2.7 – v0.4.4; unchanged defaults up to v2.0.1); PPO as
+of the table since v0.4.11 (#780), SAC of v0.4.9 (#657).
 """
 
 from __future__ import annotations

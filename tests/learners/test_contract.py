@@ -138,7 +138,9 @@ def test_a_cycle_of_updates_changes_every_parameter_that_learns(cell: str) -> No
         assert {k for k, v in net.named_parameters() if not torch.equal(v, before[name][k])} == set(before[name])
 
 
-@pytest.mark.parametrize("cell", [c for c in CELLS if not c.endswith(("Pendulum-v1", "Hopper-v4")) and "/sac/" not in c])
+@pytest.mark.parametrize(
+    "cell", [c for c in CELLS if not c.endswith(("Pendulum-v1", "Hopper-v4")) and "/sac/" not in c]
+)
 def test_a_target_that_is_copied_stays_until_it_is_due(cell: str) -> None:
     learner, batch, _ = made(cell)
     assert isinstance(learner, QLearner)
