@@ -56,7 +56,7 @@ REAL = ActorCritic(
     warmup=1_000,
     replay=Replay(capacity=20_000),
 )
-NUMBERED: dict[str, QLearning | ActorCritic] = {
+NUMBERED: dict[str, QLearning] = {
     "dqn": PLAIN,
     "c51": _with(PLAIN, head=Categorical()),
     "qrdqn": _with(PLAIN, head=Quantiles(count=32)),
@@ -70,7 +70,7 @@ NUMBERED: dict[str, QLearning | ActorCritic] = {
         replay=Replay(capacity=20_000, priority=Priority(beta=Linear(start=0.4, end=1.0, steps=20_000))),
     ),
 }
-VECTORS: dict[str, QLearning | ActorCritic] = {
+VECTORS: dict[str, ActorCritic] = {
     "ddpg": _with(REAL, policy=Deterministic(), critics=1),
     "td3": _with(REAL, policy=Deterministic(smoothing=0.2), delay=2),
     "sac": REAL,
@@ -115,10 +115,13 @@ SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
-    if task == "Doors":
-        return _doors(algorithm, SPARSE[algorithm], seed)
-    algo = CHOOSER if algorithm == "sac" and task != "Pendulum-v1" else ALGORITHMS[algorithm]
-    return _pendulum(algorithm, algo, seed) if isinstance(algo, ActorCritic) else _numbered(algorithm, algo, task, seed)
+    match task:
+        case "Doors":
+            return _doors(algorithm, SPARSE[algorithm], seed)
+        case "Pendulum-v1":
+            return _pendulum(algorithm, VECTORS[algorithm], seed)
+        case _:
+            return _numbered(algorithm, CHOOSER if algorithm == "sac" else NUMBERED[algorithm], task, seed)
 
 
 def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
