@@ -22,7 +22,7 @@ from rlbench.build.environments import describe
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import branch, of_module, whole
 from rlbench.record.store import Store
-from rlbench.record.types import Epoch, Evaluated, Outcome, Progress, Status
+from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import Runtime, Spec
 from rlbench.trainers.online import Online
 
@@ -160,13 +160,21 @@ def _healthy(epoch: Epoch, trainer: Online) -> None:
     """Raise ``Diverged`` where a number is not one, naming it."""
     numbers: dict[str, float] = {}
     if epoch.updated is not None:
-        numbers |= asdict(epoch.updated)
+        numbers |= _figures(epoch.updated)
     if epoch.evaluated is not None:
         numbers["evaluated return"] = epoch.evaluated.mean
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
     if broken:
         raise Diverged(f"epoch {epoch.number}, {epoch.env_steps:,} steps: {broken[0]} is not a finite number")
     _sound(trainer)
+
+
+def _figures(updated: Updated) -> dict[str, float]:
+    """Everything that was told of the updates, by name."""
+    if isinstance(updated, CuriousUpdated):
+        own = (updated.forward_loss, updated.inverse_loss, updated.bonus)
+        return {**asdict(updated.learned), **dict(zip(("forward_loss", "inverse_loss", "bonus"), own, strict=True))}
+    return asdict(updated)
 
 
 def _sound(trainer: Online) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rlbench.buffers.samplers import Level, Sampler, Span
 from rlbench.ops.state import State, branch, tensor, whole
-from rlbench.ops.types import Rollout, Transition
+from rlbench.ops.types import Rollout, Transition, Walk
 
 Place: TypeAlias = int | tuple[Tensor, Tensor]
 """What a column ``[T, N, …]`` is asked for: one row of every lane, or rows ``[M]`` of lanes ``[M]``, a slot each."""
@@ -121,6 +121,18 @@ class Ring:
             next_obs=self._stacked(after),
             weight=weight * ~self.dead.view(-1)[slot],
             slot=slot,
+        )
+
+    def walk(self, batch: int) -> Walk:
+        """``batch`` transitions as ``sample`` draws them, with every step on their way."""
+        drawn = self.sample(batch)
+        path = self.onward(drawn.slot[:, None], torch.arange(self.horizon + 1, device=drawn.slot.device))
+        steps = path[:, :-1]
+        return Walk(
+            drawn=drawn,
+            obs=torch.unflatten(self._stacked(path.flatten()), 0, path.shape),
+            action=self.action.flatten(0, 1)[steps],
+            share=self._counted(steps) * self.powers[:-1],
         )
 
     def onward(self, slot: Tensor, rows: Tensor) -> Tensor:

@@ -12,11 +12,12 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.build import actorcritic, discretesac, policygradient, qlearning
+from rlbench.buffers.walks import Walks
+from rlbench.build import actorcritic, curiosity, discretesac, policygradient, qlearning
 from rlbench.build.device import device_of, threads_of
 from rlbench.build.engine import quicken
 from rlbench.build.environments import environments, wanted
-from rlbench.build.parts import Parts
+from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.collectors.sync import Actor, Collector
@@ -25,6 +26,9 @@ from rlbench.envs.normalize import Scale
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager, PerRollout
+from rlbench.learners.curious import CuriousReplay, CuriousRollouts
+from rlbench.learners.rollouts import OnPolicyLearner
+from rlbench.ops.types import Transition, Walk
 from rlbench.seeds import Seeds
 from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
 from rlbench.spec.run import Runtime, Spec
@@ -61,17 +65,12 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     ring = _ring(spec, info, parts.action, device, capacity=algo.replay.capacity, lanes=spec.task.envs, sampler=sampler)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
-    learner, source = parts.learner, _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
+    source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
+    learner, updater = _replayed(spec, algo, parts, source, info, device)
     stage = Stage(actor=learner, action=parts.action, judging=parts.judging, bound=None, scale=None)
     return Online(
         collector=_collector(spec, stage, ring, explorer),
-        updater=Eager(
-            source=source,
-            learner=learner,
-            batch=algo.batch,
-            metrics=Metrics(parts.metrics, device),
-            summary=parts.summary,
-        ),
+        updater=updater,
         buffer=source,
         learner=learner,
         noise=Noise(device if device.type == "cuda" else None),
@@ -82,13 +81,28 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     )
 
 
+def _replayed(
+    spec: Spec, algo: OffPolicy, parts: Parts, source: Ring | Hindsight, info: EnvInfo, device: torch.device
+) -> tuple[OffPolicyLearner | CuriousReplay, Eager[Transition] | Eager[Walk]]:
+    """What learns from the replay, and how."""
+    if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
+        metrics = Metrics(parts.metrics, device)
+        plain = Eager(source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+        return parts.learner, plain
+    lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
+    learner = CuriousReplay(parts.learner, curiosity.model(spec, algo.curiosity, lr, info, device))
+    metrics, summary = Metrics(curiosity.metrics(parts.metrics), device), curiosity.summary(parts.summary)
+    return learner, Eager(source=Walks(source), learner=learner, batch=algo.batch, metrics=metrics, summary=summary)
+
+
 def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
-    learner, optimizer, action = policygradient.brought(spec, algo, info, device)
-    quicken(learner, runtime, device, rows=algo.rows * spec.task.envs)
+    inner, optimizer, action = policygradient.brought(spec, algo, info, device)
+    quicken(inner, runtime, device, rows=algo.rows * spec.task.envs)
     lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rows + spec.task.stack + 2) * lanes
     ring = _ring(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
+    learner, updater = _rolled(spec, algo, inner, ring, info, device)
     stage = Stage(
         actor=learner,
         action=action,
@@ -98,13 +112,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
     )
     return Online(
         collector=_collector(spec, stage, ring, Untouched()),
-        updater=PerRollout(
-            source=ring,
-            learner=learner,
-            rows=algo.rows,
-            metrics=Metrics(policygradient.METRICS, device),
-            summary=policygradient.summary,
-        ),
+        updater=updater,
         buffer=ring,
         learner=learner,
         noise=Noise(device if device.type == "cuda" else None),
@@ -113,6 +121,19 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         schedules=policygradient.schedules(algo, optimizer),
         rhythm=Rollouts(algo.rows, learner.steps),
     )
+
+
+def _rolled(
+    spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
+) -> tuple[OnPolicyLearner | CuriousRollouts, PerRollout]:
+    """What learns from rollouts, and how."""
+    names, summary = policygradient.METRICS, policygradient.summary
+    if algo.curiosity is None:
+        metrics = Metrics(names, device)
+        return inner, PerRollout(source=ring, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
+    learner = CuriousRollouts(inner, curiosity.model(spec, algo.curiosity, algo.lr, info, device))
+    metrics, told = Metrics(curiosity.metrics(names), device), curiosity.summary(summary)
+    return learner, PerRollout(source=ring, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
 
 
 class Stage(NamedTuple):

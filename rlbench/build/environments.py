@@ -28,14 +28,8 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
     match task:
         case AtariTask():
             return _atari(task, seeds, training=training)
-        case ToyTask(id="Catch"):
-            from rlbench.envs.toy import Catch
-
-            return Catch(seeds=seeds)
         case ToyTask():
-            from rlbench.envs.classic import ClassicVector
-
-            return ClassicVector(task=task.id, seeds=seeds)
+            return _toy(task, seeds)
         case MujocoTask(env="envpool"):
             from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
 
@@ -50,6 +44,20 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
             return FetchVector(task=task.id, seeds=seeds, limit=task.steps)
         case _:
             assert_never(task)
+
+
+def _toy(task: ToyTask, seeds: tuple[int, ...]) -> VectorEnv:
+    from rlbench.envs.toy import Catch, Doors
+
+    match task.id:
+        case "Catch":
+            return Catch(seeds=seeds)
+        case "Doors":
+            return Doors(seeds=seeds)
+        case _:
+            from rlbench.envs.classic import ClassicVector
+
+            return ClassicVector(task=task.id, seeds=seeds)
 
 
 def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> VectorEnv:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import torch
 from torch import Tensor
 
@@ -16,8 +18,8 @@ class Metrics:
         self.sums = torch.zeros(len(names), dtype=torch.float64, device=device)
 
     def add(self, report: object) -> None:
-        """One update's record; its fields of these names are 0-d tensors."""
-        values: list[Tensor] = [getattr(report, name) for name in self.names]
+        """One update's record; its fields of these names are 0-d tensors, ``learned.loss`` of a record within."""
+        values: list[Tensor] = [attrgetter(name)(report) for name in self.names]
         self.sums += torch.stack(values)
         self.count += 1
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
 from rlbench.fast.metrics import Metrics
 from rlbench.ops.state import State, branch
-from rlbench.ops.types import Rollout, Transition
+from rlbench.ops.types import Rollout
 from rlbench.record.types import Updated
 
 
@@ -21,10 +21,23 @@ class Report(Protocol):
         """``[B]``."""
 
 
-class Source(Protocol):
+class Drawn(Protocol):
+    """A minibatch."""
+
+    @property
+    def slot(self) -> Tensor:
+        """``[B]`` int64 places in the buffer."""
+
+
+DrawnT = TypeVar("DrawnT", bound=Drawn)
+DrawnT_co = TypeVar("DrawnT_co", bound=Drawn, covariant=True)
+DrawnT_contra = TypeVar("DrawnT_contra", bound=Drawn, contravariant=True)
+
+
+class Source(Protocol[DrawnT_co]):
     """What an updater needs of a buffer."""
 
-    def sample(self, batch: int) -> Transition:
+    def sample(self, batch: int) -> DrawnT_co:
         """``batch`` transitions."""
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
@@ -43,7 +56,7 @@ class Periodic(Protocol):
         """What to do."""
 
 
-class Learner(Protocol):
+class Learner(Protocol[DrawnT_contra]):
     """What an updater needs of a learner."""
 
     @property
@@ -54,18 +67,18 @@ class Learner(Protocol):
     def cycle(self) -> int:
         """Updates after which the pattern of updates repeats."""
 
-    def update(self, batch: Transition, phase: int) -> Report:
+    def update(self, batch: DrawnT_contra, phase: int) -> Report:
         """One gradient step, the ``phase``-th of its cycle."""
 
 
-class Eager:
+class Eager(Generic[DrawnT]):
     """One operation after another."""
 
     def __init__(
         self,
         *,
-        source: Source,
-        learner: Learner,
+        source: Source[DrawnT],
+        learner: Learner[DrawnT],
         batch: int,
         metrics: Metrics,
         summary: Callable[[int, tuple[float, ...]], Updated],

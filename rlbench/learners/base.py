@@ -25,8 +25,13 @@ class Periodic(NamedTuple):
 class Learner(Protocol[BatchT_contra, UpdateT_co]):
     """Learns from batches and acts; knows neither buffer nor environment nor time."""
 
-    every: tuple[Periodic, ...]
-    cycle: int  # updates after which their pattern repeats: TD3's actor moves in every second one
+    @property
+    def every(self) -> tuple[Periodic, ...]:
+        """What is due after every so many updates."""
+
+    @property
+    def cycle(self) -> int:
+        """Updates after which their pattern repeats: TD3's actor moves in every second one."""
 
     def update(self, batch: BatchT_contra, phase: int) -> UpdateT_co:
         """The ``phase``-th gradient step of a cycle, of fixed shape; a record of 0-d tensors and priorities."""

@@ -26,6 +26,20 @@ class Transition(NamedTuple):
     slot: Tensor  # [B] int64 place in the buffer, for priorities
 
 
+class Walk(NamedTuple):
+    """Transitions with every step on their way, for whoever judges steps and not their sums."""
+
+    drawn: Transition
+    obs: Tensor  # [B, H+1, ...] what was seen on the way; beyond the end of an episode what came then
+    action: Tensor  # [B, H]
+    share: Tensor  # [B, H] what a step's reward counts in the sum: γʰ, and 0 beyond the end
+
+    @property
+    def slot(self) -> Tensor:
+        """``[B]`` int64 place in the buffer, for priorities."""
+        return self.drawn.slot
+
+
 class Rollout(NamedTuple):
     """The newest T steps of N environments, in the order they were made."""
 

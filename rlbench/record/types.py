@@ -59,7 +59,21 @@ class PGUpdated:
     divergence: float  # of the new policy from the one that acted; 0 where it is not looked at
 
 
-Updated: TypeAlias = QUpdated | ACUpdated | PGUpdated
+Learned: TypeAlias = QUpdated | ACUpdated | PGUpdated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CuriousUpdated:
+    """Means over an epoch of a curious learner: its own, and beside them those of its model."""
+
+    count: int  # gradient steps of the learner
+    learned: Learned
+    forward_loss: float  # half the squared error of foreseen features
+    inverse_loss: float  # nats, of guessing what was done
+    bonus: float  # reward of a step for not having been foreseen
+
+
+Updated: TypeAlias = Learned | CuriousUpdated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

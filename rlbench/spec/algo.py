@@ -114,6 +114,20 @@ Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field
 Torso = Annotated[Nature | Mlp, Field(discriminator="kind")]
 
 
+class Curiosity(Frozen):
+    """A reward for what a model that learns beside the algorithm could not foresee: ICM.
+
+    The documented scripts leave it off; the values are theirs for when it is on, the scale of the loss ViZDoom's.
+    """
+
+    torso: Torso = Nature()  # the model's own
+    hidden: int = Field(default=512, ge=1)  # units of the layer in the forward and in the inverse model
+    lr: float | None = Field(default=None, gt=0)  # of its own Adam; None is the algorithm's, or its actor's
+    loss_scale: float = Field(default=10.0, gt=0)  # what its loss is multiplied with, of which Adam takes little notice
+    reward_scale: float = Field(default=0.01, ge=0)  # reward for an error of 1
+    forward_share: float = Field(default=0.2, ge=0, le=1)  # of the loss; the rest is the inverse model's
+
+
 class QLearning(Frozen):
     """Value-based control with a target network; the algorithm is the type of its head."""
 
@@ -135,6 +149,7 @@ class QLearning(Frozen):
     warmup: int = Field(default=320, ge=1)  # live agent steps before the first update
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
+    curiosity: Curiosity | None = None  # None pays what the environment pays
 
 
 class Deterministic(Frozen):
@@ -205,6 +220,7 @@ class DiscreteSAC(Frozen):
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
     warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
     replay: Replay = Replay()
+    curiosity: Curiosity | None = None  # None pays what the environment pays
 
 
 class Reinforce(Frozen):
@@ -262,6 +278,7 @@ class PolicyGradient(Frozen):
     scale_returns: bool = True  # the critic speaks in standard deviations of the return
     normalize_obs: bool = True  # by running mean and deviation, cut at ±10
     greedy: bool = False  # judged by the policy's mode instead of its samples
+    curiosity: Curiosity | None = None  # None pays what the environment pays
 
 
 OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC

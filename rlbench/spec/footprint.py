@@ -10,6 +10,7 @@ from typing import assert_never
 from rlbench.spec.algo import (
     ActorCritic,
     Categorical,
+    Curiosity,
     DiscreteSAC,
     Expected,
     Head,
@@ -60,6 +61,9 @@ VECTORS = {
     "FetchReach-v4": (16, 4),
 }
 """Numbers in an observation and in an action, where the one is a vector and the other is not a number."""
+
+BYTES = {"Catch": 10 * 5, "Doors": 15}
+"""Numbers in an observation of bytes."""
 
 MOST_ACTIONS = 18
 
@@ -117,9 +121,10 @@ def footprint(spec: Spec) -> Footprint:
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
+    curious = 0 if isinstance(algo, ActorCritic) or algo.curiosity is None else _foresight(spec, algo.curiosity)
     return Footprint(
         replay=stored,
-        networks=networks,
+        networks=networks + curious,
         emulators=lanes * lane,
         base=PYTHON,
     )
@@ -129,8 +134,8 @@ def _shapes(task: Task) -> tuple[int, int, int]:
     """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task is taken for a small one."""
     if isinstance(task, AtariTask):
         return task.size * task.size, 1, 8
-    if task.id == "Catch":
-        return 10 * 5, 1, 8
+    if task.id in BYTES:
+        return BYTES[task.id], 1, 8
     numbers, actions = VECTORS.get(task.id, (64, 8))
     return numbers, 4, 4 * actions or 8
 
@@ -168,6 +173,23 @@ def _chooser(task: Task, algo: DiscreteSAC, numbers: int) -> int:
     moments = 2 * algo.critics  # of a torso that as many optimizers more move
     per_row = numbers * task.stack + sum(activations) + algo.hidden
     return 4 * ((COPIES + moments) * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _foresight(spec: Spec, curiosity: Curiosity) -> int:
+    """Bytes of the model of curiosity, and of what it reads at once on its way through it."""
+    numbers, _, _ = _shapes(spec.task)
+    layers, activations = _torso(curiosity.torso, spec.task, numbers)
+    width = activations[-1] if activations else numbers
+    ahead = [(width + MOST_ACTIONS, curiosity.hidden), (curiosity.hidden, width)]
+    layers += [*ahead, (2 * width, curiosity.hidden), (curiosity.hidden, MOST_ACTIONS)]
+    parameters = sum(prod(layer) + layer[-1] for layer in layers)
+    per_row = numbers * spec.task.stack + sum(activations) + 4 * width + 2 * curiosity.hidden
+    match spec.algo:
+        case PolicyGradient(rows=rows):
+            read = (rows + 1) * spec.task.envs
+        case _:
+            read = spec.algo.batch * (spec.algo.replay.horizon + 1)
+    return 4 * (COPIES * parameters + WORKSPACES * read * per_row)
 
 
 def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:

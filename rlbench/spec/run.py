@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, Surrogate
+from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, Surrogate, Torso
 from rlbench.spec.canon import Frozen, canonical, digest
 from rlbench.spec.task import AtariTask, MujocoTask, Task
 
@@ -63,14 +63,19 @@ class Spec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        torso = "mlp" if isinstance(self.algo, ActorCritic) else self.algo.torso.kind
-        if torso == "nature" and self.task.kind != "atari":
-            raise ValueError(f"algo.torso=nature needs 84×84 frames; {self.task.id} has none, use algo.torso=mlp")
+        if not isinstance(self.algo, ActorCritic):
+            self._torso_fits(self.algo.torso, "algo")
+            if self.algo.curiosity is not None:
+                self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
         if isinstance(self.algo, PolicyGradient):
             self._rollouts_fit(self.algo)
         else:
             self._replay_fits(self.algo)
         return self
+
+    def _torso_fits(self, torso: Torso, where: str) -> None:
+        if torso.kind == "nature" and self.task.kind != "atari":
+            raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:
         steps = algo.rows * self.task.envs

@@ -33,7 +33,7 @@ class ToyTask(Frozen):
     """A task of seconds with a known optimum: the sanity suite."""
 
     kind: Literal["toy"] = "toy"
-    id: str  # "Catch", or a Gymnasium id
+    id: str  # "Catch", "Doors", or a Gymnasium id
     envs: int = Field(default=8, ge=1)
     stack: Literal[1] = 1
 

@@ -46,7 +46,7 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
 
 
 def plays(suite: str, algorithm: str, task: str) -> bool:
-    """Whether the table has this pair: only the sanity suite mixes numbered actions and real ones."""
+    """Whether the table has this pair: in the sanity suite not everything plays everything."""
     unplayed: frozenset[tuple[str, str]] = getattr(_module(suite), "IMPOSSIBLE", frozenset())
     return (algorithm, task) not in unplayed
 
@@ -67,9 +67,7 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0) -> Spec:
     known = module.TASKS[by_folded[task.lower()]]
     if not plays(suite, algorithm, known):
         able = ", ".join(t for t in module.DOCUMENTED if plays(suite, algorithm, t))
-        raise UsageError(
-            f"{suite}/{algorithm}: cannot play {known}, whose actions are of the other kind; it plays {able}"
-        )
+        raise UsageError(f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}")
     found: Spec = module.spec(algorithm, known, seed)
     return found
 

@@ -7,6 +7,7 @@ from typing import TypeVar, assert_never
 from rlbench.spec.algo import (
     ActorCritic,
     Categorical,
+    Curiosity,
     Deterministic,
     DiscreteSAC,
     Implicit,
@@ -27,9 +28,9 @@ from rlbench.spec.canon import Frozen
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import ToyTask
 
-DOCUMENTED = ("Catch", "CartPole-v1", "Pendulum-v1")
+DOCUMENTED = ("Catch", "CartPole-v1", "Pendulum-v1", "Doors")
 TASKS = {name: name for name in DOCUMENTED}
-OPTIMUM = {"Catch": 1.0, "CartPole-v1": 500.0, "Pendulum-v1": -150.0}
+OPTIMUM = {"Catch": 1.0, "CartPole-v1": 500.0, "Pendulum-v1": -150.0, "Doors": 1.0}
 """The mean return of the best policy."""
 
 PartT = TypeVar("PartT", bound=Frozen)
@@ -99,12 +100,31 @@ CHOOSER = DiscreteSAC(
 )
 """``sac`` where actions are numbered."""
 
-ALGORITHMS: dict[str, QLearning | ActorCritic | PolicyGradient] = {**NUMBERED, **VECTORS, **ON_POLICY}
+LUCKY = PolicyGradient(
+    method=Surrogate(clip=0.2, repeats=4, batches=4, entropy=0.01, normalize=True),
+    torso=Mlp(widths=(64,), activation="tanh"),
+    lr=1e-3,
+    rows=64,
+    normalize_obs=False,
+    greedy=True,
+)
+CURIOUS = Curiosity(torso=Mlp(widths=(64,)), hidden=64, reward_scale=0.1)
+SPARSE = {"ppo": LUCKY, "ppo+icm": _with(LUCKY, curiosity=CURIOUS)}
+"""What plays Doors: that which never sees a reward there, and that which does."""
+
+ALGORITHMS: dict[str, QLearning | ActorCritic | PolicyGradient] = {
+    **NUMBERED,
+    **VECTORS,
+    **ON_POLICY,
+    "ppo+icm": SPARSE["ppo+icm"],
+}
 IMPOSSIBLE = frozenset(
-    {(name, "Pendulum-v1") for name in (*NUMBERED, *ON_POLICY)}
+    {(name, "Pendulum-v1") for name in ALGORITHMS if name not in VECTORS}
+    | {(name, "Doors") for name in ALGORITHMS if name not in SPARSE}
+    | {("ppo+icm", task) for task in ("Catch", "CartPole-v1")}
     | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1") if name != "sac"}
 )
-"""Numbered actions and real ones do not mix."""
+"""Numbered actions and real ones do not mix; and Doors asks for curiosity alone."""
 
 SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
 """The returns a categorical head must reach: Catch pays ±1, the pole at most 1 / (1 − γ) = 100."""
@@ -112,6 +132,8 @@ SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
+    if task == "Doors":
+        return _doors(algorithm, SPARSE[algorithm], seed)
     algo = CHOOSER if algorithm == "sac" and task != "Pendulum-v1" else ALGORITHMS[algorithm]
     match algo:
         case ActorCritic():
@@ -132,6 +154,18 @@ def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
         algo=algo,
         protocol=Protocol(name="toy-v1", episodes=20, envs=20, stop=OPTIMUM["Pendulum-v1"]),
         budget=Budget(steps=5_000 if algorithm == "redq" else 15_000, epoch=1_000, segment=5_000),
+        seed=seed,
+    )
+
+
+def _doors(algorithm: str, algo: PolicyGradient, seed: int) -> Spec:
+    return Spec(
+        suite="toy",
+        algorithm=algorithm,
+        task=ToyTask(id="Doors"),
+        algo=algo,
+        protocol=Protocol(name="toy-v1", episodes=4, envs=4),
+        budget=Budget(steps=60_000, epoch=6_000, segment=20_000),
         seed=seed,
     )
 

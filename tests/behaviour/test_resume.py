@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import Interrupted
 from rlbench.record.store import Store, folder_of, read, scores
+from rlbench.record.types import CuriousUpdated
 from rlbench.run import Stop, run
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
@@ -109,6 +110,31 @@ def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_n
         carry(spec, tmp_path / "stopped", stop_after=stop)
     carry(spec, tmp_path / "stopped")
     assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+
+
+CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosity.hidden=16")
+DOORS = (
+    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.rows=8", "protocol.episodes=8",
+    "protocol.envs=8",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "task", "changes"),
+    [("dqn", "Catch", (*CATCH, *CURIOUS)), ("sac", "Catch", (*CATCH, *CURIOUS)), ("ppo+icm", "Doors", DOORS)],
+)
+def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
+    tmp_path: Path, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    spec = spec_of("toy", task, changes, algorithm)
+    carry(spec, tmp_path / "whole")
+    for stop in (4, 70, 40):
+        carry(spec, tmp_path / "stopped", stop_after=stop)
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    last = read(folder_of(spec, tmp_path / "whole")).epochs[-1].updated
+    assert isinstance(last, CuriousUpdated)
+    assert last.bonus > 0
 
 
 PENDULUM = (

@@ -159,3 +159,16 @@ def test_identities_outlive_new_families_and_fields() -> None:
         ("goals", "ddpg+her", "FetchReach-v4"): "ad78d7f47dca",
     }
     assert {cell: suites.spec(*cell).id for cell in known} == known
+
+
+@pytest.mark.parametrize("game", SEVEN)
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo", "sac"])
+def test_a_curious_algorithm_is_the_plain_one_with_the_scripts_settings_of_curiosity(algorithm: str, game: str) -> None:
+    """Defaults of the scripts' --icm-… options, --icm-lr-scale 10 of the ViZDoom rows; pixels are divided by 255."""
+    plain, curious = (suites.spec("atari", name, f"{game}NoFrameskip-v4") for name in (algorithm, f"{algorithm}+icm"))
+    found = curious.algo.curiosity
+    assert (found.loss_scale, found.reward_scale, found.forward_share, found.hidden) == (10.0, 0.01, 0.2, 512)
+    assert (found.torso, found.lr) == (Nature(scale=True), None)
+    assert curious.algo.model_copy(update={"curiosity": None}) == plain.algo
+    assert (curious.task, curious.protocol, curious.budget) == (plain.task, plain.protocol, plain.budget)
+    assert curious.id != plain.id

@@ -1,0 +1,73 @@
+"""Curiosity: what a model of the environment learns, and the reward for what it could not foresee (ICM)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rlbench.learners.actorcritic import ACUpdate
+from rlbench.learners.base import descend
+from rlbench.learners.qlearning import QUpdate
+from rlbench.learners.rollouts import PGUpdate, average
+from rlbench.nets.curiosity import Foreseen, Foresight
+from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.types import Walk
+
+
+class CuriousUpdate(NamedTuple):
+    """What was learned, and beside it what the model of curiosity has to say."""
+
+    learned: QUpdate | ACUpdate | PGUpdate
+    forward_loss: Tensor  # [] of foreseeing features
+    inverse_loss: Tensor  # [] nats, of guessing actions
+    bonus: Tensor  # [] mean reward of a step
+    priority: Tensor  # [B]; of a rollout [0]
+
+
+class Curiosity:
+    """https://arxiv.org/abs/1705.05363, with the documented weights of its two losses."""
+
+    def __init__(
+        self,
+        net: Foresight,
+        *,
+        optimizer: torch.optim.Optimizer,
+        loss_scale: float,
+        reward_scale: float,
+        forward_share: float,
+    ) -> None:
+        self.net, self.optimizer, self.loss_scale = net, optimizer, loss_scale
+        self.reward_scale, self.forward_share = reward_scale, forward_share
+
+    def loss(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What is minimised (eq. 7 without the policy), the forward and the inverse part of it, each ``[]``."""
+        forward = average(seen.error, weight)
+        inverse = average(F.cross_entropy(seen.guess, action, reduction="none"), weight)
+        both = self.forward_share * forward + (1 - self.forward_share) * inverse
+        return self.loss_scale * both, forward.detach(), inverse.detach()
+
+    def learn(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of the model; gives both parts of its loss."""
+        loss, forward, inverse = self.loss(seen, action, weight)
+        descend(loss, (self.optimizer,))
+        return forward, inverse
+
+    @torch.no_grad()
+    def bonus(self, walk: Walk) -> Tensor:
+        """What each step of each walk pays (eq. 6), ``[B, H]``."""
+        features = self.net.torso(walk.obs.flatten(0, 1)).unflatten(0, walk.obs.shape[:2])
+        before, after = features[:, :-1].flatten(0, 1), features[:, 1:].flatten(0, 1)
+        seen: Foreseen = self.net(before, walk.action.flatten(), after)
+        return self.reward_scale * seen.error.view(walk.action.shape)
+
+    def state_dict(self) -> State:
+        """The model and what its optimizer has gathered."""
+        return {"net": of_module(self.net), "optimizer": of_optimizer(self.optimizer)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_module(self.net, branch(state, "net"))
+        into_optimizer(self.optimizer, branch(state, "optimizer"))

@@ -1,0 +1,64 @@
+"""Doors against its rules, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlbench.envs.toy import KEYS, LIMIT, Doors
+from rlbench.errors import UsageError
+
+
+def test_the_right_keys_lead_behind_the_last_door_and_only_that_pays() -> None:
+    env = Doors(seeds=[1, 2])
+    shown, paid, over = [env.reset()], [], []
+    for key in [*KEYS, 0]:
+        env.send(np.full(2, key))
+        step = env.recv()
+        shown.append(step.obs)
+        paid.append(step.reward.tolist())
+        over.append((step.terminated & step.over & ~step.truncated).tolist())
+    assert [int(obs[0].argmax()) for obs in shown] == [*range(15), 0]
+    assert all(np.array_equal(obs[0], obs[1]) and obs[0].sum() == 255 for obs in shown)
+    assert paid == [[0.0, 0.0]] * 13 + [[1.0, 1.0], [0.0, 0.0]]
+    assert over == [[False] * 2] * 13 + [[True] * 2, [False] * 2]
+
+
+@pytest.mark.parametrize("door", [0, 1, 13])
+def test_a_wrong_key_leads_back_to_the_first_door(door: int) -> None:
+    env = Doors(seeds=[0])
+    env.reset()
+    for key in KEYS[:door]:
+        env.send(np.array([key]))
+        env.recv()
+    env.send((KEYS[door : door + 1] + 1) % 3)
+    step = env.recv()
+    assert int(step.obs[0].argmax()) == 0
+    assert not (step.terminated | step.truncated).any()
+
+
+def test_an_episode_is_cut_at_its_limit_and_the_next_is_as_long() -> None:
+    env = Doors(seeds=[0])
+    env.reset()
+    cut = []
+    for _ in range(2 * LIMIT + 2):
+        env.send(np.array([1]))
+        step = env.recv()
+        assert not step.terminated.any()
+        cut.append(bool(step.truncated[0]))
+    assert [i for i, ended in enumerate(cut) if ended] == [LIMIT - 1, 2 * LIMIT]  # a reset between
+
+
+def test_the_action_after_an_end_does_nothing() -> None:
+    env = Doors(seeds=[0])
+    env.reset()
+    for key in KEYS:
+        env.send(np.array([key]))
+        env.recv()
+    env.send(KEYS[:1])
+    assert int(env.recv().obs[0].argmax()) == 0
+
+
+def test_a_corridor_without_lanes_is_refused() -> None:
+    with pytest.raises(UsageError, match="lane"):
+        Doors(seeds=[])
