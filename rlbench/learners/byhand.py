@@ -6,7 +6,7 @@ the host: a batch of 64 through 64 units is 50 µs of arithmetic, and a framewor
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,33 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.learners.descent import Descent
+from rlbench.learners.ppo import Objective
 from rlbench.learners.rollouts import EPSILON, Lesson
 from rlbench.nets.actorvalue import Apart, GaussianActor
 from rlbench.nets.slopes import DiscreteHead, GaussianHead, Head
 from rlbench.nets.stacked import Row, Stack, layers, numbers, with_ones
-
-
-class Objective(Protocol):
-    """What PPO minimises; ``learners.ppo.Objective``."""
-
-    @property
-    def clip(self) -> float | None:
-        """See there; and so of the others."""
-
-    @property
-    def dual_clip(self) -> float | None: ...
-
-    @property
-    def value_clip(self) -> bool: ...
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def entropy(self) -> float: ...
-
-    @property
-    def normalize(self) -> bool: ...
 
 
 class Page(NamedTuple):
@@ -74,7 +52,8 @@ class Surrogate:
     def __call__(self, known: Lesson, batches: tuple[Tensor, ...]) -> Tensor:
         """Policy loss, value loss, entropy and divergence of every batch, ``[batches, 4]``."""
         self.descent.begin()
-        reports = [self._step(_page(known, numbers(rows))) for rows in batches]
+        with np.errstate(all="ignore"):  # what diverges is found where it is reported, as in torch
+            reports = [self._step(_page(known, numbers(rows))) for rows in batches]
         self.descent.end()
         return torch.tensor(reports)
 

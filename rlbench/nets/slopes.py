@@ -1,4 +1,4 @@
-"""Policies read off the outputs of a ``Stack``, with their slopes written out; the values are those of ``ops.policy``."""
+"""Policies read off the outputs of a ``Stack``, and their slopes; the values are those of ``ops.policy``."""
 
 from __future__ import annotations
 
