@@ -6,6 +6,7 @@ the host: a batch of 64 through 64 units is 50 µs of arithmetic, and a framewor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ class Surrogate:
         """Policy loss, value loss, entropy and divergence of every batch, ``[batches, 4]``."""
         self.descent.begin()
         with np.errstate(all="ignore"):  # what diverges is found where it is reported, as in torch
-            reports = [self._step(_page(known, numbers(rows))) for rows in batches]
+            reports = [self._step(page) for page in _pages(known, batches)]
         self.descent.end()
         return torch.tensor(reports)
 
@@ -111,7 +112,8 @@ class Regression:
     @torch.no_grad()
     def __call__(self, known: Lesson) -> Tensor:
         """The critic's mean squared errors before each step, ``[steps]``."""
-        descent, page, losses = self.descent, _page(known, slice(None)), []
+        descent, losses = self.descent, list[float]()
+        (page,) = _pages(known, (torch.arange(len(known.weight)),))
         descent.begin()
         for _ in range(self.steps):
             found = self.stack.forward(descent.row, page.obs)
@@ -123,11 +125,20 @@ class Regression:
         return torch.tensor(losses)
 
 
-def _page(known: Lesson, rows: NDArray[np.int64] | slice) -> Page:
+def _pages(known: Lesson, batches: tuple[Tensor, ...]) -> Iterator[Page]:
+    """The lesson in the order of its batches, copied once and then cut up."""
+    whole = _page(known, numbers(torch.cat(batches)))
+    start = 0
+    for rows in batches:
+        *columns, weight = (column[start : start + len(rows)] for column in whole)
+        yield Page(*columns, weight / max(weight.sum(), np.float32(1)))
+        start += len(rows)
+
+
+def _page(known: Lesson, rows: NDArray[np.int64]) -> Page:
+    """Some rows of a lesson; what they count is still their weight."""
     obs, *columns = (numbers(column)[rows] for column in known)
-    action, log_prob, value, advantage, goal, weight = columns
-    share = weight / max(weight.sum(), np.float32(1))
-    return Page(with_ones(obs), action, log_prob, value, advantage, goal, share)
+    return Page(with_ones(obs), *columns)
 
 
 def _standardised(x: Row, share: Row) -> Row:
