@@ -21,10 +21,14 @@ CONTESTS = {
     "dqn-pong": tuple(PEERS),
     "value-pong": ("tianshou",),
     "halfcheetah": ("stable-baselines3",),
+    "ppo-halfcheetah": ("stable-baselines3",),
 }
 """Who takes part, beside rlbench."""
 
-SCRIPTS = {("halfcheetah", "stable-baselines3"): "sb3_continuous.py"}
+SCRIPTS = {
+    ("halfcheetah", "stable-baselines3"): "sb3_continuous.py",
+    ("ppo-halfcheetah", "stable-baselines3"): "sb3_ppo.py",
+}
 """What measures a peer, where it is not the usual script."""
 
 
@@ -74,7 +78,7 @@ def _attempt(figures: Figures, contest: str, workload: str, threads: int, measur
         who, comma, _ = subject.partition(", CPU")
         if comma:
             figures.add(contest.replace(workload, f"{workload} cpu"), who, threads, "env steps/CPU s", samples)
-        elif workload in {"dqn-pong", "halfcheetah"} and who not in {"rlbench", *PEERS}:
+        elif workload in {"dqn-pong", "halfcheetah", "ppo-halfcheetah"} and who not in {"rlbench", *PEERS}:
             figures.add(f"{contest} parts", who, threads, "ms", samples)
         else:
             unit = ASIDE.get(who, UNITS[workload]) if workload == "value-update" else UNITS[workload]

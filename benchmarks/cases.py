@@ -15,6 +15,7 @@ UNITS = {
     "value-update": "updates/s",
     "value-pong": "env steps/s",
     "halfcheetah": "env steps/s",
+    "ppo-halfcheetah": "env steps/s",
 }
 """The workloads, and in what a contestant is measured."""
 

@@ -14,6 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
+from benchmarks import onpolicy
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -89,6 +90,7 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "value-update": value_updates,
     "value-pong": value_pong,
     "halfcheetah": loop,
+    "ppo-halfcheetah": onpolicy.ppo,
 }
 
 

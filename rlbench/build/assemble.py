@@ -14,7 +14,7 @@ from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.walks import Walks
 from rlbench.build import actorcritic, curiosity, discretesac, policygradient, qlearning
-from rlbench.build.device import device_of, threads_of
+from rlbench.build.device import device_of, stepping_threads, threads_of
 from rlbench.build.engine import quicken
 from rlbench.build.environments import environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
@@ -50,14 +50,14 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
         case PolicyGradient():
             made = _on_policy(spec, spec.algo, info, device, runtime)
         case QLearning() | ActorCritic() | DiscreteSAC():
-            made = _off_policy(spec, spec.algo, info, device)
+            made = _off_policy(spec, spec.algo, info, device, runtime)
         case _:
             assert_never(spec.algo)
     torch.manual_seed(Seeds(spec.seed).child("noise").number())  # what networks draw while learning
     return made
 
 
-def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Online:
+def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
     seeds = Seeds(spec.seed)
     parts = _parts(spec, algo, info, device)
     schedules: list[Schedule] = []
@@ -67,7 +67,14 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
     learner, updater = _replayed(spec, algo, parts, source, info, device)
-    stage = Stage(actor=learner, action=parts.action, judging=parts.judging, bound=None, scale=None)
+    stage = Stage(
+        actor=learner,
+        action=parts.action,
+        judging=parts.judging,
+        bound=None,
+        scale=None,
+        threads=stepping_threads(runtime),
+    )
     return Online(
         collector=_collector(spec, stage, ring, explorer),
         updater=updater,
@@ -109,6 +116,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         judging=lambda _: Untouched(),
         bound=policygradient.bound(algo, info),
         scale=scale,
+        threads=stepping_threads(runtime),
     )
     return Online(
         collector=_collector(spec, stage, ring, Untouched()),
@@ -144,12 +152,13 @@ class Stage(NamedTuple):
     judging: Callable[[torch.Generator], Explorer]
     bound: Callable[[torch.Tensor], torch.Tensor] | None  # from a chosen action to the one that is carried out
     scale: Scale | None  # of observations
+    threads: int  # that step the environments
 
 
 def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector:
     def opened(segment: int) -> VectorEnv:
         lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
-        return environments(spec.task, seeds=lanes, training=True, scale=stage.scale)
+        return environments(spec.task, seeds=lanes, training=True, scale=stage.scale, threads=stage.threads)
 
     return Collector(
         actor=stage.actor,
@@ -214,7 +223,7 @@ def _evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, e
         actor=stage.actor,
         recorder=_ring(spec, info, stage.action, device, capacity=capacity, lanes=protocol.envs, sampler=nobody),
         explorer=stage.judging(seeds.child("explore").torch(device)),
-        envs=environments(spec.task, seeds=lanes, training=False, scale=stage.scale),
+        envs=environments(spec.task, seeds=lanes, training=False, scale=stage.scale, threads=stage.threads),
         seeds=lanes,
         episodes=protocol.episodes,
         bound=stage.bound,

@@ -51,6 +51,11 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     return min(MOST_THREADS, cores()) if wide and device.type == "cpu" else 1
 
 
+def stepping_threads(runtime: Runtime) -> int:
+    """Threads that share lanes stepped in this process: at most two, for half of a step holds the interpreter."""
+    return min(runtime.threads or cores(), cores(), 2)
+
+
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0))

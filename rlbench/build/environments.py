@@ -13,10 +13,17 @@ from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scale
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task, ToyTask
 
+SHARE = 4  # lanes from which a thread of their own pays
 
-def environments(task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None = None) -> VectorEnv:
-    """One lane per seed, freshly made; with ``scale`` they show everything in it, and move it in training."""
-    made = _plain(task, seeds=seeds, training=training)
+
+def environments(
+    task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None = None, threads: int = 1
+) -> VectorEnv:
+    """One lane per seed, freshly made; with ``scale`` they show everything in it, and move it in training.
+
+    ``threads`` may share the lanes where that pays; the answers are the same.
+    """
+    made = _plain(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // SHARE)))
     if scale is None:
         return made
     if isinstance(made, Snapshot):
@@ -24,7 +31,7 @@ def environments(task: Task, *, seeds: tuple[int, ...], training: bool, scale: S
     return Normalized(made, scale, learning=training)
 
 
-def _plain(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
+def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:
     match task:
         case AtariTask():
             return _atari(task, seeds, training=training)
@@ -37,7 +44,7 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool) -> VectorEnv:
         case MujocoTask():
             from rlbench.envs.mujoco import MujocoVector
 
-            return MujocoVector(task=task.id, seeds=seeds)
+            return MujocoVector(task=task.id, seeds=seeds, threads=threads)
         case GoalTask():
             from rlbench.envs.goals import FetchVector
 

@@ -95,13 +95,21 @@ class GymnasiumVector:
         )
         self._elapsed = np.where(self._ended, 0, self._elapsed + 1)
         with self._inspection.guarded():
-            for lane, (env, ended) in enumerate(zip(self._envs, self._ended.tolist(), strict=True)):
-                if ended:
-                    step.obs[lane] = env.reset()[0]
-                else:
-                    self._play(lane, step)
+            self._answer(step)
         self._ended = step.terminated | step.truncated
         return self._inspection.answered(step)
+
+    def _answer(self, step: Step) -> None:
+        """Every lane writes its own row."""
+        self._advance(range(self.info.lanes), step)
+
+    def _advance(self, lanes: range, step: Step) -> None:
+        """Step or reset these lanes, one after the other."""
+        for lane in lanes:
+            if self._ended[lane]:
+                step.obs[lane] = self._envs[lane].reset()[0]
+            else:
+                self._play(lane, step)
 
     def progress(self) -> State:
         """How far every lane is in its episode and its random stream: all that is not inside the environments."""

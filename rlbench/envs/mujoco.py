@@ -11,13 +11,16 @@ compare two places) is left over from the last simulation step, a place older th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any, Final
 
 import mujoco
 import numpy as np
 import torch
 
+from rlbench.envs.base import Step
 from rlbench.envs.gymnasium import GymnasiumVector, bare
 from rlbench.ops.state import State, branch, tensor
 
@@ -27,9 +30,13 @@ PLACED: Final = ("xpos", "xquat", "xmat", "xipos", "ximat", "geom_xpos", "geom_x
 
 
 class MujocoVector(GymnasiumVector):
-    """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
+    """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's.
 
-    def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None) -> None:
+    ``threads`` share the lanes among them: MuJoCo lets the interpreter go while it simulates, and no lane knows of
+    another, so the answers are the same, to the bit.
+    """
+
+    def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None, threads: int = 1) -> None:
         factory, steps = bare(task, package=PACKAGE)
         super().__init__(
             name=task,
@@ -38,6 +45,28 @@ class MujocoVector(GymnasiumVector):
             versions=(("mujoco", version("mujoco")),),
             limit=steps if limit is None else limit,
         )
+        ends = [len(seeds) * i // threads for i in range(threads + 1)]
+        self._mine, *self._theirs = [range(*pair) for pair in pairwise(ends)]
+        self._pool = ThreadPoolExecutor(len(self._theirs), "lanes") if self._theirs else None
+
+    def close(self) -> None:
+        """Close every environment and end the threads; idempotent."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        super().close()
+
+    def _answer(self, step: Step) -> None:
+        """Every lane writes its own row, shares of them at once."""
+        if self._pool is None:
+            return super()._answer(step)
+        others = [self._pool.submit(self._advance, lanes, step) for lanes in self._theirs]
+        try:
+            self._advance(self._mine, step)
+        finally:
+            wait(others)
+        for other in others:
+            other.result()  # raises what it raised
+        return None
 
     def state_dict(self) -> State:
         """Physics, episodes and random streams."""

@@ -6,7 +6,8 @@ the host: a batch of 64 through 64 units is 50 µs of arithmetic, and a framewor
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,33 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.learners.descent import Descent
+from rlbench.learners.ppo import Objective
 from rlbench.learners.rollouts import EPSILON, Lesson
 from rlbench.nets.actorvalue import Apart, GaussianActor
 from rlbench.nets.slopes import DiscreteHead, GaussianHead, Head
 from rlbench.nets.stacked import Row, Stack, layers, numbers, with_ones
-
-
-class Objective(Protocol):
-    """What PPO minimises; ``learners.ppo.Objective``."""
-
-    @property
-    def clip(self) -> float | None:
-        """See there; and so of the others."""
-
-    @property
-    def dual_clip(self) -> float | None: ...
-
-    @property
-    def value_clip(self) -> bool: ...
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def entropy(self) -> float: ...
-
-    @property
-    def normalize(self) -> bool: ...
 
 
 class Page(NamedTuple):
@@ -74,7 +53,8 @@ class Surrogate:
     def __call__(self, known: Lesson, batches: tuple[Tensor, ...]) -> Tensor:
         """Policy loss, value loss, entropy and divergence of every batch, ``[batches, 4]``."""
         self.descent.begin()
-        reports = [self._step(_page(known, numbers(rows))) for rows in batches]
+        with np.errstate(all="ignore"):  # what diverges is found where it is reported, as in torch
+            reports = [self._step(page) for page in _pages(known, batches)]
         self.descent.end()
         return torch.tensor(reports)
 
@@ -132,7 +112,8 @@ class Regression:
     @torch.no_grad()
     def __call__(self, known: Lesson) -> Tensor:
         """The critic's mean squared errors before each step, ``[steps]``."""
-        descent, page, losses = self.descent, _page(known, slice(None)), []
+        descent, losses = self.descent, list[float]()
+        (page,) = _pages(known, (torch.arange(len(known.weight)),))
         descent.begin()
         for _ in range(self.steps):
             found = self.stack.forward(descent.row, page.obs)
@@ -144,11 +125,20 @@ class Regression:
         return torch.tensor(losses)
 
 
-def _page(known: Lesson, rows: NDArray[np.int64] | slice) -> Page:
+def _pages(known: Lesson, batches: tuple[Tensor, ...]) -> Iterator[Page]:
+    """The lesson in the order of its batches, copied once and then cut up."""
+    whole = _page(known, numbers(torch.cat(batches)))
+    start = 0
+    for rows in batches:
+        *columns, weight = (column[start : start + len(rows)] for column in whole)
+        yield Page(*columns, weight / max(weight.sum(), np.float32(1)))
+        start += len(rows)
+
+
+def _page(known: Lesson, rows: NDArray[np.int64]) -> Page:
+    """Some rows of a lesson; what they count is still their weight."""
     obs, *columns = (numbers(column)[rows] for column in known)
-    action, log_prob, value, advantage, goal, weight = columns
-    share = weight / max(weight.sum(), np.float32(1))
-    return Page(with_ones(obs), action, log_prob, value, advantage, goal, share)
+    return Page(with_ones(obs), *columns)
 
 
 def _standardised(x: Row, share: Row) -> Row:

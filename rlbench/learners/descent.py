@@ -10,7 +10,6 @@ from math import sqrt
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 from torch.optim.rmsprop import rmsprop
 
 from rlbench.nets.stacked import Stack, numbers
@@ -49,10 +48,11 @@ class Descent:
                 self.slope *= np.float32(self.max_norm / (length + 1e-6))
         group, rows = self.optimizer.param_groups[0], ([self._parameter], [self._slope])
         moments, lr, eps = [[moment] for moment in self._moments], group["lr"], group["eps"]
-        if self.adam:
+        if self.adam:  # the kernel of Adam(fused=True), called as its step() calls it
             beta1, beta2 = group["betas"]
+            self._steps += 1
             settings = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": 0.0}
-            adam(*rows, *moments, [], [self._steps], fused=True, amsgrad=False, maximize=False, **settings)
+            torch._fused_adam_(*rows, *moments, [], [self._steps], amsgrad=False, maximize=False, **settings)
         else:
             settings = {"lr": lr, "alpha": group["alpha"], "eps": eps, "weight_decay": 0.0, "momentum": 0.0}
             rmsprop(*rows, *moments, [], [], [self._steps], foreach=False, centered=False, **settings)

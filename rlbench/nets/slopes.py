@@ -1,4 +1,4 @@
-"""Policies read off the outputs of a ``Stack``, with their slopes written out; the values are those of ``ops.policy``."""
+"""Policies read off the outputs of a ``Stack``, and their slopes; the values are those of ``ops.policy``."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class GaussianHead:
     def __init__(self, log_std: Row, slope: Row) -> None:
         self.log_std, self.slope = log_std, slope  # [A] views
         self._standard = self._inverse = self._squares = log_std
+        self._halves = np.full_like(log_std, -0.5)
 
     def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
         """As ``ops.policy.Gaussian``."""
@@ -34,7 +35,7 @@ class GaussianHead:
         self._standard = (action - raw) * self._inverse
         self._squares = self._standard * self._standard
         width = self.log_std.sum() + len(self.log_std) * np.float32(LOG_ROOT_TAU)
-        log_prob: Row = np.float32(-0.5) * self._squares.sum(1) - width
+        log_prob: Row = self._squares @ self._halves - width
         return log_prob, np.full_like(log_prob, width + np.float32(0.5 * len(self.log_std)))
 
     def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:

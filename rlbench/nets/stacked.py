@@ -1,9 +1,9 @@
-"""Small plain networks side by side, passed through and differentiated by hand: for batches so small that a framework
-spends its time between the operations.
+"""Small plain networks side by side, passed through and differentiated by hand.
 
-K networks of equal hidden shape lie in one row of numbers, a layer being ``[K, inputs + 1, outputs]``: its last input is
-a constant 1, so that the bias is a weight like any other. Outputs that one network has and another has not are weights
-that stay 0. Whoever pulls at the outputs gets the slope of every number in a row of the same layout.
+For batches so small that a framework spends its time between the operations. K networks of equal hidden shape lie in
+one row of numbers, a layer being ``[K, inputs + 1, outputs]``: its last input is a constant 1, so that the bias is a
+weight like any other. Outputs that one network has and another has not are weights that stay 0. Whoever pulls at the
+outputs gets the slope of every number in a row of the same layout.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
 from rlbench.envs.gymnasium import GymnasiumVector, made
 from rlbench.envs.mujoco import MujocoVector
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
 
 Draw = Callable[..., np.ndarray]
 MADE_WITH = "gymnasium 1.4.0, mujoco 3.3.7, x86-64"  # to record anew: run this file, and take what the failures say
@@ -136,3 +136,32 @@ def test_envpool_agrees_with_gymnasium_from_an_equal_state_while_rounding_does_n
         gym.send(action)
         ours, theirs = pool.recv(), gym.recv()
         assert ours.obs == pytest.approx(theirs.obs, abs=1e-4) and ours.score == pytest.approx(theirs.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_that_share_the_lanes_answer_the_same_to_the_bit(threads: int, draw: Draw) -> None:
+    one, many = (MujocoVector(task="Hopper-v4", seeds=range(5), threads=n) for n in (1, threads))
+    assert np.array_equal(one.reset(), many.reset())
+    ends = 0
+    for action in draw(one.info.actions, seed=4, size=(80, 5)):
+        one.send(action)
+        many.send(action)
+        for mine, theirs in zip(one.recv(), answer := many.recv(), strict=True):
+            assert np.array_equal(mine, theirs)
+        ends += int(answer.over.sum())
+    assert ends > 5  # resets were shared too
+    state, other = one.progress(), many.progress()
+    assert all(np.array_equal(np.asarray(state[key]), np.asarray(other[key])) for key in state)
+    many.close()
+    many.close()
+
+
+@pytest.mark.parametrize("lane", [0, 4], ids=["in the own share", "in another thread's"])
+def test_a_lane_that_breaks_is_reported_from_any_thread(lane: int, draw: Draw) -> None:
+    env = MujocoVector(task="Hopper-v4", seeds=range(5), threads=2)
+    env.reset()
+    env._envs[lane].unwrapped.model = None
+    env.send(draw(env.info.actions, seed=4, size=(1, 5))[0])
+    with pytest.raises(BrokenEnvironment, match="Hopper-v4: step 0: "):
+        env.recv()
+    env.close()
