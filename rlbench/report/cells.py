@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, documented, notes
+from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, comparable, documented, notes
 from rlbench.report.estimate import AMBIGUOUS, interquartile_mean, interval, mean, seed_scores
 from rlbench.report.gather import Runs, gather
 from rlbench.report.references import Reference, normalized, reference
@@ -129,7 +129,7 @@ def _opened(key: Key, document: Documented | None, runs: Runs, share: float | No
     counted = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
     scores = _scores(counted, estimator, document, scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
-    judged = document is not None and bool(runs.complete or runs.failed)
+    judged = document is not None and bool(runs.complete or runs.failed) and comparable(key)
     margin = allowed(key, document, share) if document else None
     claim = None
     if judged and document is not None and margin is not None:

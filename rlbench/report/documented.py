@@ -106,6 +106,11 @@ def notes(key: Key) -> tuple[str, ...]:
     return tuple(row["note"] for row in _notes() if _named(row, key))
 
 
+def comparable(key: Key) -> bool:
+    """Whether the document was made where we can run: not if its environment differs in a way that moves scores."""
+    return all(row["comparable"] != "no" for row in _notes() if _named(row, key))
+
+
 @cache
 def _notes() -> tuple[dict[str, str], ...]:
     with (DATA / "notes.csv").open(encoding="utf-8", newline="") as file:
