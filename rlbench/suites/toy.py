@@ -82,8 +82,8 @@ SURE = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
 """Judged by what it likes best, for luck is no skill; boards are bytes and need no scale."""
 
 ON_POLICY = {
-    "reinforce": _with(SURE, method=Reinforce(), rows=128),
-    "a2c": _with(SURE, method=Surrogate(), rows=16),
+    "reinforce": _with(SURE, method=Reinforce(), lr=5e-3, rows=128),
+    "a2c": _with(SURE, method=Surrogate(normalize=True, max_grad_norm=None), lr=5e-3, rows=64),
     "ppo": _with(SURE, method=Surrogate(clip=0.2, repeats=10, batches=4, recompute=True, normalize=True), rows=64),
     "npg": _with(SURE, method=Natural(), rows=64),
     "trpo": _with(SURE, method=Natural(region=0.01), rows=64),
