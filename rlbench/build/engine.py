@@ -34,6 +34,8 @@ def quicken(learner: OnPolicyLearner, runtime: Runtime, device: torch.device, *,
                 learner.regress = Regression(net, learner.optimizer, steps=learner.critic_steps)
         case _ if runtime.engine == "byhand":
             raise UsageError("engine=byhand: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
+        case _:
+            return
 
 
 def _multiplications(net: Apart, rows: int) -> int:

@@ -26,7 +26,7 @@ class Page(NamedTuple):
     """One batch of a ``Lesson`` on the host."""
 
     obs: Row  # [B, F + 1], the last column 1
-    action: NDArray[np.generic]  # [B] or [B, A]
+    action: Row  # [B, A], or [B] int64
     log_prob: Row  # [B], as all that follow
     value: Row
     advantage: Row
@@ -127,11 +127,11 @@ class Regression:
 
 def _pages(known: Lesson, batches: tuple[Tensor, ...]) -> Iterator[Page]:
     """The lesson in the order of its batches, copied once and then cut up."""
-    whole = _page(known, numbers(torch.cat(batches)))
+    whole = _page(known, numbers(torch.cat(batches)).astype(np.int64, copy=False))
     start = 0
     for rows in batches:
-        *columns, weight = (column[start : start + len(rows)] for column in whole)
-        yield Page(*columns, weight / max(weight.sum(), np.float32(1)))
+        page = Page._make(column[start : start + len(rows)] for column in whole)
+        yield page._replace(share=page.share / max(page.share.sum(), np.float32(1)))
         start += len(rows)
 
 

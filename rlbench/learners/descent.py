@@ -10,7 +10,6 @@ from math import sqrt
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.rmsprop import rmsprop
 
 from rlbench.nets.stacked import Stack, numbers
 
@@ -23,7 +22,7 @@ class Descent:
         self.names = ("exp_avg", "exp_avg_sq") if self.adam else ("square_avg",)
         rows = [np.zeros(stack.size, np.float32) for _ in range(2 + len(self.names))]
         self.row, self.slope = rows[:2]
-        self._parameter, self._slope, *self._moments = [torch.from_numpy(row) for row in rows]
+        self._rows, self._slopes, *self._moments = [[torch.from_numpy(row)] for row in rows]
         self._steps = torch.zeros(())
         self._places = stack.views(self.row)
         self._held = [stack.views(row) for row in rows[2:]]
@@ -46,16 +45,37 @@ class Descent:
             length = sqrt(float(self.slope @ self.slope))
             if length + 1e-6 > self.max_norm:
                 self.slope *= np.float32(self.max_norm / (length + 1e-6))
-        group, rows = self.optimizer.param_groups[0], ([self._parameter], [self._slope])
-        moments, lr, eps = [[moment] for moment in self._moments], group["lr"], group["eps"]
-        if self.adam:  # the kernel of Adam(fused=True), called as its step() calls it
-            beta1, beta2 = group["betas"]
-            self._steps += 1
-            settings = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": 0.0}
-            torch._fused_adam_(*rows, *moments, [], [self._steps], amsgrad=False, maximize=False, **settings)
+        self._steps += 1
+        if self.adam:
+            self._adam()
         else:
-            settings = {"lr": lr, "alpha": group["alpha"], "eps": eps, "weight_decay": 0.0, "momentum": 0.0}
-            rmsprop(*rows, *moments, [], [], [self._steps], foreach=False, centered=False, **settings)
+            self._rmsprop()
+
+    def _adam(self) -> None:
+        """The kernel of ``Adam(fused=True)``, called as its ``step`` calls it."""
+        group, (mean, square) = self.optimizer.param_groups[0], self._moments
+        beta1, beta2 = group["betas"]
+        torch._fused_adam_(
+            self._rows,
+            self._slopes,
+            mean,
+            square,
+            [],
+            [self._steps],
+            lr=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            eps=group["eps"],
+            weight_decay=0.0,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def _rmsprop(self) -> None:
+        group, ((square,),) = self.optimizer.param_groups[0], self._moments
+        (row,), (slope,) = self._rows, self._slopes
+        square.mul_(group["alpha"]).addcmul_(slope, slope, value=1 - group["alpha"])
+        row.addcdiv_(slope, square.sqrt().add_(group["eps"]), value=-group["lr"])
 
     def end(self) -> None:
         """Give them back, in place."""

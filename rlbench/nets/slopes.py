@@ -14,8 +14,8 @@ from rlbench.ops.policy import LOG_ROOT_TAU
 class Head(Protocol):
     """A policy, read off the first network's outputs, and its slopes."""
 
-    def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
-        """Log-probabilities and entropies, each ``[B]``."""
+    def judge(self, raw: Row, action: Row) -> tuple[Row, Row]:
+        """Log-probabilities and entropies of actions ``[B, A]``, or numbered ones ``[B]`` int64; each ``[B]``."""
 
     def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:
         """Write the slopes of ``raw`` ``[B, A]``, from those of what ``judge`` gave last."""
@@ -29,7 +29,7 @@ class GaussianHead:
         self._standard = self._inverse = self._squares = log_std
         self._halves = np.full_like(log_std, -0.5)
 
-    def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
+    def judge(self, raw: Row, action: Row) -> tuple[Row, Row]:
         """As ``ops.policy.Gaussian``."""
         self._inverse = np.exp(-self.log_std)
         self._standard = (action - raw) * self._inverse
@@ -50,13 +50,13 @@ class DiscreteHead:
 
     def __init__(self) -> None:
         self._log = self._entropy = np.empty(0, np.float32)
-        self._chosen: tuple[NDArray[np.generic], NDArray[np.generic]] = (np.empty(0), np.empty(0))
+        self._chosen: tuple[NDArray[np.int64], NDArray[np.int64]] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
-    def judge(self, raw: Row, action: NDArray[np.generic]) -> tuple[Row, Row]:
+    def judge(self, raw: Row, action: Row) -> tuple[Row, Row]:
         """As ``ops.policy.Discrete``."""
         low = raw - raw.max(1, keepdims=True)
         self._log = low - np.log(np.exp(low).sum(1, keepdims=True))
-        self._chosen = np.arange(len(raw)), action
+        self._chosen = np.arange(len(raw)), action.astype(np.int64, copy=False)
         self._entropy = -(np.exp(self._log) * self._log).sum(1)
         return self._log[self._chosen], self._entropy
 

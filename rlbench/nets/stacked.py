@@ -124,7 +124,7 @@ def layers(net: nn.Module) -> list[nn.Linear]:
     return [module for module in net.modules() if isinstance(module, nn.Linear)]
 
 
-def with_ones(x: NDArray[np.generic]) -> Row:
+def with_ones(x: Row) -> Row:
     """``[B, ...]`` to ``[B, F + 1]``, the last column 1; bytes are read as 0 … 1, as ``MlpTorso`` does."""
     flat = x.reshape(len(x), -1)
     wide = np.ones((len(x), flat.shape[1] + 1), np.float32)
@@ -133,6 +133,6 @@ def with_ones(x: NDArray[np.generic]) -> Row:
 
 
 def numbers(x: Tensor) -> Row:
-    """The numbers of a tensor on the host, without a copy."""
+    """The numbers of a tensor on the host, of its own type, without a copy."""
     row: Row = x.detach().numpy()
     return row

@@ -18,6 +18,7 @@ from rlbench.learners.natural import Natural
 from rlbench.learners.ppo import PPO
 from rlbench.learners.rollouts import Lesson, lesson
 from rlbench.ops.types import Rollout
+from rlbench.spec.algo import PolicyGradient
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 
@@ -51,6 +52,7 @@ def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(LANES, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
     torch.manual_seed(3)
+    assert isinstance(spec.algo, PolicyGradient)
     learner = brought(spec, spec.algo, info, CPU).learner
     assert isinstance(learner, PPO | Natural)
     quicken(learner, Runtime.model_validate({"engine": engine}), CPU, rows=ROWS * LANES)
@@ -85,7 +87,7 @@ def rollouts(count: int, *, discrete: bool, seed: int = 0, shades: bool = False)
 
 def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL, rtol: float = RTOL) -> None:
     for (name, left), right in zip(one.net.named_parameters(), other.net.parameters(), strict=True):
-        torch.testing.assert_close(left, right, atol=atol, rtol=rtol, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(left, right, atol=atol, rtol=rtol, msg=name)
 
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
@@ -213,6 +215,7 @@ def test_what_is_not_written_out_says_so_in_one_line() -> None:
     spec = suites.spec("mujoco", "reinforce", "HalfCheetah-v4")
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())
+    assert isinstance(spec.algo, PolicyGradient)
     learner = brought(spec, spec.algo, info, CPU).learner
     with pytest.raises(UsageError, match="engine=byhand: only PPO"):
         quicken(learner, Runtime(engine="byhand"), CPU, rows=64)
