@@ -101,14 +101,16 @@ CHOOSER = DiscreteSAC(
 """``sac`` where actions are numbered."""
 
 LUCKY = PolicyGradient(
-    method=Surrogate(clip=0.2, repeats=4, batches=4, entropy=0.01, normalize=True),
+    method=Surrogate(clip=0.2, repeats=4, batches=2, entropy=0.03, normalize=True),
     torso=Mlp(widths=(64,), activation="tanh"),
     lr=1e-3,
-    rows=64,
+    rows=16,
+    gamma=0.95,
+    scale_returns=False,
     normalize_obs=False,
     greedy=True,
 )
-CURIOUS = Curiosity(torso=Mlp(widths=(64,)), hidden=64, reward_scale=0.1)
+CURIOUS = Curiosity(torso=Mlp(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.2)
 SPARSE = {"ppo": LUCKY, "ppo+icm": _with(LUCKY, curiosity=CURIOUS)}
 """What plays Doors: that which never sees a reward there, and that which does."""
 
@@ -165,7 +167,7 @@ def _doors(algorithm: str, algo: PolicyGradient, seed: int) -> Spec:
         task=ToyTask(id="Doors"),
         algo=algo,
         protocol=Protocol(name="toy-v1", episodes=4, envs=4),
-        budget=Budget(steps=60_000, epoch=6_000, segment=20_000),
+        budget=Budget(steps=40_000, epoch=4_000, segment=20_000),
         seed=seed,
     )
 
