@@ -12,14 +12,16 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.staggered import Staggered
 from rlbench.build import actorcritic, policygradient, qlearning
 from rlbench.build.device import device_of, threads_of
-from rlbench.build.environments import environments, wanted
+from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import Parts
+from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.collectors.sync import Actor, Collector
-from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
@@ -27,7 +29,7 @@ from rlbench.fast.updater import Eager, PerRollout
 from rlbench.seeds import Seeds
 from rlbench.spec.algo import ActorCritic, PolicyGradient, QLearning, Replay
 from rlbench.spec.run import Runtime, Spec
-from rlbench.spec.task import GoalTask
+from rlbench.spec.task import AtariTask, GoalTask, MujocoTask
 from rlbench.trainers.clock import Pace, Rollouts
 from rlbench.trainers.online import Online, Schedule
 
@@ -57,7 +59,8 @@ def _off_policy(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device
     parts = _parts(spec, algo, info, device)
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
-    ring = _ring(spec, info, parts.action, device, capacity=algo.replay.capacity, lanes=spec.task.envs, sampler=sampler)
+    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else Staggered
+    ring = _ring(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     learner, source = parts.learner, _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
@@ -123,7 +126,10 @@ class Stage(NamedTuple):
     scale: Scale | None  # of observations
 
 
-def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector:
+def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
+    if isinstance(ring, Staggered) and isinstance(spec.task, AtariTask | MujocoTask):
+        return _apart(spec, spec.task, stage, ring, explorer)
+
     def opened(segment: int) -> VectorEnv:
         lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
         return environments(spec.task, seeds=lanes, training=True, scale=stage.scale)
@@ -137,6 +143,16 @@ def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Coll
         bound=stage.bound,
         scale=stage.scale,
     )
+
+
+def _apart(
+    spec: Spec, task: AtariTask | MujocoTask, stage: Stage, ring: Staggered, explorer: Explorer
+) -> AsyncCollector:
+    def opened(segment: int) -> AsyncVectorEnv:
+        lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)
+        return apart(task, seeds=lanes, answers=task.answers or task.envs)
+
+    return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 
 
 def _parts(spec: Spec, algo: QLearning | ActorCritic, info: EnvInfo, device: torch.device) -> Parts:
@@ -209,8 +225,9 @@ def _ring(
     capacity: int,
     lanes: int,
     sampler: Uniform | Prioritized,
+    kind: type[Ring] = Ring,
 ) -> Ring:
-    return Ring(
+    return kind(
         capacity=capacity,
         lanes=lanes,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
