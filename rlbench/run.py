@@ -152,6 +152,7 @@ def _finish(store: Store, trainer: Online, status: Status, reason: str) -> None:
             best=max(judged)[0] if judged else None,
             best_epoch=-max(judged)[1] if judged else None,
             weights=weights(trainer) if status == "done" else None,
+            inexact=trainer.inexact,
         )
     )
 

@@ -12,16 +12,18 @@ from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.staggered import Staggered
 from rlbench.buffers.walks import Walks
 from rlbench.build import actorcritic, curiosity, discretesac, policygradient, qlearning
 from rlbench.build.device import device_of, stepping_threads, threads_of
 from rlbench.build.engine import quicken
-from rlbench.build.environments import environments, wanted
+from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
+from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.collectors.sync import Actor, Collector
-from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
@@ -32,7 +34,7 @@ from rlbench.ops.types import Transition, Walk
 from rlbench.seeds import Seeds
 from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
 from rlbench.spec.run import Runtime, Spec
-from rlbench.spec.task import GoalTask
+from rlbench.spec.task import AtariTask, GoalTask, MujocoTask
 from rlbench.trainers.clock import Pace, Rollouts
 from rlbench.trainers.online import Online, Schedule
 
@@ -62,7 +64,8 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     parts = _parts(spec, algo, info, device)
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
-    ring = _ring(spec, info, parts.action, device, capacity=algo.replay.capacity, lanes=spec.task.envs, sampler=sampler)
+    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else Staggered
+    ring = _ring(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
@@ -155,7 +158,10 @@ class Stage(NamedTuple):
     threads: int  # that step the environments
 
 
-def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector:
+def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
+    if isinstance(ring, Staggered) and isinstance(spec.task, AtariTask | MujocoTask):
+        return _apart(spec, spec.task, stage, ring, explorer)
+
     def opened(segment: int) -> VectorEnv:
         lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
         return environments(spec.task, seeds=lanes, training=True, scale=stage.scale, threads=stage.threads)
@@ -169,6 +175,16 @@ def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Coll
         bound=stage.bound,
         scale=stage.scale,
     )
+
+
+def _apart(
+    spec: Spec, task: AtariTask | MujocoTask, stage: Stage, ring: Staggered, explorer: Explorer
+) -> AsyncCollector:
+    def opened(segment: int) -> AsyncVectorEnv:
+        lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)
+        return apart(task, seeds=lanes, answers=task.answers or task.envs)
+
+    return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 
 
 def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
@@ -243,8 +259,9 @@ def _ring(
     capacity: int,
     lanes: int,
     sampler: Uniform | Prioritized,
+    kind: type[Ring] = Ring,
 ) -> Ring:
-    return Ring(
+    return kind(
         capacity=capacity,
         lanes=lanes,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),

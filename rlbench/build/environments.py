@@ -8,7 +8,7 @@ from typing import assert_never
 from torch import Tensor
 
 from rlbench.build.device import cores
-from rlbench.envs.base import EnvInfo, Snapshot, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
 from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scale
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task, ToyTask
@@ -29,6 +29,17 @@ def environments(
     if isinstance(made, Snapshot):
         return NormalizedSnapshot(made, scale, learning=training)
     return Normalized(made, scale, learning=training)
+
+
+def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], answers: int) -> AsyncVectorEnv:
+    """The same lanes for training, of which the first ``answers`` that are done answer."""
+    if isinstance(task, MujocoTask) and task.env == "envpool":
+        from rlbench.envs.envpool_async import EnvPoolMujocoApart
+
+        return EnvPoolMujocoApart(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), answers=answers)
+    from rlbench.envs.apart import Apart
+
+    return Apart(lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], answers=answers)
 
 
 def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:

@@ -239,6 +239,7 @@ def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict
         "env_steps": outcome.env_steps if outcome else 0,
         "best": outcome.best if outcome else None,
         "final": outcome.final if outcome else None,
+        "inexact": outcome.inexact if outcome else (),
         "documented": document.score if document else None,
     }
 
@@ -249,6 +250,8 @@ def _sentence(row: dict[str, object]) -> str:
     score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
     score += f" (documented {document:.6g})" if isinstance(document, float) else ""
     why = f" ({row['reason']})" if row["status"] in CODES else ""
+    resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
+    score += f", resumed inexactly at {resumed} steps" if resumed else ""
     name = f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}"
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}  {row['folder']}"
 

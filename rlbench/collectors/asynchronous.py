@@ -16,28 +16,8 @@ from torch import Tensor
 
 from rlbench.collectors.explore import Explorer
 from rlbench.collectors.sync import Actor, Games
-from rlbench.envs.base import EnvInfo, Frames, Step
+from rlbench.envs.base import AsyncVectorEnv, Step
 from rlbench.ops.state import State, branch, whole
-
-
-class AsyncVectorEnv(Protocol):
-    """N environments side by side, each answering when it can; otherwise as a ``VectorEnv``, autoreset included."""
-
-    @property
-    def info(self) -> EnvInfo:
-        """Shapes, types and versions."""
-
-    def reset(self) -> Frames:
-        """Begin every lane's first episode; called once, before the first ``send``."""
-
-    def send(self, action: NDArray[np.generic], lane: NDArray[np.int64]) -> None:
-        """Set lanes ``[M]`` going that are not on their way; ``[M]`` int64 or ``[M, A]`` float32; returns at once."""
-
-    def recv(self) -> Step:
-        """Wait for the first lanes to answer, ``1 ≤ M ≤ N`` of those on their way; ``lane`` says which."""
-
-    def close(self) -> None:
-        """Let go of threads and memory; idempotent."""
 
 
 class LaneRecorder(Protocol):
@@ -66,6 +46,7 @@ class AsyncCollector:
     A step is one answer of the environments, of as many lanes as it has: who asks for a number of steps may get up to
     N − 1 more, and ``step`` says how many. A loaded collector does not go on in mid-game, for no order of answers comes
     again: what ran is truncated, as at the end of a segment, and the segment begins anew in fresh environments.
+    ``exact`` says that this did not happen.
     """
 
     def __init__(
@@ -78,7 +59,7 @@ class AsyncCollector:
         lanes: int,
     ) -> None:
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
-        self.segment = -1
+        self.segment, self.exact = -1, True
         self.envs: AsyncVectorEnv | None = None
         self.lanes = np.arange(lanes)
         self.acted = torch.empty(0)  # [N, ...] what every lane is doing, on the device
@@ -133,6 +114,7 @@ class AsyncCollector:
         self.close()
         self.segment = whole(state, "segment")
         if self.segment >= 0:
+            self.exact = False
             self.recorder.close()
             self.open(self.segment)
 

@@ -140,7 +140,7 @@ class Collector:
         self.scale = scale  # of observations, where the environments move one
         self.bound = bound  # from the action that is learned from to the one that is carried out; None is itself
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
-        self.segment = -1
+        self.segment, self.exact = -1, True
         self.envs: VectorEnv | None = None
         self.taken = Taken()
         self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device

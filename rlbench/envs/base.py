@@ -79,6 +79,26 @@ class VectorEnv(Protocol):
         """Let go of threads and memory; idempotent."""
 
 
+class AsyncVectorEnv(Protocol):
+    """N environments side by side, each answering when it can; otherwise as a ``VectorEnv``, autoreset included."""
+
+    @property
+    def info(self) -> EnvInfo:
+        """Shapes, types and versions."""
+
+    def reset(self) -> Frames:
+        """Begin every lane's first episode; called once, before the first ``send``."""
+
+    def send(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
+        """Set lanes ``[M]`` going that are not on their way; ``[M]`` int64 or ``[M, A]`` float32; returns at once."""
+
+    def recv(self) -> Step:
+        """Wait for the first lanes to answer, ``1 ≤ M ≤ N`` of those on their way; ``lane`` says which."""
+
+    def close(self) -> None:
+        """Let go of threads and memory; idempotent."""
+
+
 @runtime_checkable
 class Snapshot(VectorEnv, Protocol):
     """A ``VectorEnv`` that can be put where another of the same task and seeds stood, to the bit, at any step."""

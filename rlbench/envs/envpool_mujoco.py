@@ -16,84 +16,35 @@ There is no snapshot: a collector plays the actions again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import one_seed_per_lane
-from rlbench.envs.base import EnvInfo, Frames, Step
-from rlbench.envs.envpool import REMEDY
-from rlbench.envs.gymnasium import Stretch, bare
-from rlbench.envs.inspection import Inspection
-from rlbench.envs.mujoco import PACKAGE
-from rlbench.errors import UsageError
+from rlbench.envs.base import Frames, Step
+from rlbench.envs.envpool_async import EnvPoolMujocoApart
 
 
 class EnvPoolMujocoVector:
     """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], threads: int, limit: int | None = None) -> None:
-        _, steps = bare(task, package=PACKAGE)
-        if find_spec("envpool") is None:
-            raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
-        self._pool: Any = import_module("envpool").make(
-            task,
-            env_type="gymnasium",
-            num_envs=len(one_seed_per_lane(seeds)),
-            num_threads=threads,
-            seed=list(one_seed_per_lane(seeds)),
-            max_episode_steps=steps if limit is None else limit,
-            post_constraint=True,
-        )
-        self._stretch: Final = Stretch.by(task, self._pool.action_space)
-        self.info: Final = EnvInfo(
-            lanes=len(seeds),
-            obs_shape=tuple(self._pool.observation_space.shape),
-            obs_dtype=np.dtype(np.float32),
-            actions=self._stretch.actions,
-            versions=(("env", f"envpool/{task}"), ("envpool", version("envpool"))),
-        )
-        self._inspection = Inspection(name=f"envpool/{task}", info=self.info)
-        self._lane = np.arange(len(seeds))
-        self._lane.flags.writeable = False
+        self._lanes = EnvPoolMujocoApart(task=task, seeds=seeds, threads=threads, answers=len(seeds), limit=limit)
+        self.info: Final = self._lanes.info
+        self._all = np.arange(len(seeds))
 
     def reset(self) -> Frames:
         """Begin every lane's first episode, ``[N, *obs_shape]``."""
-        with self._inspection.guarded():
-            obs, info = self._pool.reset()
-            return self._inspection.begun(self._sorted(obs, info))
+        return self._lanes.reset()
 
     def send(self, action: NDArray[Any]) -> None:
         """Set all lanes going: one whose episode is over resets itself."""
-        self._inspection.action(action)
-        with self._inspection.guarded():
-            self._pool.send(self._stretch(action).astype(np.float64), self._lane)
+        self._lanes.send(action, self._all)
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""
-        with self._inspection.guarded():
-            obs, reward, terminated, truncated, info = self._pool.recv()
-            order = np.argsort(info["env_id"])
-        reward, terminated, truncated = reward[order], terminated[order], truncated[order]
-        step = Step(
-            obs=self._sorted(obs, info),
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated & ~terminated,
-            lane=self._lane,
-            score=reward.astype(np.float64),
-            over=terminated | truncated,
-        )
-        return self._inspection.answered(step)
+        return self._lanes.recv()
 
     def close(self) -> None:
         """Join the pool's threads; idempotent."""
-        self._pool.close()
-
-    def _sorted(self, obs: NDArray[np.float64], info: dict[str, Any]) -> Frames:
-        sorted_obs: Frames = obs[np.argsort(info["env_id"])].astype(self.info.obs_dtype)
-        return sorted_obs
+        self._lanes.close()

@@ -37,9 +37,9 @@ class Inspection:
             message = f"{self.name}: step {self.steps}: {type(cause).__name__}: {cause}"
             raise BrokenEnvironment(message) from cause
 
-    def action(self, action: NDArray[Any]) -> None:
-        """Refuse what no engine may see: some of them hang on it instead of raising."""
-        actions, lanes = self.info.actions, self.info.lanes
+    def action(self, action: NDArray[Any], lane: NDArray[np.int64] | None = None) -> None:
+        """Refuse what no engine may see, of these lanes or of all: some hang on it instead of raising."""
+        actions, lanes = self.info.actions, self.info.lanes if lane is None else len(lane)
         shape = (lanes,) if isinstance(actions, Discrete) else (lanes, *actions.low.shape)
         if isinstance(actions, Discrete):
             if action.shape != shape or action.dtype.kind != "i":
@@ -53,7 +53,7 @@ class Inspection:
         elif (np.abs(action) <= 1).all():  # no NaN is
             return
         else:
-            self._finite(action)
+            self._finite(action, np.arange(lanes) if lane is None else lane)
             wanted = f"from -1 to 1 ({np.abs(action).max():.6g} is outside)"
         message = f"{self.name}: step {self.steps}: actions must be {wanted}, got {action.dtype} {list(action.shape)}"
         raise RlbenchError(message)
@@ -88,13 +88,11 @@ class Inspection:
             self._unseen[step.lane] = False
         return step
 
-    def _finite(self, action: NDArray[Any]) -> None:
+    def _finite(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
         unsound = _unsound(action)
         if unsound.any():
-            lane = int(np.flatnonzero(unsound)[0])
-            raise Diverged(
-                f"{self.name}: lane {lane}, step {self.steps}: action is not finite; lower the learning rate"
-            )
+            where = f"{self.name}: lane {lane[unsound][0]}, step {self.steps}"
+            raise Diverged(f"{where}: action is not finite; lower the learning rate")
 
     def _broken(self, lane: int, what: str) -> None:
         raise BrokenEnvironment(f"{self.name}: lane {lane}, step {self.steps}: {what}")

@@ -121,3 +121,4 @@ class Outcome:
     best: float | None  # highest mean return of any evaluation
     best_epoch: int | None
     weights: str | None  # SHA-256 of the policy's parameters
+    inexact: tuple[int, ...] = ()  # live agent steps at which it was resumed, but not bit for bit

@@ -61,6 +61,11 @@ class Spec(Frozen):
         """``suite/algorithm/task``: the cell this run belongs to."""
         return f"{self.suite}/{self.algorithm}/{self.task.id}"
 
+    @property
+    def answers(self) -> int | None:
+        """Lanes the policy waits for before it acts again; None: for all, in step, as only that repeats bit for bit."""
+        return self.task.answers if isinstance(self.task, AtariTask | MujocoTask) else None
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if not isinstance(self.algo, ActorCritic):
@@ -78,6 +83,8 @@ class Spec(Frozen):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:
+        if self.answers is not None:
+            raise ValueError("task.answers: a rollout needs every lane's rows of the same policy; set it to none")
         steps = algo.rows * self.task.envs
         if isinstance(algo.method, Surrogate) and algo.method.batches > steps:
             raise ValueError(f"algo.method.batches={algo.method.batches}: a rollout has only {steps} steps")
@@ -87,6 +94,8 @@ class Spec(Frozen):
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
 
     def _replay_fits(self, algo: OffPolicy) -> None:
+        if self.answers is not None and self.answers > self.task.envs:
+            raise ValueError(f"task.answers={self.answers}: there are {self.task.envs} lanes; wait for no more of them")
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
         replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.horizon + stacked + 1

@@ -45,6 +45,10 @@ class Collector(Stateful, Protocol):
     def games(self) -> Games:
         """Training games."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether it stands where the state that was loaded last was saved, to the bit."""
+
     def open(self, segment: int) -> None:
         """Begin a segment in fresh environments."""
 
@@ -102,6 +106,7 @@ class Online:
         self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
         self.rhythm = rhythm
         self.clock = Clock()
+        self.inexact: tuple[int, ...] = ()  # live agent steps at which a loaded state was not gone on with bit for bit
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
 
@@ -119,7 +124,7 @@ class Online:
         began = torch.tensor(self._epoch_began, dtype=torch.float64)
         noise = self.noise.state_dict() if self._aside is None else self._aside
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
-        return {**parts, "began": began, "noise": noise}
+        return {**parts, "began": began, "noise": noise, "inexact": torch.tensor(self.inexact, dtype=torch.int64)}
 
     def load_state_dict(self, state: State) -> None:
         """Take it over; the buffer comes before the collector, which checks itself against it."""
@@ -128,6 +133,8 @@ class Online:
         steps, seconds = tensor(state, "began").tolist()
         self._epoch_began = (int(steps), seconds)
         self.noise.load_state_dict(branch(state, "noise"))
+        before = tensor(state, "inexact").tolist() if "inexact" in state else ()  # older checkpoints have none
+        self.inexact = (*before, *(() if self.collector.exact else (self.clock.env_steps,)))
 
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
