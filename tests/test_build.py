@@ -128,9 +128,9 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
     asked: list[tuple[tuple[int, ...], bool]] = []
     real = assemble.environments
 
-    def noted(task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None) -> VectorEnv:
+    def noted(task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None, threads: int) -> VectorEnv:
         asked.append((seeds, training))
-        return real(task, seeds=seeds, training=training, scale=scale)
+        return real(task, seeds=seeds, training=training, scale=scale, threads=threads)
 
     monkeypatch.setattr(assemble, "environments", noted)
     spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
