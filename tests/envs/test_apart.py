@@ -38,9 +38,7 @@ def rows_of(step: Step) -> Iterator[tuple[int, tuple[bytes, ...]]]:
 
 @pytest.mark.parametrize("answers", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_lane_answers_its_actions_as_it_does_in_step(
-    make_any: Make, draw: Draw, kind: str, answers: int
-) -> None:
+def test_every_lane_answers_its_actions_as_it_does_in_step(make_any: Make, draw: Draw, kind: str, answers: int) -> None:
     """Lives, FIRE, resets and scores too, to the bit: no lane knows in what company or order it is asked."""
     together, lanes = make_any(kind, seeds=SEEDS), made(make_any, kind, answers)
     action = draw(together.info.actions, seed=7, size=(STEPS, len(SEEDS)))
