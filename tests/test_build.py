@@ -11,11 +11,15 @@ from rlbench import suites
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.staggered import Staggered
 from rlbench.build import assemble, device
 from rlbench.build.environments import describe
+from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
+from rlbench.envs.apart import Apart
 from rlbench.envs.base import VectorEnv
+from rlbench.envs.envpool_async import EnvPoolMujocoApart
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.fast.updater import Eager
@@ -191,3 +195,38 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
 def test_a_device_that_is_not_there_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="--device"):
         device.device_of(Runtime(device=name))
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes", "kind"),
+    [
+        ("atari", "dqn", "PongNoFrameskip-v4", (), Apart),
+        ("atari", "rainbow", "PongNoFrameskip-v4", ("task.env=envpool",), Apart),
+        ("mujoco", "sac", "HalfCheetah-v4", ("task.env=envpool", "task.envs=10"), EnvPoolMujocoApart),
+        ("mujoco", "td3", "HalfCheetah-v4", ("task.envs=10", "algo.replay.priority=priority"), Apart),
+    ],
+)
+def test_lanes_that_need_not_wait_get_a_ring_and_a_collector_of_their_own(
+    suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[Apart | EnvPoolMujocoApart]
+) -> None:
+    """And the same seeds, priorities and horizon as lanes in step, and n-step returns that are learned from."""
+    settings = ("algo.replay.capacity=1000", "algo.replay.horizon=3", "algo.warmup=100", *changes)
+    spec = applied(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
+    together, trainer = made(spec), made(applied(spec, [parse("task.answers=3")]))
+    ring, collector, step = trainer.buffer, trainer.collector, together.collector
+    assert isinstance(ring, Staggered) and isinstance(together.buffer, Ring)
+    assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)
+    assert (ring.length, ring.lanes, ring.horizon, ring.stack) == (100, 10, 3, together.buffer.stack)
+    assert type(ring.sampler) is type(together.buffer.sampler)
+    collector.open(1)
+    step.open(1)
+    assert isinstance(collector.envs, kind)
+    assert torch.equal(ring.newest(), together.buffer.newest())
+    while int(ring.size.sum()) < 150:
+        before = int(ring.size.sum())
+        collector.step()
+        assert int(ring.size.sum()) == before + 3
+    trainer.updater.run(0, 2)
+    assert trainer.updater.take() is not None
+    collector.close()
+    step.close()

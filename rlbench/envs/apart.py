@@ -40,10 +40,7 @@ class Apart:
     def send(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
         """Set lanes ``[M]`` going that are not on their way."""
         for row, number in enumerate(lane.tolist()):
-            with _named(number):
-                self._lanes[number].send(action[row : row + 1])
-            future = self._threads.submit(self._lanes[number].recv)
-            future.add_done_callback(lambda done, number=number: self._done.put((number, done)))
+            self._set_going(number, action[row : row + 1])
 
     def recv(self) -> Step:
         """Wait until ``answers`` lanes are done, whichever they are."""
@@ -57,6 +54,12 @@ class Apart:
         self._threads.shutdown(cancel_futures=True)
         for lane in self._lanes:
             lane.close()
+
+    def _set_going(self, number: int, action: NDArray[Any]) -> None:
+        with _named(number):
+            self._lanes[number].send(action)
+        future = self._threads.submit(self._lanes[number].recv)
+        future.add_done_callback(lambda done: self._done.put((number, done)))
 
 
 def _answer(lane: int, future: Future[AnswerT]) -> AnswerT:

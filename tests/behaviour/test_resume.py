@@ -35,15 +35,21 @@ def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "d
     return applied(suites.spec(suite, algorithm, task), [parse(c) for c in changes])
 
 
-def carry(spec: Spec, results: Path, stop_after: int | None = None, checkpoint_seconds: float = 1e9) -> int:
-    """Go on with a run, to its end or for so many records; gives how many it made."""
+def carry(
+    spec: Spec,
+    results: Path,
+    stop_after: int | None = None,
+    checkpoint_seconds: float = 1e9,
+    stop_at: int | None = None,
+) -> int:
+    """Go on with a run, to its end, for so many records or up to a step; gives how many records it made."""
     store = Store.claim(spec, results, {})
     assert store is not None
     stop, made = Stop(), 0
     try:
-        for _ in run(spec, Runtime(device="cpu", threads=1, checkpoint_seconds=checkpoint_seconds), store, stop):
+        for one in run(spec, Runtime(device="cpu", threads=1, checkpoint_seconds=checkpoint_seconds), store, stop):
             made += 1
-            if made == stop_after:
+            if made == stop_after or (stop_at is not None and one.env_steps >= stop_at):
                 stop.signal = signal.SIGTERM
     except Interrupted:
         assert stop.signal == signal.SIGTERM
@@ -198,6 +204,38 @@ def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_n
         carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
     carry(spec, tmp_path / "stopped")
     assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes"),
+    [
+        ("mujoco", "sac", "Hopper-v4", (*HOPPER, "task.env=envpool", "task.answers=2")),
+        ("atari", "dqn", "PongNoFrameskip-v4", (*PONG, "task.answers=2")),
+    ],
+)
+def test_lanes_that_do_not_wait_are_resumed_and_the_record_says_where_that_was_not_exact(
+    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    spec, at = spec_of(suite, task, changes, algorithm), []
+    for stop in (0, 110, 170):  # the first before anything was collected
+        carry(spec, tmp_path, stop_at=stop)
+        outcome = read(folder_of(spec, tmp_path)).outcome
+        assert outcome is not None and outcome.status == "interrupted"
+        assert outcome.inexact == tuple(at[1:])
+        at.append(outcome.env_steps)
+    carry(spec, tmp_path)
+    outcome = read(folder_of(spec, tmp_path)).outcome
+    assert outcome is not None and outcome.status == "done"
+    assert outcome.inexact == tuple(at[1:])
+    assert 0 < at[1] < at[2] < spec.budget.steps <= outcome.env_steps < spec.budget.steps + 3
+
+
+def test_lanes_in_step_are_resumed_exactly_and_the_record_does_not_say_otherwise(tmp_path: Path) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    carry(spec, tmp_path, stop_after=50)
+    carry(spec, tmp_path)
+    outcome = read(folder_of(spec, tmp_path)).outcome
+    assert outcome is not None and outcome.inexact == ()
 
 
 def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:

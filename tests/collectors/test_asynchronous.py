@@ -16,9 +16,12 @@ from rlbench.buffers.ring import Column
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
 from rlbench.collectors.asynchronous import AsyncCollector
-from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.collectors.explore import EpsilonGreedy, Untouched
 from rlbench.collectors.sync import Collector
+from rlbench.envs.ale import AleVector
+from rlbench.envs.apart import Apart as LanesApart
 from rlbench.envs.base import Discrete, EnvInfo, Step
+from rlbench.spec.task import AtariTask
 
 LANES, ACTIONS = 3, 5
 Order = Callable[[list[int]], list[int]]
@@ -243,11 +246,74 @@ def test_a_loaded_collector_truncates_and_begins_its_segment_anew() -> None:
     copy.load_state_dict(rows)
     other.load_state_dict(saved)
     assert (other.segment, other.games.last) == (2, games)
+    assert made.exact and not other.exact
     assert copy.size.tolist() == [31, 31, 1]
     assert copy.dead[[30, 30, 0], [0, 1, 2]].all()
     assert copy.newest()[:, -1].tolist() == Together(2).reset().tolist()
     assert other.step() == 2
     assert len(envs) == 1
+
+
+def test_a_collector_that_had_not_begun_is_loaded_exactly() -> None:
+    made, other = (apart(lambda waiting: waiting)[0] for _ in range(2))
+    other.load_state_dict(made.state_dict())
+    assert other.exact and other.envs is None
+
+
+class Pixels:
+    """Acts on what is shown alone."""
+
+    def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
+        return obs.flatten(1).long().sum(1) % 4
+
+
+def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
+    task = AtariTask(id="breakout", game="breakout")
+    seeds = [1, 2, 3]
+    buffers = []
+    for count in (None, 2):
+        buffer = Staggered(
+            capacity=60 * LANES,
+            lanes=LANES,
+            obs=Column((84, 84), torch.uint8),
+            action=Column((), torch.int64),
+            horizon=1,
+            gamma=0.9,
+            stack=2,
+            sampler=Uniform(torch.Generator()),
+            device=torch.device("cpu"),
+        )
+        made: Collector | AsyncCollector
+        if count is None:
+            made = Collector(
+                actor=Pixels(),
+                recorder=buffer,
+                explorer=Untouched(),
+                open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
+                lanes=LANES,
+            )
+        else:
+            made = AsyncCollector(
+                actor=Pixels(),
+                recorder=buffer,
+                explorer=Untouched(),
+                open_envs=lambda _: LanesApart(
+                    lanes=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], answers=2
+                ),
+                lanes=LANES,
+            )
+        made.open(0)
+        for _ in range(55):
+            made.step()
+        made.close()
+        buffers.append(buffer)
+    together, lanes = buffers
+    assert int(lanes.size.sum()) == 2 * 55
+    assert bool(together.terminated.any())
+    for lane in range(LANES):
+        rows = int(lanes.size[lane])
+        for name in ("obs", "action", "reward", "terminated", "done", "dead", "age"):
+            assert torch.equal(getattr(lanes, name)[:rows, lane], getattr(together, name)[:rows, lane]), name
 
 
 def test_a_collector_that_was_not_opened_says_so() -> None:

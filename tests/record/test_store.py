@@ -110,6 +110,20 @@ def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], statu
     assert found.outcome == (outcome(status, len(run)) if status else None)
 
 
+def test_where_a_run_was_resumed_inexactly_is_kept_and_older_outcomes_say_nowhere(tmp_path: Path) -> None:
+    folder = written(tmp_path, (), None)
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    told = replace(outcome("done", 0), inexact=(5, 1_000))
+    store.finish(told)
+    assert store.outcome == told
+    content = files.read_sealed(folder / "outcome.json")
+    assert content.pop("inexact") == [5, 1000]
+    (folder / "outcome.json").write_text(files.sealed(content) + "\n", encoding="utf-8")
+    assert store.outcome == outcome("done", 0)
+    store.release()
+
+
 @pytest.fixture(scope="module", params=["done", "interrupted", None])
 def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Status | None]:
     """A record of three epochs for tests that damage one file and put it back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -31,7 +32,7 @@ class Counting(Part):
     """A collector of ten lanes of which one idles every third step."""
 
     def __init__(self) -> None:
-        self.segment, self.steps, self.taken = -1, 0, 0
+        self.segment, self.steps, self.taken, self.exact = -1, 0, 0, True
         self.opened: list[tuple[int, int]] = []
         self.amounts: list[tuple[int, float]] = []
         self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
@@ -165,3 +166,21 @@ def test_a_linear_schedule_is_a_function_of_absolute_steps() -> None:
     assert schedule.at(0) == 1.0
     assert schedule.at(500_000) == pytest.approx(0.525)
     assert schedule.at(1_000_000) == schedule.at(9_000_000) == 0.05
+
+
+def test_where_a_state_was_not_gone_on_with_bit_for_bit_is_kept_through_every_later_state() -> None:
+    made, collector, _ = trainer()
+    list(islice(made, 5))
+    state = made.state_dict()
+    del state["inexact"]  # as checkpoints were before
+    made.load_state_dict(state)
+    assert made.inexact == ()
+    collector.exact = False
+    made.load_state_dict(made.state_dict())
+    first = made.clock.env_steps
+    list(islice(made, 5))
+    made.load_state_dict(made.state_dict())
+    assert made.inexact == (first, made.clock.env_steps)
+    collector.exact = True
+    made.load_state_dict(made.state_dict())
+    assert made.inexact == (first, made.clock.env_steps)
