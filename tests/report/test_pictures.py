@@ -191,7 +191,7 @@ def test_the_plan_is_a_matrix(capsys: Capture) -> None:
     assert capsys.readouterr().out == "toy dqn Catch 0\n"
 
 
-@pytest.mark.parametrize("suite", ["atari", "toy"])
+@pytest.mark.parametrize("suite", ["atari", "toy", "goals"])
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, RESULTS), ".png"))  # type: ignore[arg-type]
