@@ -34,7 +34,8 @@ class EnvPoolMujocoApart:
         _, steps = bare(task, package=PACKAGE)
         if find_spec("envpool") is None:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
-        if not 1 <= answers <= len(one_seed_per_lane(seeds)):
+        numbers = one_seed_per_lane(seeds)
+        if not 1 <= answers <= len(numbers):
             raise UsageError(f"{task}: answers={answers}: from 1 to {len(seeds)} lanes can answer")
         self._batch, self._answers = gcd(len(seeds), answers), answers
         self._pool: Any = import_module("envpool").make(
