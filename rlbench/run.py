@@ -20,7 +20,7 @@ from rlbench.build.assemble import build
 from rlbench.build.device import device_of
 from rlbench.build.environments import describe
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
-from rlbench.ops.state import branch, of_module, whole
+from rlbench.ops.state import State, branch, of_module, whole
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import Runtime, Spec
@@ -180,6 +180,15 @@ def _figures(updated: Updated) -> dict[str, float]:
 
 def _sound(trainer: Online) -> None:
     """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
-    for name, parameter in trainer.learner.policy().named_parameters():
-        if not torch.isfinite(parameter).all():
-            raise Diverged(f"{trainer.clock.env_steps:,} steps: weight {name} is not a finite number")
+    for name, value in _floating(trainer.learner.state_dict()):
+        if not torch.isfinite(value).all():
+            raise Diverged(f"{trainer.clock.env_steps:,} steps: {name} is not a finite number")
+
+
+def _floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of real numbers in a state, by its path."""
+    for key, value in state.items():
+        if isinstance(value, dict):
+            yield from _floating(value, f"{prefix}{key}.")
+        elif isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield prefix + key, value

@@ -224,7 +224,7 @@ def _source(spec: Spec, replay: Replay, info: EnvInfo, ring: Ring, generator: to
         layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
         reward=reward,
         share=1 - 1 / replay.hindsight.k,
-        limit=spec.task.steps,
+        limit=min(spec.task.steps, ring.length - 1),
         generator=generator,
     )
 

@@ -59,7 +59,7 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) 
         case GoalTask():
             from rlbench.envs.goals import FetchVector
 
-            return FetchVector(task=task.id, seeds=seeds, limit=task.steps)
+            return FetchVector(task=task.id, seeds=seeds, limit=task.steps, limit_terminates=task.limit_terminates)
         case _:
             assert_never(task)
 

@@ -7,7 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-Suite: TypeAlias = Annotated[str, typer.Argument(metavar="SUITE", help="atari or toy; see: rlbench list suites")]
+Suite: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SUITE", help="atari, mujoco, goals or toy; see: rlbench list suites")
+]
 Algo: TypeAlias = Annotated[str, typer.Argument(metavar="ALGO", help="for example dqn; see: rlbench list algos")]
 Results: TypeAlias = Annotated[
     Path, typer.Option("--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="Folder of the records.")

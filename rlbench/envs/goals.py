@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from io import StringIO
 from typing import Any, Final, NamedTuple
 
@@ -61,10 +60,7 @@ class FetchVector(GymnasiumVector):
     def __init__(
         self, *, task: str, seeds: Sequence[int], limit: int | None = None, limit_terminates: bool = False
     ) -> None:
-        if find_spec("gymnasium_robotics") is None:
-            raise UsageError(f"{task}: Gymnasium-Robotics is not installed: {REMEDY}")
-        with redirect_stderr(StringIO()):  # it greets with news about other tasks
-            import_module("gymnasium_robotics")
+        _imported(task)
         factory, steps = bare(task, package=PACKAGE)
         super().__init__(
             name=task,
@@ -113,6 +109,16 @@ class Flat(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDAr
     def observation(self, observation: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """``[observation | achieved | desired]``."""
         return np.concatenate([observation[part] for part in PARTS])
+
+
+def _imported(task: str) -> None:
+    try:
+        with redirect_stderr(StringIO()):  # it greets with news about other tasks
+            import_module("gymnasium_robotics")
+    except ModuleNotFoundError as cause:
+        raise UsageError(f"{task}: Gymnasium-Robotics is not installed ({cause}): {REMEDY}") from cause
+    except ImportError as cause:
+        raise UsageError(f"{task}: Gymnasium-Robotics cannot be imported: {cause}; repair it or {REMEDY}") from cause
 
 
 def _sparse(task: str, factory: Callable[[], Env]) -> Env:

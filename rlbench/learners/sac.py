@@ -84,8 +84,9 @@ class SAC:
         value = self.critics(batch.obs, action)
         judged = value.amin(0) if self.subset is None else value.mean(0)
         loss = (batch.weight * (self.temperature.value() * log_prob - judged)).mean()
-        entropy = -(batch.weight * log_prob.detach()).sum() / batch.weight.sum()
-        return loss, entropy
+        rows = batch.weight.sum()
+        entropy = -(batch.weight * log_prob.detach()).sum() / rows.clamp_min(torch.finfo(rows.dtype).tiny)
+        return loss, torch.where(rows > 0, entropy, self.temperature.target or 0.0)  # no rows ask for no change
 
     def update(self, batch: Transition, phase: int) -> ACUpdate:
         """A step of the critics and their targets; at the end of a cycle one of the actor and the temperature too."""

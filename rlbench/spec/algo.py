@@ -171,6 +171,14 @@ class Soft(Frozen):
     low: float = -20.0  # least logarithm of the spread
     high: float = 2.0  # and the greatest
 
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.target_entropy is not None and self.alpha_lr is None:
+            raise ValueError(f"target_entropy={self.target_entropy}: nothing aims at it while alpha_lr is none")
+        return self
+
 
 class ActorCritic(Frozen):
     """Real actions, learned off-policy by an actor and K critics."""
@@ -195,6 +203,8 @@ class ActorCritic(Frozen):
     def _subset_of_critics(self) -> Self:
         if self.subset is not None and self.subset > self.critics:
             raise ValueError(f"subset={self.subset} cannot be drawn from critics={self.critics}")
+        if self.subset is not None and isinstance(self.policy, Deterministic):
+            raise ValueError(f"subset={self.subset}: only policy=soft draws its critics; set it to none")
         return self
 
 

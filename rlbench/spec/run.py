@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, Surrogate, Torso
+from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
 from rlbench.spec.canon import Frozen, canonical, digest
 from rlbench.spec.task import AtariTask, MujocoTask, Task
 
@@ -72,6 +72,10 @@ class Spec(Frozen):
             self._torso_fits(self.algo.torso, "algo")
             if self.algo.curiosity is not None:
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
+        if self.protocol.epsilon > 0 and not isinstance(self.algo, QLearning):
+            raise ValueError(
+                f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is judged with it; set it to 0"
+            )
         if isinstance(self.algo, PolicyGradient):
             self._rollouts_fit(self.algo)
         else:

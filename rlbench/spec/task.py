@@ -56,7 +56,8 @@ class GoalTask(Frozen):
     kind: Literal["goal"] = "goal"
     id: str  # e.g. "FetchReach-v4"
     envs: int = Field(default=1, ge=1)
-    steps: int = Field(default=50, ge=1)  # of an episode, then truncation
+    steps: int = Field(default=50, ge=1, le=10_000)  # of an episode, then truncation
+    limit_terminates: bool = False  # … or a termination, which bootstraps nothing: as in the documented runs
     stack: Literal[1] = 1
 
 

@@ -112,7 +112,7 @@ class Online:
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
-        while self.clock.epochs == 0 or self.clock.env_steps < self.budget.steps:
+        while self.clock.epochs == 0 or self.clock.env_steps < self.budget.steps or self._is_open():
             end = min(self.clock.epochs * self.budget.epoch, self.budget.steps)
             while self.clock.env_steps < end:
                 self._step()
@@ -148,6 +148,10 @@ class Online:
         if due > 0:
             self.updater.run(self.clock.updates, due)
             self.clock.updates += due
+
+    def _is_open(self) -> bool:
+        """Whether an epoch's last step is done and its evaluation is not: where a loaded state may stand."""
+        return self.clock.env_steps > self._epoch_began[0]
 
     def _evaluated(self) -> Iterator[Progress | Epoch]:
         """Judge the policy without moving any stream of the training, then close the epoch."""

@@ -143,6 +143,17 @@ def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_nev
     assert last.bonus > 0
 
 
+@pytest.mark.parametrize("left", [1, 2, 5])
+def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path, left: int
+) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    whole = carry(spec, tmp_path / "whole")
+    carry(spec, tmp_path / "stopped", stop_after=whole - left)
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == golden["Catch"]
+
+
 PENDULUM = (
     "budget.steps=240", "budget.epoch=100", "budget.segment=150", "algo.replay.capacity=200", "algo.replay.horizon=3",
     "algo.warmup=50", "algo.batch=8", "protocol.episodes=2", "protocol.envs=2", "protocol.stop=none", "task.envs=2",

@@ -64,7 +64,7 @@ def test_a_run_ends_where_its_protocol_stops(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:
-    with pytest.raises(Diverged, match=r"400 steps: weight .* is not a finite number"):
+    with pytest.raises(Diverged, match=r"400 steps: online.* is not a finite number"):
         finish(spec_of("algo.lr=1e30"), tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
     outcome = read(folder).outcome

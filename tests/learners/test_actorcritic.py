@@ -238,6 +238,14 @@ def test_the_gradient_of_the_soft_policy_loss_is_that_of_finite_differences() ->
             assert slope[index].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-9)
 
 
+def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
+    learner, b = sac(target=-2.0), batch()
+    before = learner.temperature.value()
+    report = learner.update(b._replace(weight=torch.zeros(BATCH, dtype=torch.float64)), 0)
+    assert torch.equal(learner.temperature.value(), before)
+    assert bool(report.entropy.isfinite())
+
+
 def test_the_slope_of_the_temperatures_loss_is_how_much_entropy_is_missing() -> None:
     temperature = Temperature(0.2, device=torch.device("cpu"), target=-2.0, lr=0.1)
     (slope,) = torch.autograd.grad(temperature.loss(torch.tensor(-3.0)), [temperature.log])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rlbench import suites
+from rlbench.build.environments import environments
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.algo import ActorCritic, Deterministic, Soft
 from rlbench.spec.override import applied, parse
@@ -91,6 +93,9 @@ def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
     ("change", "complaint"),
     [
         ("algo.subset=3", "cannot be drawn from critics=2"),
+        ("algo.policy.low=5", "must lie below high"),
+        ("algo.policy.target_entropy=-3", "nothing aims at it"),
+        ("protocol.epsilon=0.5", "only Q-learning is judged with it"),
         ("algo.replay.hindsight=hindsight", "has no goals"),
         ("algo.replay.capacity=100", "1 lanes|warmup"),
     ],
@@ -99,6 +104,25 @@ def test_what_contradicts_itself_is_refused(change: str, complaint: str) -> None
     changes = [parse(change)] if "capacity" not in change else [parse(change), parse("algo.replay.horizon=100")]
     with pytest.raises(UsageError, match=complaint):
         applied(suites.spec("mujoco", "sac", "Ant-v4"), changes)
+
+
+def test_critics_are_drawn_by_soft_policies_alone() -> None:
+    with pytest.raises(UsageError, match="only policy=soft draws its critics"):
+        applied(suites.spec("mujoco", "td3", "Ant-v4"), [parse("algo.subset=1")])
+
+
+def test_the_documented_limit_of_the_goals_can_be_chosen_and_changes_what_a_run_is() -> None:
+    plain = suites.spec("goals", "ddpg+her", "FetchReach-v4")
+    documented = applied(plain, [parse("task.limit_terminates=true")])
+    assert plain.id == "ad78d7f47dca"  # of the committed records
+    assert documented.id != plain.id
+    envs = environments(documented.task, seeds=(1,), training=True)
+    envs.reset()
+    for _ in range(50):
+        envs.send(np.zeros((1, 4), np.float32))
+        step = envs.recv()
+    assert (step.terminated.tolist(), step.truncated.tolist()) == ([True], [False])
+    envs.close()
 
 
 def test_the_algorithm_is_part_of_what_a_run_is() -> None:
