@@ -174,6 +174,7 @@ def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Pa
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(6)]  # two looks of four lines
         process.send_signal(2)
+        process.stdout.read()  # to its end: a pipe that is closed before would be another way to stop
     assert lines[0] == lines[4]
     assert process.returncode == 130
 
