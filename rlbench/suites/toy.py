@@ -83,7 +83,9 @@ SURE = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
 
 ON_POLICY = {
     "reinforce": _with(SURE, method=Reinforce(), lr=5e-3, rows=128),
-    "a2c": _with(SURE, method=Surrogate(normalize=True, max_grad_norm=None), lr=5e-3, rows=64),
+    "a2c": _with(
+        SURE, method=Surrogate(normalize=True, max_grad_norm=None), lr=5e-3, rows=128, gamma=0.99, trace=1.0
+    ),  # whole returns: with λ = 0.95, γ = 0.98 and rollouts of 16 or 64 rows one of two seeds did not arrive
     "ppo": _with(SURE, method=Surrogate(clip=0.2, repeats=10, batches=4, recompute=True, normalize=True), rows=64),
     "npg": _with(SURE, method=Natural(), rows=64),
     "trpo": _with(SURE, method=Natural(region=0.01), rows=64),
