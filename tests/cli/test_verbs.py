@@ -6,11 +6,9 @@ import csv
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -169,13 +167,11 @@ def test_status_lists_the_rest_beside_a_damaged_record_and_exits_2(record_run: R
 
 def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rlbench", "status", "--watch"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
+    program = (  # a suite that runs in the background ignores the signal, and so would its children
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from rlbench.cli.app import main; sys.exit(main(['status', '--watch']))"
     )
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(6)]  # two looks of four lines
