@@ -16,13 +16,13 @@ from tests.laws.source import ROOT, Finding, Import, Module
 
 LAYERS: Final = (
     {"errors", "spec"},  # 0 what a run is, and what can go wrong
-    {"suites", "record", "seeds"},  # 1 tables of specs, records, random streams
+    {"suites", "record", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
     {"ops"},  # 2 pure functions of tensors
     {"nets", "buffers", "envs"},  # 3
     {"learners", "collectors", "fast"},  # 4
     {"trainers"},  # 5
     {"build", "checkpoint"},  # 6
-    {"run"},  # 7
+    {"run", "generate"},  # 7
     {"sweep", "report"},  # 8
     {"cli", "__main__"},  # 9
 )
@@ -32,7 +32,7 @@ SIDEWAYS: Final = {("spec", "errors"), ("__main__", "cli")}  # within a layer, i
 FORBIDDEN: Final = {("learners", "buffers"), ("learners", "envs")}  # below, and still not to be known
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
-LIGHT: Final = {"errors", "spec", "suites", "record", "report"}  # never import what is heavy
+LIGHT: Final = {"errors", "spec", "suites", "record", "report", "datasets"}  # never import what is heavy
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
 
