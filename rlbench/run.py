@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
+from typing import TypeAlias
 
 import torch
 
@@ -24,7 +25,10 @@ from rlbench.ops.state import State, branch, of_module, whole
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import Runtime, Spec
+from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online
+
+Trainer: TypeAlias = Online | Offline
 
 
 @dataclass(slots=True)
@@ -62,10 +66,10 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
         _finish(store, trainer, "failed", f"{type(error).__name__}: {_first_line(error)}")
         raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}") from error
     finally:
-        trainer.collector.close()
+        trainer.close()
 
 
-def _resume(trainer: Online, folder: Path, device: str, store: Store) -> None:
+def _resume(trainer: Trainer, folder: Path, device: str, store: Store) -> None:
     """Take over a checkpoint's state, saved on the same kind of device and no further than the record."""
     state = checkpoint.load(folder)
     made = state.get("device")
@@ -82,8 +86,8 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Online) -> Iterator[Progress | Epoch]:
-    folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.env_steps // spec.budget.segment
+def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
+    folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.steps // spec.budget.segment
     reason = "the budget is spent"
     yield trainer.progress()  # where it goes on from
     for record in trainer:
@@ -94,7 +98,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
         if isinstance(record, Epoch) and _reached(spec, (record,)):
             reason = f"reached {spec.protocol.stop:g}, where the protocol stops"
             break
-        now = trainer.clock.env_steps // spec.budget.segment
+        now = trainer.clock.steps // spec.budget.segment
         if stop.signal is not None or now != segment or monotonic() - saved > runtime.checkpoint_seconds:
             _sound(trainer)
             device = device_of(runtime).type
@@ -103,7 +107,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
         if stop.signal is not None:
             _finish(store, trainer, "interrupted", f"signal {stop.signal}")
             raise Interrupted(
-                f"{store.folder}: stopped at {trainer.clock.env_steps:,} steps; the same command resumes",
+                f"{store.folder}: stopped at {trainer.clock.steps:,} steps; the same command resumes",
                 signal=stop.signal,
             )
     checkpoint.save(folder / "last", {"policy": of_module(trainer.learner.policy()), "epoch": trainer.clock.epochs - 1})
@@ -111,7 +115,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: O
     checkpoint.discard(folder / "resume")
 
 
-def _keep(store: Store, epoch: Epoch, trainer: Online) -> None:
+def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     """Put an epoch on disk, and its policy beside it where it is the best so far."""
     best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
@@ -120,7 +124,7 @@ def _keep(store: Store, epoch: Epoch, trainer: Online) -> None:
         checkpoint.save(folder, {"policy": of_module(trainer.learner.policy()), "epoch": epoch.number})
 
 
-def weights(trainer: Online) -> str:
+def weights(trainer: Trainer) -> str:
     """SHA-256 of the policy's parameters: two runs that agree here agree everywhere."""
     total = sha256()
     for name, value in sorted(trainer.learner.policy().state_dict().items()):
@@ -137,7 +141,7 @@ def _best(epochs: tuple[Epoch, ...]) -> Evaluated | None:
     return max((e.evaluated for e in epochs if e.evaluated is not None), key=lambda e: e.mean, default=None)
 
 
-def _finish(store: Store, trainer: Online, status: Status, reason: str) -> None:
+def _finish(store: Store, trainer: Trainer, status: Status, reason: str) -> None:
     epochs, clock = store.epochs, trainer.clock
     judged = [(e.evaluated.mean, -e.number) for e in epochs if e.evaluated is not None]
     store.finish(
@@ -157,7 +161,7 @@ def _finish(store: Store, trainer: Online, status: Status, reason: str) -> None:
     )
 
 
-def _healthy(epoch: Epoch, trainer: Online) -> None:
+def _healthy(epoch: Epoch, trainer: Trainer) -> None:
     """Raise ``Diverged`` where a number is not one, naming it."""
     numbers: dict[str, float] = {}
     if epoch.updated is not None:
@@ -166,7 +170,7 @@ def _healthy(epoch: Epoch, trainer: Online) -> None:
         numbers["evaluated return"] = epoch.evaluated.mean
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
     if broken:
-        raise Diverged(f"epoch {epoch.number}, {epoch.env_steps:,} steps: {broken[0]} is not a finite number")
+        raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {broken[0]} is not a finite number")
     _sound(trainer)
 
 
@@ -178,11 +182,11 @@ def _figures(updated: Updated) -> dict[str, float]:
     return asdict(updated)
 
 
-def _sound(trainer: Online) -> None:
+def _sound(trainer: Trainer) -> None:
     """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
     for name, value in _floating(trainer.learner.state_dict()):
         if not torch.isfinite(value).all():
-            raise Diverged(f"{trainer.clock.env_steps:,} steps: {name} is not a finite number")
+            raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")
 
 
 def _floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:

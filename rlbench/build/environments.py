@@ -11,7 +11,7 @@ from rlbench.build.device import cores
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
 from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scale
 from rlbench.spec.run import Spec
-from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task, ToyTask
+from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, OfflineTask, Task, ToyTask
 
 SHARE = 4  # lanes from which a thread of their own pays
 
@@ -60,6 +60,8 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) 
             from rlbench.envs.goals import FetchVector
 
             return FetchVector(task=task.id, seeds=seeds, limit=task.steps, limit_terminates=task.limit_terminates)
+        case OfflineTask():
+            return _plain(task.world, seeds=seeds, training=training, threads=threads)
         case _:
             assert_never(task)
 

@@ -60,8 +60,9 @@ def epoch_line(name: str, epoch: Epoch, steps: int) -> str:
         if epoch.evaluated
         else "no evaluation"
     )
-    pace = f", {epoch.collected.steps_per_second:,.0f} steps/s" if epoch.collected.steps else ""
-    return f"{name}  epoch {epoch.number}  {epoch.env_steps:,}/{steps:,} steps  {judged}{pace}  {clock(epoch.seconds)}"
+    collected = epoch.collected
+    pace = f", {collected.steps_per_second:,.0f} steps/s" if collected is not None and collected.steps else ""
+    return f"{name}  epoch {epoch.number}  {epoch.steps:,}/{steps:,} steps  {judged}{pace}  {clock(epoch.seconds)}"
 
 
 def clock(seconds: float) -> str:
@@ -191,13 +192,13 @@ class Terminal(Silent):
             self.evaluation = f"evaluation {record.evaluated.mean:.4g}  " if record.evaluated else ""
         elif monotonic() - self.looked > REDRAW:
             self.looked = monotonic()
-            self.bars.update(self.bar, completed=min(record.env_steps, self.steps), note=self._note(record))
+            self.bars.update(self.bar, completed=min(record.steps, self.steps), note=self._note(record))
 
     def _note(self, record: Progress) -> str:
         if record.judged is not None:
             return f"evaluating: {record.judged}/{self.games} games"
-        pace = self.speed.at(record.env_steps)
-        left = f"ETA {clock((self.steps - record.env_steps) / pace)}  " if pace > 0 else ""
+        pace = self.speed.at(record.steps)
+        left = f"ETA {clock((self.steps - record.steps) / pace)}  " if pace > 0 else ""
         if self.narrow:
             return f"{pace:,.0f} steps/s  {left}".rstrip()
         last = f"return {record.last_return:.4g}  " if record.last_return is not None else ""

@@ -180,7 +180,7 @@ def _carried(
             for record in carry_on(spec, runtime, store, stop):
                 if not begun:
                     begun = True
-                    shown.begin(spec, record.env_steps)
+                    shown.begin(spec, record.steps)
                 shown.show(record)
         except Interrupted as error:
             shown.end(str(error))
@@ -236,7 +236,7 @@ def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict
         "folder": str(folder),
         "status": status,
         "reason": outcome.reason if outcome else "",
-        "env_steps": outcome.env_steps if outcome else 0,
+        "env_steps": outcome.steps if outcome else 0,
         "best": outcome.best if outcome else None,
         "final": outcome.final if outcome else None,
         "inexact": outcome.inexact if outcome else (),
@@ -267,7 +267,7 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         outcome = read_outcome(folder) if folder.is_dir() else None
         epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
-        done = epochs[-1].env_steps if epochs else 0
+        done = epochs[-1].steps if epochs else 0
         rows.append(
             {
                 **_row(spec, folder, status, outcome),

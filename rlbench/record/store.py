@@ -1,6 +1,6 @@
 """The only writer below ``results/``: claims a run's folder, appends its epochs, replaces its outcome.
 
-results/<suite>/<algo>/<task>/<spec id>/seed=<n>/
+results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     spec.json       the resolved Spec, its id and the environment it ran in
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or stands
@@ -33,7 +33,7 @@ PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
 
 def folder_of(spec: Spec, results: Path) -> Path:
     """Where the run lives: equal specs, equal folder."""
-    return results / spec.suite / spec.algorithm / spec.task.id / spec.id / f"seed={spec.seed}"
+    return results / spec.suite / spec.algorithm / spec.place / spec.id / f"seed={spec.seed}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,14 +213,14 @@ class Store:
 
 def scores(epoch: Epoch) -> tuple[object, ...]:
     """What of an epoch must come again when it is run again: everything but the wall clock."""
-    games = epoch.evaluated
-    judged = None if games is None else (games.returns, games.lengths, games.seeds)
+    games, shown = epoch.collected, epoch.evaluated
+    judged = None if shown is None else (shown.returns, shown.lengths, shown.seeds)
     return (
         epoch.number,
         epoch.env_steps,
         epoch.updates,
-        epoch.collected.returns,
-        epoch.collected.lengths,
+        games and games.returns,
+        games and games.lengths,
         epoch.updated,
         judged,
     )

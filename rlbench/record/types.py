@@ -15,6 +15,11 @@ class Progress:
     last_return: float | None  # of the training game that ended last, in raw points
     judged: int | None = None  # games of the running evaluation that have ended; None while training
 
+    @property
+    def steps(self) -> int:
+        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        return self.env_steps or self.updates
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collected:
@@ -99,9 +104,14 @@ class Epoch:
     env_steps: int  # live agent steps so far; frames = steps × frame skip
     updates: int  # gradient steps so far
     seconds: float  # wall clock so far, over all attempts
-    collected: Collected
+    collected: Collected | None  # None where the experience was recorded beforehand
     updated: Updated | None  # None while nothing has been learned from
     evaluated: Evaluated | None
+
+    @property
+    def steps(self) -> int:
+        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        return self.env_steps or self.updates
 
 
 Status = Literal["done", "failed", "interrupted"]
@@ -122,3 +132,8 @@ class Outcome:
     best_epoch: int | None
     weights: str | None  # SHA-256 of the policy's parameters
     inexact: tuple[int, ...] = ()  # live agent steps at which it was resumed, but not bit for bit
+
+    @property
+    def steps(self) -> int:
+        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        return self.env_steps or self.updates

@@ -155,7 +155,7 @@ def _line(text: str, number: int, where: str) -> _Line:
     content = _tail(text) or files.unsealed(text, where)
     if content["number"] != number:
         raise RefusedFile(f"{where}: epoch {content['number']} where {number} was due; restore it")
-    steps, seconds = content["env_steps"], content["seconds"]
+    steps, seconds = content["env_steps"] or content["updates"], content["seconds"]  # offline none is ever taken
     if not isinstance(steps, int) or not isinstance(seconds, int | float):
         raise TypeError
     evaluated, learned = content["evaluated"], content["updated"] is not None

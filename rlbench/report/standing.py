@@ -80,7 +80,7 @@ def _standing(folder: Path) -> Standing:
         name=record.spec.name,
         seed=record.spec.seed,
         smoke=record.spec.smoke,
-        env_steps=record.epochs[-1].env_steps if record.epochs else 0,
+        env_steps=record.epochs[-1].steps if record.epochs else 0,
         budget=record.spec.budget.steps,
         best=best_of_run(record),
         eta=_eta(record) if state == "running" else None,
@@ -97,8 +97,8 @@ def _state(record: Record) -> State:
 def _eta(record: Record) -> float | None:
     """Seconds to the end of the budget at the speed of the last epochs."""
     recent = record.epochs[-RECENT - 1 :]
-    if len(recent) < 2 or recent[-1].env_steps <= recent[0].env_steps:
+    if len(recent) < 2 or recent[-1].steps <= recent[0].steps:
         return None
-    per_step = (recent[-1].seconds - recent[0].seconds) / (recent[-1].env_steps - recent[0].env_steps)
+    per_step = (recent[-1].seconds - recent[0].seconds) / (recent[-1].steps - recent[0].steps)
     since = time.time() - (record.folder / "epochs.jsonl").stat().st_mtime
-    return max(0.0, per_step * (record.spec.budget.steps - recent[-1].env_steps) - since)
+    return max(0.0, per_step * (record.spec.budget.steps - recent[-1].steps) - since)

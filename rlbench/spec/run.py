@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
 from rlbench.spec.canon import Frozen, canonical, digest
-from rlbench.spec.task import AtariTask, MujocoTask, Task
+from rlbench.spec.task import AtariTask, MujocoTask, OfflineTask, Task
 
 SCHEMA_VERSION = 1
 
@@ -32,7 +32,7 @@ class Protocol(Frozen):
 
 
 class Budget(Frozen):
-    """How long a run is, in live agent steps (Atari frames are steps × frame skip)."""
+    """How long a run is, in live agent steps (Atari frames are steps × frame skip), offline in gradient steps."""
 
     steps: int = Field(ge=1)
     epoch: int = Field(ge=1)  # steps between evaluations
@@ -58,8 +58,14 @@ class Spec(Frozen):
 
     @property
     def name(self) -> str:
-        """``suite/algorithm/task``: the cell this run belongs to."""
-        return f"{self.suite}/{self.algorithm}/{self.task.id}"
+        """``suite/algorithm/task[@dataset]``: the cell this run belongs to."""
+        return f"{self.suite}/{self.algorithm}/{self.place}"
+
+    @property
+    def place(self) -> str:
+        """``task``, or ``task@dataset`` where the data are not the task's own."""
+        other = self.task.dataset if isinstance(self.task, OfflineTask) else ""
+        return f"{self.task.id}@{other}" if other else self.task.id
 
     @property
     def answers(self) -> int | None:
@@ -121,4 +127,5 @@ class Runtime(Frozen):
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
     engine: Literal["auto", "eager", "byhand"] = "auto"  # how small on-policy networks learn; auto takes the fastest
+    dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment

@@ -61,4 +61,31 @@ class GoalTask(Frozen):
     stack: Literal[1] = 1
 
 
-Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask, Field(discriminator="kind")]
+World = Annotated[AtariTask | ToyTask | MujocoTask, Field(discriminator="kind")]
+
+
+class OfflineTask(Frozen):
+    """Recorded experience to learn from, and the world in which the policy is judged."""
+
+    kind: Literal["offline"] = "offline"
+    id: str  # the data set's, e.g. "halfcheetah-medium-v2"; with ``dataset`` the world's
+    world: World
+    dataset: str = ""  # name of other data than the ones ``id`` names
+
+    @property
+    def envs(self) -> int:
+        """Lanes in which the data lie: one episode after another."""
+        return 1
+
+    @property
+    def stack(self) -> int:
+        """Frames an observation holds."""
+        return self.world.stack
+
+    @property
+    def data(self) -> str:
+        """The name of what is learned from."""
+        return self.dataset or self.id
+
+
+Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask | OfflineTask, Field(discriminator="kind")]

@@ -19,6 +19,11 @@ class Clock:
         self._seconds, self._since = 0.0, monotonic()
 
     @property
+    def steps(self) -> int:
+        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        return self.env_steps or self.updates
+
+    @property
     def seconds(self) -> float:
         """Of the wall, over all attempts."""
         return self._seconds + monotonic() - self._since

@@ -186,6 +186,10 @@ class Online:
         self._epoch_began = (clock.env_steps, clock.seconds)
         return epoch
 
+    def close(self) -> None:
+        """Let the environments go."""
+        self.collector.close()
+
     def progress(self, judged: int | None = None) -> Progress:
         """Where the run stands."""
         last = self.collector.games.last
