@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
-import numpy as np
 import torch
 
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
@@ -14,11 +13,12 @@ from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
 from rlbench.buffers.walks import Walks
-from rlbench.build import actorcritic, curiosity, discretesac, policygradient, qlearning
+from rlbench.build import actorcritic, curiosity, discretesac, offline, policygradient, qlearning
 from rlbench.build.device import device_of, stepping_threads, threads_of
 from rlbench.build.engine import quicken
 from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
+from rlbench.build.stage import Stage, evaluation, ring_of
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer, Untouched
@@ -32,23 +32,25 @@ from rlbench.learners.curious import CuriousReplay, CuriousRollouts
 from rlbench.learners.rollouts import OnPolicyLearner
 from rlbench.ops.types import Transition, Walk
 from rlbench.seeds import Seeds
+from rlbench.spec import offline as spec_offline
 from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask
 from rlbench.trainers.clock import Pace, Rollouts
+from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online, Schedule
 
-DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
-
-
-def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
+def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
     """Everything a run is made of, at its beginning."""
     device = device_of(runtime)
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
     torch.backends.cudnn.allow_tf32 = False  # pixels up to 255 in ten bits would move scores
     torch.manual_seed(Seeds(spec.seed).child("init").number())
+    made: Online | Offline
     match spec.algo:
+        case spec_offline.Offline():
+            made = offline.learned(spec, spec.algo, info, device, runtime)
         case PolicyGradient():
             made = _on_policy(spec, spec.algo, info, device, runtime)
         case QLearning() | ActorCritic() | DiscreteSAC():
@@ -65,7 +67,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
     capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else Staggered
-    ring = _ring(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
+    ring = ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
@@ -84,7 +86,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         buffer=source,
         learner=learner,
         noise=Noise(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: _evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=schedules,
         rhythm=Pace(algo.warmup, algo.updates_per_step),
@@ -111,7 +113,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
     lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rows + spec.task.stack + 2) * lanes
-    ring = _ring(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
+    ring = ring_of(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
     learner, updater = _rolled(spec, algo, inner, ring, info, device)
     stage = Stage(
         actor=learner,
@@ -127,7 +129,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         buffer=ring,
         learner=learner,
         noise=Noise(device if device.type == "cuda" else None),
-        evaluate=lambda epoch: _evaluation(spec, info, stage, device, epoch),
+        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=policygradient.schedules(algo, optimizer),
         rhythm=Rollouts(algo.rows, learner.steps),
@@ -147,17 +149,6 @@ def _rolled(
     return learner, PerRollout(source=ring, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
 
 
-class Stage(NamedTuple):
-    """Who plays and how, in training and when judged."""
-
-    actor: Actor
-    action: Column  # how an action lies in the ring
-    judging: Callable[[torch.Generator], Explorer]
-    bound: Callable[[torch.Tensor], torch.Tensor] | None  # from a chosen action to the one that is carried out
-    scale: Scale | None  # of observations
-    threads: int  # that step the environments
-
-
 def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
     if isinstance(ring, Staggered) and isinstance(spec.task, AtariTask | MujocoTask):
         return _apart(spec, spec.task, stage, ring, explorer)
@@ -173,7 +164,7 @@ def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Coll
         open_envs=opened,
         lanes=spec.task.envs,
         bound=stage.bound,
-        scale=stage.scale,
+        scale=stage.scale if isinstance(stage.scale, Scale) else None,
     )
 
 
@@ -226,49 +217,4 @@ def _source(spec: Spec, replay: Replay, info: EnvInfo, ring: Ring, generator: to
         share=1 - 1 / replay.hindsight.k,
         limit=min(spec.task.steps, ring.length - 1),
         generator=generator,
-    )
-
-
-def _evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, epoch: int) -> Evaluation:
-    seeds, protocol = Seeds(spec.seed).child("evaluation", epoch), spec.protocol
-    lanes = seeds.child("env").numbers(protocol.envs)
-    torch.manual_seed(seeds.child("noise").number())
-    nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
-    capacity = (spec.task.stack + _horizon(spec) + 1) * protocol.envs
-    return Evaluation(
-        actor=stage.actor,
-        recorder=_ring(spec, info, stage.action, device, capacity=capacity, lanes=protocol.envs, sampler=nobody),
-        explorer=stage.judging(seeds.child("explore").torch(device)),
-        envs=environments(spec.task, seeds=lanes, training=False, scale=stage.scale, threads=stage.threads),
-        seeds=lanes,
-        episodes=protocol.episodes,
-        bound=stage.bound,
-    )
-
-
-def _horizon(spec: Spec) -> int:
-    return 1 if isinstance(spec.algo, PolicyGradient) else spec.algo.replay.horizon
-
-
-def _ring(
-    spec: Spec,
-    info: EnvInfo,
-    action: Column,
-    device: torch.device,
-    *,
-    capacity: int,
-    lanes: int,
-    sampler: Uniform | Prioritized,
-    kind: type[Ring] = Ring,
-) -> Ring:
-    return kind(
-        capacity=capacity,
-        lanes=lanes,
-        obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
-        action=action,
-        horizon=_horizon(spec),
-        gamma=spec.algo.gamma,
-        stack=spec.task.stack,
-        sampler=sampler,
-        device=device,
     )

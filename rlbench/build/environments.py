@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlbench.build.device import cores
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
-from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scale
+from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, OfflineTask, Task, ToyTask
 
@@ -17,7 +17,7 @@ SHARE = 4  # lanes from which a thread of their own pays
 
 
 def environments(
-    task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scale | None = None, threads: int = 1
+    task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scaling | None = None, threads: int = 1
 ) -> VectorEnv:
     """One lane per seed, freshly made; with ``scale`` they show everything in it, and move it in training.
 

@@ -17,6 +17,7 @@ from rlbench import suites
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.algo import PolicyGradient
 from rlbench.spec.canon import fields
+from rlbench.spec.offline import Offline
 from rlbench.spec.override import Setting, applied, flatten, parse
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask
@@ -32,6 +33,9 @@ IDENTITY = {
     "task": "use --task",
     "task.id": "use --task",
     "task.game": "use --task",
+    "task.world": "use --task",
+    "task.world.id": "use --task",
+    "task.dataset": "use --dataset",
     "seed": "use --seeds",
     "smoke": "use --smoke",
 }
@@ -70,8 +74,9 @@ def resolve(
     steps: int | None = None,
     smoke: bool = False,
     environ: Mapping[str, str] | None = None,
+    dataset: str = "",
 ) -> Resolved:
-    """The specification of one run.
+    """The specification of one run; ``dataset`` names other recorded experience than the task's own.
 
     Raises:
         UnknownName: a suite, algorithm, task or field does not exist.
@@ -82,6 +87,8 @@ def resolve(
     settings += from_environment(environ or {})
     settings += [parse(text) for text in sets]
     settings = [_checked(setting) for setting in settings]
+    if dataset:
+        settings.append(Setting("task.dataset", dataset, "--dataset"))
     if smoke:
         settings += _limits(applied(table, settings))
     if steps is not None:
@@ -150,14 +157,17 @@ def _checked(setting: Setting) -> Setting:
 
 def _limits(spec: Spec) -> list[Setting]:
     """What a smoke run makes smaller."""
+    steps = 200 if isinstance(spec.algo, Offline) else 2_000  # each of them is a gradient step
     caps: dict[str, tuple[float, float]] = {
-        "budget.steps": (spec.budget.steps, 2_000),
-        "budget.epoch": (spec.budget.epoch, 1_000),
-        "budget.segment": (spec.budget.segment, 1_000),
+        "budget.steps": (spec.budget.steps, steps),
+        "budget.epoch": (spec.budget.epoch, steps // 2),
+        "budget.segment": (spec.budget.segment, steps // 2),
         "protocol.episodes": (spec.protocol.episodes, 2),
         "protocol.envs": (spec.protocol.envs, 2),
     }
-    if isinstance(spec.algo, PolicyGradient):
+    if isinstance(spec.algo, Offline):
+        caps["algo.batch"] = (spec.algo.batch, 64)
+    elif isinstance(spec.algo, PolicyGradient):
         caps["algo.rows"] = (spec.algo.rows, 4)
     else:
         caps["algo.replay.capacity"] = (spec.algo.replay.capacity, 5_000)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json
 
@@ -32,6 +33,9 @@ def run(
     *,
     task: Annotated[
         list[str] | None, typer.Option("--task", metavar="GLOB", help="Task id or pattern; may be repeated.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", metavar="ID|PATH", help="Recorded experience to learn from (offline).")
     ] = None,
     seeds: Annotated[
         str, typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Which seeds.")
@@ -58,12 +62,13 @@ def run(
     from rlbench.cli.live import display
     from rlbench.spec.run import Runtime
 
-    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, smoke=smoke)
+    data = Data(dataset)
+    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke)
     if dry_run:
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    runtime, told, worst = Runtime(device=device), [], 0
+    runtime, told, worst = Runtime(device=device, dataset=data.path), [], 0
     _fits(specs, runtime)
     with _signals() as stop, display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
@@ -103,6 +108,7 @@ def _specs(
     steps: int | None,
     sets: list[str],
     config: Path | None,
+    data: Data,
     *,
     smoke: bool,
 ) -> list[Spec]:
@@ -114,9 +120,18 @@ def _specs(
     numbers = parse_seeds(seeds)
     return [
         resolve(
-            suite, algo, name, seed=seed, sets=sets, config=config, steps=steps, smoke=smoke, environ=os.environ
+            suite,
+            algo,
+            name,
+            seed=seed,
+            sets=sets,
+            config=config,
+            steps=steps,
+            smoke=smoke,
+            environ=os.environ,
+            dataset=data.name(suite, name, smoke=smoke),
         ).spec
-        for name in suites.matching(suite, globs, algo)
+        for name in suites.matching(suite, globs or data.tasks(suite), algo)
         for seed in numbers
     ]
 

@@ -6,7 +6,7 @@ too; what comes out is cut at ±10.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,25 @@ from rlbench.ops.state import State, tensor
 
 CUT: Final = 10.0
 EPSILON: Final = float(np.finfo(np.float32).eps)
+
+
+class Scaling(Protocol):
+    """Shows observations otherwise than they are."""
+
+    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``[N, ...]`` to the same."""
+
+
+class Fixed(NamedTuple):
+    """The scale of recorded observations, which nothing moves."""
+
+    mean: NDArray[np.float32]  # [F]
+    deviation: NDArray[np.float32]  # [F]
+
+    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``[N, F]``, as the data were shown."""
+        scaled: NDArray[np.float32] = (obs - self.mean) / self.deviation
+        return scaled
 
 
 class Scale:
@@ -46,10 +65,10 @@ class Scale:
 
 
 class Normalized:
-    """A vector of environments that shows everything in ``scale``; with ``learning`` it moves the scale."""
+    """A vector of environments that shows everything in ``scale``; with ``learning`` it moves the scale, which can be."""
 
-    def __init__(self, envs: VectorEnv, scale: Scale, *, learning: bool) -> None:
-        self.envs, self.scale, self.learning = envs, scale, learning
+    def __init__(self, envs: VectorEnv, scale: Scaling, *, learning: bool) -> None:
+        self.envs, self.scale, self.learned = envs, scale, scale if learning and isinstance(scale, Scale) else None
 
     @property
     def info(self) -> EnvInfo:
@@ -74,15 +93,15 @@ class Normalized:
         self.envs.close()
 
     def _shown(self, obs: Frames) -> Frames:
-        if self.learning:
-            self.scale.count(obs)
+        if self.learned is not None:
+            self.learned.count(obs)
         return self.scale(obs)
 
 
 class NormalizedSnapshot(Normalized):
     """The same around environments that can tell where they stand; the scale is saved for itself."""
 
-    def __init__(self, envs: Snapshot, scale: Scale, *, learning: bool) -> None:
+    def __init__(self, envs: Snapshot, scale: Scaling, *, learning: bool) -> None:
         super().__init__(envs, scale, learning=learning)
         self.told = envs
 

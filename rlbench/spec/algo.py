@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from rlbench.spec.canon import Frozen
+from rlbench.spec.offline import Offline
 
 
 class Linear(Frozen):
@@ -294,4 +295,4 @@ class PolicyGradient(Frozen):
 OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC
 """The families that learn from a replay."""
 
-Algo = Annotated[QLearning | ActorCritic | DiscreteSAC | PolicyGradient, Field(discriminator="family")]
+Algo = Annotated[QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline, Field(discriminator="family")]

@@ -22,8 +22,9 @@ from rlbench.spec.algo import (
     QLearning,
     Quantiles,
 )
+from rlbench.spec.offline import BatchConstrained, Conservative, CriticRegularized, Offline
 from rlbench.spec.run import Spec
-from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, Task
+from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, OfflineTask, Task
 
 SLOT = 4 + 3 * 1 + 4
 """Bytes of one slot of the ring beside observation and action: reward float32, three flags, age int32."""
@@ -67,6 +68,9 @@ BYTES = {"Catch": 10 * 5, "Doors": 11}
 
 MOST_ACTIONS = 18
 
+RECORDED = 1_000_000
+"""Steps of a data set, as nearly every published one has."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Footprint:
@@ -99,7 +103,7 @@ def footprint(spec: Spec) -> Footprint:
     numbers, width, action = _shapes(spec.task)
     lanes, algo = spec.task.envs + spec.protocol.envs, spec.algo
     slot = numbers * width + action + SLOT
-    match spec.task:
+    match world_of(spec.task):
         case AtariTask():
             lane = EMULATOR
         case MujocoTask() | GoalTask():
@@ -116,12 +120,15 @@ def footprint(spec: Spec) -> Footprint:
         case DiscreteSAC(replay=replay):
             networks = _chooser(spec.task, algo, numbers)
             stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case Offline():
+            networks = _from_data(spec.task, algo)
+            stored = RECORDED * (2 * slot + 4 * numbers)  # the file's own arrays too, while the ring is filled
         case PolicyGradient():
             networks = _rollouts(spec.task, algo, numbers)
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
-    curious = 0 if isinstance(algo, ActorCritic) or algo.curiosity is None else _foresight(spec, algo.curiosity)
+    curious = 0 if isinstance(algo, ActorCritic | Offline) or algo.curiosity is None else _foresight(spec, algo.curiosity)
     return Footprint(
         replay=stored,
         networks=networks + curious,
@@ -130,8 +137,33 @@ def footprint(spec: Spec) -> Footprint:
     )
 
 
+def world_of(task: Task) -> Task:
+    """What is played: of recorded experience the world that it is of."""
+    return task.world if isinstance(task, OfflineTask) else task
+
+
+def _from_data(task: Task, algo: Offline) -> int:
+    """Bytes of an actor, critics, what proposes actions, their copies, and of a batch with all that is sampled for it."""
+    numbers, actions = VECTORS.get(world_of(task).id, (64, 8))
+    layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
+    rows = algo.batch
+    match algo.method:
+        case BatchConstrained(proposer_widths=widths, latent=latent, candidates=candidates):
+            layers += [(numbers + actions, *widths, 2 * latent * actions), (numbers + latent * actions, *widths, actions)]
+            rows *= candidates
+        case Conservative(repeats=repeats):
+            rows *= 3 * repeats + 1
+        case CriticRegularized(samples=samples):
+            rows *= samples
+        case _:
+            pass
+    parameters = sum(a * b + b for layer in layers for a, b in pairwise(layer))
+    return 4 * (COPIES * parameters + WORKSPACES * rows * sum(sum(layer) for layer in layers))
+
+
 def _shapes(task: Task) -> tuple[int, int, int]:
     """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task is taken for a small one."""
+    task = world_of(task)
     if isinstance(task, AtariTask):
         return task.size * task.size, 1, 8
     if task.id in BYTES:

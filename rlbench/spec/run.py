@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
 from rlbench.spec.canon import Frozen, canonical, digest
+from rlbench.spec.offline import Offline
 from rlbench.spec.task import AtariTask, MujocoTask, OfflineTask, Task
 
 SCHEMA_VERSION = 1
@@ -74,6 +75,10 @@ class Spec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
+        if isinstance(self.algo, Offline) != isinstance(self.task, OfflineTask):
+            raise ValueError(f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they")
+        if isinstance(self.algo, Offline):
+            return self
         if not isinstance(self.algo, ActorCritic):
             self._torso_fits(self.algo.torso, "algo")
             if self.algo.curiosity is not None:

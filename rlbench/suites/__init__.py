@@ -7,9 +7,15 @@ from types import ModuleType
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.run import Spec
-from rlbench.suites import atari, goals, mujoco, toy
+from rlbench.suites import atari, goals, mujoco, offline, toy
 
-SUITES: dict[str, ModuleType] = {"atari": atari, "mujoco": mujoco, "goals": goals, "toy": toy}
+SUITES: dict[str, ModuleType] = {
+    "atari": atari,
+    "mujoco": mujoco,
+    "offline": offline,
+    "goals": goals,
+    "toy": toy,
+}
 
 
 def names() -> list[str]:

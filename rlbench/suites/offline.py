@@ -1,0 +1,72 @@
+"""The offline table: recorded experience, and the documented settings of each algorithm.
+
+Settings: thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ; CRR and
+IQL have no row there and follow their papers, CRR with the settings of d3rlpy 2.8.1. Data sets of ours carry names that
+begin with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those.
+"""
+
+from __future__ import annotations
+
+from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
+from rlbench.spec.run import Budget, Protocol, Spec
+from rlbench.spec.task import MujocoTask, OfflineTask
+
+BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
+QUALITIES = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay")
+GATHERED = ("medium", "expert", "medium-expert")
+"""What our own sets hold."""
+
+PUBLISHED = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "walker2d") for quality in QUALITIES)
+"""D4RL's ids whose observations Gymnasium's ``-v4`` shows as they are; its Ant shows 84 numbers less."""
+
+OWN = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in GATHERED)
+FARAMA = tuple(
+    f"mujoco/{body}/{quality}-v0" for body in ("halfcheetah", "hopper", "walker2d") for quality in ("simple", "medium", "expert")
+)
+"""Minari's ids; recorded on ``-v5`` tasks and judged, as all here, on ``-v4``."""
+
+WORLDS = tuple(f"{body}-v4" for body in ("HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Ant", "InvertedPendulum"))
+"""What other data, named with ``--dataset``, may be of."""
+
+DOCUMENTED = (*PUBLISHED, *OWN)
+TASKS = {name: name for name in (*PUBLISHED, *OWN, *FARAMA, *WORLDS)}
+
+LONG, SHORT = 1_000_000, 100_000
+"""Gradient steps on published data, as documented, and on our own sets."""
+
+ALGORITHMS: dict[str, Offline] = {
+    "il": Offline(method=Imitation(), actor_lr=1e-4),
+    "bcq": Offline(method=BatchConstrained(), actor_lr=1e-3, critic_lr=1e-3),
+    "cql": Offline(method=Conservative(), actor_lr=1e-4, critic_lr=3e-4),
+    "crr": Offline(method=CriticRegularized()),
+    "td3bc": Offline(method=TD3BC(), horizon=3, normalize_obs=True),
+    "td3bc-raw": Offline(method=TD3BC(), horizon=3),
+    "iql": Offline(method=ImplicitQ(decay=LONG), return_span=1000.0),
+}
+"""``td3bc-raw`` is TD3+BC on observations as they are, the other half of the documented pairs."""
+
+EPOCH = 5_000
+
+
+def world_of(task: str) -> str:
+    """The environment that judges what was learned from ``task``."""
+    if task in WORLDS:
+        return task
+    words = task.removeprefix("rlb-").removeprefix("mujoco/").replace("/", "-").split("-")
+    return f"{BODIES[words[0]]}-v4"
+
+
+def spec(algorithm: str, task: str, seed: int, dataset: str = "") -> Spec:
+    """The settings of one cell of the offline table."""
+    steps, algo = SHORT if task in OWN else LONG, ALGORITHMS[algorithm]
+    if isinstance(algo.method, ImplicitQ):
+        algo = algo.model_copy(update={"method": ImplicitQ(decay=steps)})
+    return Spec(
+        suite="offline",
+        algorithm=algorithm,
+        task=OfflineTask(id=task, world=MujocoTask(id=world_of(task)), dataset=dataset),
+        algo=algo,
+        protocol=Protocol(name="d4rl-mujoco-v4", episodes=10, envs=10),
+        budget=Budget(steps=steps, epoch=EPOCH, segment=100_000),
+        seed=seed,
+    )
