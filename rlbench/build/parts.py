@@ -11,11 +11,17 @@ from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import Explorer
 from rlbench.learners.actorcritic import ACUpdate
 from rlbench.learners.base import Learner
+from rlbench.learners.bcq import ConstrainedUpdate
+from rlbench.learners.cql import ConservativeUpdate
+from rlbench.learners.filtered import FilteredUpdate
+from rlbench.learners.imitation import ClonedUpdate
 from rlbench.learners.qlearning import QUpdate
 from rlbench.ops.types import Transition
 from rlbench.record.types import Learned
 
-OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
+OffPolicyLearner: TypeAlias = Learner[
+    Transition, QUpdate | ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
+]
 """Learns from transitions and acts."""
 
 

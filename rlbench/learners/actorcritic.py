@@ -28,9 +28,13 @@ def regression(critics: Critics, batch: Transition, goal: Tensor) -> tuple[Tenso
     Gives the loss (each member's weighted mean, summed), the members' mean value, both ``[]``, and the mean absolute
     error of each row, ``[B]``.
     """
-    value = critics(batch.obs, batch.action)  # [K, B]
+    return against(critics(batch.obs, batch.action), goal, batch.weight)
+
+
+def against(value: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of values ``[K, B]`` that are known already."""
     error = value - goal
-    loss = (batch.weight * error.square()).mean(1).sum()
+    loss = (weight * error.square()).mean(1).sum()
     return loss, value.mean().detach(), error.abs().mean(0).detach()
 
 

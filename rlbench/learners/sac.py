@@ -93,12 +93,16 @@ class SAC:
         loss, q, error = self.critic_loss(batch)
         descend(loss, (self.critic_optimizer,))
         if phase == self.cycle - 1:
-            actor_loss, entropy = self.policy_loss(batch)
-            descend(actor_loss, (self.actor_optimizer,))
-            self.temperature.learn(entropy)
-            self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
+            self.improve(batch)
         track(self.target_critics, self.critics, self.tau)
         return ACUpdate(loss.detach(), self.held[0], q, self.held[1], self.temperature.value(), error)
+
+    def improve(self, batch: Transition) -> None:
+        """A step of the actor and of the temperature."""
+        actor_loss, entropy = self.policy_loss(batch)
+        descend(actor_loss, (self.actor_optimizer,))
+        self.temperature.learn(entropy)
+        self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

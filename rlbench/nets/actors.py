@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from rlbench.nets.torsos import MlpTorso
-from rlbench.ops.policy import Deterministic, Squashed
+from rlbench.ops.policy import Deterministic, Gaussian, Squashed
 
 
 class DeterministicActor(nn.Module):
@@ -39,3 +40,24 @@ class SquashedActor(nn.Module):
         """The policy at ``obs``."""
         features = self.torso(obs)
         return Squashed(self.mean(features), self.log_std(features).clamp(self.low, self.high))
+
+
+class BoundedActor(nn.Module):
+    """``[B, ...]`` to a Gaussian whose mean is within bounds and whose spread is the same everywhere.
+
+    Its samples may lie beyond the bounds; the density at ±1, where much data lies, is finite.
+    """
+
+    def __init__(
+        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+    ) -> None:
+        super().__init__()
+        self.low, self.high = low, high  # bounds of the logarithm of the spread
+        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.mean = nn.Linear(self.torso.features, actions)
+        self.log_std = nn.Parameter(torch.zeros(actions))
+
+    def forward(self, obs: Tensor) -> Gaussian:
+        """The policy at ``obs``."""
+        mean = self.mean(self.torso(obs)).tanh()
+        return Gaussian(mean, self.log_std.clamp(self.low, self.high).expand_as(mean))

@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rlbench.nets.torsos import MlpTorso
+
 
 class Parallel(nn.Module):
     """K linear layers, ``[K, B, in]`` to ``[K, B, out]``, each drawn as ``nn.Linear`` draws one."""
@@ -36,11 +38,36 @@ class Critics(nn.Module):
     def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
         count = self.members if members is None else members
-        x = torch.cat([obs, action], -1).expand(count, -1, -1)
+        x = beside(obs, action).expand(count, -1, -1)
         for layer in self.layers[:-1]:
-            x = layer(x, count).relu()
+            x = layer(x, count).relu_()  # in place: of many rows the memory costs as much as the product
         value: Tensor = self.layers[-1](x, count)
         return value.squeeze(-1)
+
+    def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
+        """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
+        rows = obs.expand(*action.shape[:-1], -1).flatten(0, 1)
+        value: Tensor = self(rows, action.flatten(0, 1), members)
+        return value.view(-1, *action.shape[:2])
+
+
+class StateValue(nn.Module):
+    """``[B, F]`` to what it is worth to be there, ``[B]``."""
+
+    def __init__(self, *, obs: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.torso = MlpTorso(obs_shape=(obs,), widths=widths)
+        self.value = nn.Linear(self.torso.features, 1)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """The value of every row."""
+        value: Tensor = self.value(self.torso(obs))
+        return value.squeeze(-1)
+
+
+def beside(obs: Tensor, action: Tensor) -> Tensor:
+    """``[B, F]`` and ``[..., B, A]`` to ``[..., B, F + A]``: what is seen, with everything that might be done there."""
+    return torch.cat([obs.expand(*action.shape[:-1], -1), action], -1)
 
 
 def drawn(value: Tensor, subset: int | None) -> Tensor:

@@ -107,6 +107,11 @@ class Gaussian(NamedTuple):
         """``[B]``."""
         return (self.log_std + 0.5 + LOG_ROOT_TAU).sum(-1)
 
+    def draws(self, count: int) -> Tensor:
+        """``count`` samples brought within [−1, 1], ``[count, B, A]``; nothing is learned through them."""
+        noise = torch.randn(count, *self.mean.shape, device=self.mean.device, dtype=self.mean.dtype)
+        return (self.mean.detach() + self.log_std.detach().exp() * noise).clamp(-1, 1)
+
     def divergence(self, other: Gaussian) -> Tensor:
         """``[B]``."""
         ratio = (2 * (self.log_std - other.log_std)).exp()
@@ -128,6 +133,10 @@ class Squashed(NamedTuple):
         """The squashed mean, ``[B, A]``: what is done when nothing is to be tried."""
         return self.mean.tanh()
 
+    def repeated(self, count: int) -> Squashed:
+        """The same ``count`` times over, ``[count, B, A]``, to draw as many samples."""
+        return Squashed(self.mean.expand(count, -1, -1), self.log_std.expand(count, -1, -1))
+
     def sample(self) -> tuple[Tensor, Tensor]:
         """An action in (−1, 1), ``[B, A]``, and its log-density, ``[B]``; differentiable in both parameters."""
         noise = torch.randn_like(self.mean)
@@ -140,6 +149,12 @@ class Squashed(NamedTuple):
         standard = (raw - self.mean) * (-self.log_std).exp()
         density = -0.5 * standard.square() - self.log_std - LOG_ROOT_TAU - _log_slope(raw)
         return density.sum(-1)
+
+
+def anywhere(like: Tensor, count: int) -> tuple[Tensor, float]:
+    """Uniform actions in [−1, 1], ``[count, B, A]`` for ``like`` ``[B, A]``, and the logarithm of their density."""
+    action = torch.rand(count, *like.shape, device=like.device, dtype=like.dtype)
+    return 2 * action - 1, -like.shape[-1] * math.log(2)
 
 
 def _log_slope(raw: Tensor) -> Tensor:

@@ -64,7 +64,56 @@ class PGUpdated:
     divergence: float  # of the new policy from the one that acted; 0 where it is not looked at
 
 
-Learned: TypeAlias = QUpdated | ACUpdated | PGUpdated
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClonedUpdated:
+    """Means over an epoch's gradient steps of a learner that only imitates."""
+
+    count: int  # gradient steps
+    actor_loss: float  # squared error, or nats
+    error: float  # squared distance of preferred actions from the data's, mean over their dimensions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConstrainedUpdated:
+    """Means over an epoch's gradient steps of BCQ."""
+
+    count: int  # gradient steps
+    critic_loss: float  # summed over the critics
+    actor_loss: float  # of the perturbation
+    q: float  # value of the actions taken, mean over the critics
+    error: float  # squared distance of repeated actions from the data's, mean over their dimensions
+    divergence: float  # nats per latent number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConservativeUpdated:
+    """Means over an epoch's gradient steps of CQL."""
+
+    count: int  # gradient steps
+    critic_loss: float  # summed over the critics, gaps included
+    actor_loss: float
+    q: float  # value of the actions taken, mean over the critics
+    entropy: float  # nats, by the policy's own samples
+    alpha: float  # what a nat is worth
+    gap: float  # what the critics promise more of all actions than of the data's, weighted
+    multiplier: float  # of the gap
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilteredUpdated:
+    """Means over an epoch's gradient steps of a learner that imitates what is better than usual: CRR and IQL."""
+
+    count: int  # gradient steps
+    critic_loss: float  # summed over the critics
+    value_loss: float  # of a value network; 0 where there is none
+    actor_loss: float
+    q: float  # value of the actions taken, mean over the critics
+    imitated: float  # weight of the data's actions
+
+
+Learned: TypeAlias = (
+    QUpdated | ACUpdated | PGUpdated | ClonedUpdated | ConstrainedUpdated | ConservativeUpdated | FilteredUpdated
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,231 @@
+"""IL, BCQ, CQL, CRR, TD3+BC and IQL, from their Spec."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from typing import NamedTuple, assert_never
+
+import torch
+from torch import nn
+
+from rlbench.buffers.ring import Column
+from rlbench.build.parts import OffPolicyLearner, Parts
+from rlbench.collectors.explore import Untouched
+from rlbench.envs.base import Box, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.learners import bcq, iql
+from rlbench.learners.cql import CQL, Conservatism, Multiplier
+from rlbench.learners.crr import CRR, Filter
+from rlbench.learners.imitation import Imitation
+from rlbench.learners.sac import SAC, Temperature
+from rlbench.learners.td3 import Smoothing
+from rlbench.learners.td3bc import TD3BC
+from rlbench.nets.actors import BoundedActor, DeterministicActor, SquashedActor
+from rlbench.nets.critics import Critics, StateValue
+from rlbench.nets.proposers import Candidates, Perturbation, Proposer
+from rlbench.record.types import (
+    ACUpdated,
+    ClonedUpdated,
+    ConservativeUpdated,
+    ConstrainedUpdated,
+    FilteredUpdated,
+    Learned,
+)
+from rlbench.spec import offline
+from rlbench.spec.offline import Offline
+from rlbench.trainers.online import Schedule
+
+LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method names none
+
+
+class Shape(NamedTuple):
+    """What networks are made for."""
+
+    obs: int
+    actions: int
+    device: torch.device
+
+
+def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Parts:
+    """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
+
+    Raises:
+        UsageError: actions are numbered, or what is seen is not a vector; ``name`` is the run's.
+    """
+    shape = _shape(name, info, device)
+    metrics, summary = _told(algo.method)
+    return Parts(
+        learner=_learner(algo, shape),
+        action=Column((shape.actions,), torch.float32),
+        training=lambda _: Untouched(),
+        judging=lambda _: Untouched(),
+        exploration=lambda _: 0.0,
+        metrics=metrics,
+        summary=summary,
+    )
+
+
+def schedules(algo: Offline, learner: OffPolicyLearner) -> list[Schedule]:
+    """Learning rates by the number of updates: half a cosine to 0 of IQL's actor, where it falls."""
+    decay = algo.method.decay if isinstance(algo.method, offline.ImplicitQ) else None
+    if decay is None or not isinstance(learner, iql.IQL):
+        return []
+    groups = learner.optimizers.actor.param_groups
+
+    def at(updates: int) -> float:
+        return algo.actor_lr * 0.5 * (1 + math.cos(math.pi * min(updates / decay, 1.0)))
+
+    def put(lr: float) -> None:
+        for group in groups:
+            group["lr"] = lr
+
+    return [(at, put)]
+
+
+def _told(method: offline.Method) -> tuple[tuple[str, ...], Callable[[int, tuple[float, ...]], Learned]]:
+    """The figures a learner gives, and the record they make."""
+    match method:
+        case offline.Imitation():
+            kind: type[Learned] = ClonedUpdated
+        case offline.BatchConstrained():
+            kind = ConstrainedUpdated
+        case offline.Conservative():
+            kind = ConservativeUpdated
+        case offline.CriticRegularized() | offline.ImplicitQ():
+            kind = FilteredUpdated
+        case offline.TD3BC():
+            kind = ACUpdated
+        case _:
+            assert_never(method)
+    names = tuple(field.name for field in fields(kind) if field.name != "count")
+    return names, lambda number, means: kind(count=number, **dict(zip(names, means, strict=True)))
+
+
+def _shape(name: str, info: EnvInfo, device: torch.device) -> Shape:
+    if not isinstance(info.actions, Box):
+        raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has numbered actions")
+    if len(info.obs_shape) != 1:
+        raise UsageError(f"{name}: what learns from data here sees vectors; the task shows {info.obs_shape}")
+    return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device)
+
+
+def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner:
+    match algo.method:
+        case offline.Imitation(policy=policy):
+            actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
+            return Imitation(actor, actor_optimizer=_adam(actor, algo.actor_lr))
+        case offline.BatchConstrained() as method:
+            return _constrained(algo, method, shape)
+        case offline.Conservative() as method:
+            return _conservative(algo, method, shape)
+        case offline.CriticRegularized() as method:
+            return _regularized(algo, method, shape)
+        case offline.TD3BC() as method:
+            plain, critics = _plain(algo, shape), _critics(algo, shape)
+            return TD3BC(
+                plain,
+                critics,
+                actor_optimizer=_adam(plain, algo.actor_lr),
+                critic_optimizer=_adam(critics, algo.critic_lr),
+                tau=algo.tau,
+                delay=method.delay,
+                smoothing=None if method.smoothing is None else Smoothing(method.smoothing, method.clip),
+                alpha=method.alpha,
+            )
+        case offline.ImplicitQ() as method:
+            return _implicit(algo, method, shape)
+        case _:
+            assert_never(algo.method)
+
+
+def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) -> bcq.BCQ:
+    latent = method.latent * shape.actions
+    proposer = Proposer(obs=shape.obs, actions=shape.actions, latent=latent, widths=method.proposer_widths)
+    perturbation = Perturbation(obs=shape.obs, actions=shape.actions, widths=algo.widths, reach=method.reach)
+    net = Candidates(proposer, perturbation, _critics(algo, shape)).to(shape.device)
+    return bcq.BCQ(
+        net,
+        optimizers=bcq.Optimizers(
+            proposer=_adam(net.proposer, method.proposer_lr),
+            critics=_adam(net.critics, algo.critic_lr),
+            perturbation=_adam(net.perturbation, algo.actor_lr),
+        ),
+        tau=algo.tau,
+        choice=bcq.Choice(method.candidates, method.judged, method.caution, method.divergence),
+    )
+
+
+def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
+    actor = SquashedActor(
+        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=method.low, high=method.high
+    ).to(shape.device)
+    critics = _critics(algo, shape)
+    goal = -float(shape.actions) if method.target_entropy is None else method.target_entropy
+    sac = SAC(
+        actor,
+        critics,
+        actor_optimizer=_adam(actor, algo.actor_lr),
+        critic_optimizer=_adam(critics, algo.critic_lr),
+        temperature=Temperature(method.alpha, device=shape.device)
+        if method.alpha_lr is None
+        else Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr),
+        tau=algo.tau,
+        delay=1,
+        subset=None,
+    )
+    return CQL(
+        sac,
+        multiplier=Multiplier(
+            device=shape.device, threshold=method.threshold, lr=method.multiplier_lr, most=method.most
+        ),
+        conservatism=Conservatism(method.weight, method.temperature, method.repeats, method.soft, method.max_grad_norm),
+    )
+
+
+def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape) -> CRR:
+    actor, critics = _gaussian(algo, shape, LOW, HIGH), _critics(algo, shape, method.critics)
+    return CRR(
+        actor,
+        critics,
+        actor_optimizer=_adam(actor, algo.actor_lr),
+        critic_optimizer=_adam(critics, algo.critic_lr),
+        tau=algo.tau,
+        sync_every=method.sync_every,
+        filtering=Filter(method.mode, method.beta, method.bound, method.samples, method.usual),
+    )
+
+
+def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL:
+    actor, critics = _gaussian(algo, shape, method.low, method.high), _critics(algo, shape)
+    value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
+    return iql.IQL(
+        actor,
+        critics,
+        value,
+        optimizers=iql.Optimizers(
+            actor=_adam(actor, algo.actor_lr),
+            critics=_adam(critics, algo.critic_lr),
+            value=_adam(value, algo.critic_lr),
+        ),
+        tau=algo.tau,
+        extraction=iql.Extraction(method.expectile, method.temperature, method.bound),
+    )
+
+
+def _plain(algo: Offline, shape: Shape) -> DeterministicActor:
+    return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
+
+
+def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedActor:
+    actor = BoundedActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=low, high=high)
+    return actor.to(shape.device)
+
+
+def _critics(algo: Offline, shape: Shape, members: int = 2) -> Critics:
+    return Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths).to(shape.device)
+
+
+def _adam(network: nn.Module, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.Adam(network.parameters(), lr=lr, fused=True)

@@ -1,0 +1,66 @@
+"""Behaviour cloning: the data's actions, by squared error or by likelihood."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.learners.base import Periodic, descend
+from rlbench.nets.actors import BoundedActor, DeterministicActor
+from rlbench.ops.policy import Deterministic
+from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.terms import counted, imitation_error
+from rlbench.ops.types import Role, Transition
+
+
+class ClonedUpdate(NamedTuple):
+    """What one gradient step has to say."""
+
+    actor_loss: Tensor  # []
+    error: Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions
+    priority: Tensor  # [B]
+
+
+class Imitation:
+    """The documented IL with a deterministic actor, and maximum likelihood with a Gaussian one."""
+
+    every: tuple[Periodic, ...] = ()
+    cycle = 1
+
+    def __init__(self, actor: DeterministicActor | BoundedActor, *, actor_optimizer: torch.optim.Optimizer) -> None:
+        self.actor, self.actor_optimizer = actor, actor_optimizer
+
+    def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """Squared error or negative log-density, ``[]``, and every row's squared error, ``[B]``."""
+        policy = self.actor(batch.obs)
+        error = imitation_error(policy.mode(), batch.action)
+        surprise = error if isinstance(policy, Deterministic) else -policy.log_prob(batch.action)
+        return (batch.weight * surprise).mean(), error.detach()
+
+    def update(self, batch: Transition, phase: int = 0) -> ClonedUpdate:  # noqa: ARG002 - every update is like the others
+        """A step of the actor."""
+        loss, error = self.loss(batch)
+        descend(loss, (self.actor_optimizer,))
+        return ClonedUpdate(loss.detach(), counted(batch.weight, error), error)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """The preferred actions, ``[N, A]``; in training samples, where the policy has any."""
+        policy = self.actor(obs)
+        action: Tensor = policy.mode() if role == "eval" or isinstance(policy, Deterministic) else policy.draws(1)[0]
+        return action
+
+    def policy(self) -> DeterministicActor | BoundedActor:
+        """The actor."""
+        return self.actor
+
+    def state_dict(self) -> State:
+        """The actor and its optimizer."""
+        return {"actor": of_module(self.actor), "actor_optimizer": of_optimizer(self.actor_optimizer)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_module(self.actor, branch(state, "actor"))
+        into_optimizer(self.actor_optimizer, branch(state, "actor_optimizer"))

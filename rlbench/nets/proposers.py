@@ -1,0 +1,84 @@
+"""BCQ's networks: a model of what the data does, a small correction of it, and both with the critic that chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.nets.critics import Critics, beside
+
+CODE = 0.5  # beyond which a drawn latent number is cut: what is unlikely in the data is not proposed
+
+
+class Repeated(NamedTuple):
+    """What an autoencoder makes of an action."""
+
+    action: Tensor  # [B, A] as it comes out
+    mean: Tensor  # [B, L] of the code
+    log_std: Tensor  # [B, L]
+
+
+class Proposer(nn.Module):
+    """A conditional variational autoencoder of actions (https://arxiv.org/abs/1812.02900, section 5)."""
+
+    def __init__(self, *, obs: int, actions: int, latent: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.latent = latent
+        self.encoder, self.decoder = _layers([obs + actions, *widths]), _layers([obs + latent, *widths])
+        last = widths[-1] if widths else obs + actions
+        self.mean, self.log_std = nn.Linear(last, latent), nn.Linear(last, latent)
+        self.action = nn.Linear(widths[-1] if widths else obs + latent, actions)
+
+    def forward(self, obs: Tensor, action: Tensor) -> Repeated:
+        """Actions ``[B, A]`` at ``obs`` ``[B, F]``, through a code that is drawn anew."""
+        features = self.encoder(beside(obs, action))
+        mean, log_std = self.mean(features), self.log_std(features).clamp(-4, 15)
+        return Repeated(self.decode(obs, mean + log_std.exp() * torch.randn_like(mean)), mean, log_std)
+
+    def decode(self, obs: Tensor, code: Tensor) -> Tensor:
+        """Codes ``[..., B, L]`` to actions ``[..., B, A]``."""
+        action: Tensor = self.action(self.decoder(beside(obs, code))).tanh()
+        return action
+
+    def propose(self, obs: Tensor, count: int) -> Tensor:
+        """``count`` actions like the data's at each of ``obs`` ``[B, F]``, ``[count, B, A]``."""
+        code = torch.randn(count, len(obs), self.latent, device=obs.device, dtype=obs.dtype)
+        return self.decode(obs, code.clamp(-CODE, CODE))
+
+
+class Perturbation(nn.Module):
+    """Moves an action by at most ``reach`` in each dimension, and keeps it in bounds."""
+
+    def __init__(self, *, obs: int, actions: int, widths: Sequence[int], reach: float) -> None:
+        super().__init__()
+        self.reach = reach
+        self.layers = _layers([obs + actions, *widths])
+        self.shift = nn.Linear(widths[-1] if widths else obs + actions, actions)
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Actions ``[..., B, A]`` at ``obs`` ``[B, F]`` to the same shape."""
+        shift: Tensor = self.shift(self.layers(beside(obs, action))).tanh()
+        return (action + self.reach * shift).clamp(-1, 1)
+
+
+class Candidates(nn.Module):
+    """All that acts: proposals, their correction, and the critic that takes the best of them."""
+
+    def __init__(self, proposer: Proposer, perturbation: Perturbation, critics: Critics) -> None:
+        super().__init__()
+        self.proposer, self.perturbation, self.critics = proposer, perturbation, critics
+
+    def forward(self, obs: Tensor, count: int) -> Tensor:
+        """The best of ``count`` actions by the first critic, ``[B, A]``."""
+        action = self.perturbation(obs, self.proposer.propose(obs, count))
+        best = self.critics.each(obs, action, members=1)[0].argmax(0)  # [B]
+        chosen: Tensor = action.gather(0, best[None, :, None].expand(1, -1, action.shape[-1]))
+        return chosen.squeeze(0)
+
+
+def _layers(sizes: Sequence[int]) -> nn.Sequential:
+    return nn.Sequential(*(layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), nn.ReLU())))
