@@ -1,0 +1,96 @@
+"""D4RL's flat HDF5 layout: one row a step, episode after episode.
+
+``terminals`` marks real ends, ``timeouts`` where an episode was cut; a step that is marked as both has really ended.
+Own data sets have the same layout, so that one reader serves both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.datasets.columns import CHUNK, continuous, flags, named, numbers, opened, present
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile
+
+PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # what D4RL says of the policy that made the data
+
+
+def read(path: Path, *, limit: int | None = None) -> Recorded:
+    """A whole file.
+
+    ``limit``: steps after which the task cuts an episode, for files that store neither ``timeouts`` nor
+    ``next_observations`` (D4RL's version 0).
+
+    Raises:
+        RefusedFile: a key is missing, damaged, of the wrong type or shape, or holds NaN; the message names it.
+    """
+    with opened(path) as file:
+        obs = numbers(file, "observations", rank=2)
+        action = continuous(file, "actions")
+        reward = numbers(file, "rewards", rank=1)
+        terminated = flags(file, "terminals")
+        next_obs = numbers(file, "next_observations", rank=2) if present(file, "next_observations") else None
+        timeouts = flags(file, "timeouts") if present(file, "timeouts") else None
+        arrays = {"actions": action, "rewards": reward, "terminals": terminated, "timeouts": timeouts}
+        for key, array in arrays.items():
+            if array is not None and len(array) != len(obs):
+                raise RefusedFile(f"{named(file, key)}: {len(array)} rows, observations have {len(obs)}")
+        if next_obs is not None and next_obs.shape != obs.shape:
+            shapes = f"shape {list(next_obs.shape)}, observations have {list(obs.shape)}"
+            raise RefusedFile(f"{named(file, 'next_observations')}: {shapes}; check the file")
+        if timeouts is None:
+            timeouts = _guessed(file, obs, next_obs, terminated, limit)
+    return Recorded(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
+
+
+def provenance(path: Path) -> dict[str, str]:
+    """What a file says of itself: its attributes, and D4RL's word on the policy; texts and single numbers alone."""
+    with opened(path) as file:
+        told = {str(key): file.attrs[key] for key in file.attrs}
+        for key in PROVENANCE:
+            stored = file.get(key)
+            if isinstance(stored, h5py.Dataset) and stored.shape == () and stored.dtype.kind in "OSiuf":
+                told[key] = stored[()]
+    return {key: text for key, value in told.items() if (text := _text(value)) is not None}
+
+
+def breaks(obs: NDArray[np.float32], next_obs: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Where a step did not lead to the row after it, ``[N]``; the last row has none after it and counts as a break."""
+    broken = np.ones(len(obs), np.bool_)
+    for start in range(0, len(obs) - 1, CHUNK):
+        stop = min(start + CHUNK, len(obs) - 1)
+        broken[start:stop] = (next_obs[start:stop] != obs[start + 1 : stop + 1]).any(1)
+    return broken
+
+
+def _guessed(
+    file: h5py.File,
+    obs: NDArray[np.float32],
+    next_obs: NDArray[np.float32] | None,
+    terminated: NDArray[np.bool_],
+    limit: int | None,
+) -> NDArray[np.bool_]:
+    """Where episodes were cut in a file that does not say so, ``[N]``."""
+    if next_obs is not None:
+        cut = breaks(obs, next_obs)
+        cut[-1] = False  # nobody knows
+        return cut & ~terminated
+    if limit is None:
+        raise RefusedFile(
+            f"{named(file, 'timeouts')}: missing, and next_observations too, so nobody can tell where an episode was "
+            f"cut; take version 2 of the data set"
+        )
+    row = np.arange(len(terminated))
+    began = np.maximum.accumulate(np.where(np.r_[True, terminated[:-1]], row, 0))
+    cut = (row - began) % limit == limit - 1
+    return np.logical_and(cut, ~terminated)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value) if isinstance(value, str | int | float | np.number | np.bool_) else None

@@ -1,0 +1,174 @@
+"""A ring filled from a file against a reader that walks through it row by row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlbench.buffers.dataset import ring
+from rlbench.buffers.ring import Ring
+from rlbench.datasets.scale import scale_of
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile
+
+GAMMA = 0.9
+CPU = torch.device("cpu")
+
+
+class Naive(NamedTuple):
+    obs: float
+    action: float
+    reward: float
+    discount: float
+    next_obs: float  # -1 where it is never bootstrapped from
+
+
+def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -> Recorded:
+    """Step i shows i, unless a jump before it; ``ends``: 0 goes on, 1 terminates, 2 is cut."""
+    steps = len(ends)
+    shown = np.cumsum([1 + 50 * (i in jumps) for i in range(steps)]).astype(np.float32)
+    code = np.array(ends)
+    led_to = np.where((code > 0) | (np.arange(steps) == steps - 1), shown + 0.5, np.r_[shown[1:], 0])
+    led_to = np.array([shown[i] + 0.25 if i + 1 in jumps and not ends[i] else led_to[i] for i in range(steps)])
+    pair = np.array([1.0, -1.0], np.float32)
+    return Recorded(
+        obs=shown[:, None] * pair,
+        action=-shown[:, None],
+        reward=np.arange(1, steps + 1, dtype=np.float32) ** 2,
+        terminated=code == 1,
+        truncated=code == 2,
+        next_obs=led_to[:, None].astype(np.float32) * pair if next_obs else None,
+    )
+
+
+def naive(file: Recorded, horizon: int) -> list[Naive]:
+    """Every transition of a file, step by step."""
+    found, steps = [], len(file.obs)
+
+    def follows(i: int) -> tuple[float | None, bool]:
+        """What step i led to (None: not stored), and whether the episode goes on in the next row."""
+        ended = bool(file.terminated[i] or file.truncated[i] or i == steps - 1)
+        if file.next_obs is not None:
+            return float(file.next_obs[i, 0]), not ended and bool((file.next_obs[i] == file.obs[i + 1]).all())
+        return (None, False) if ended else (float(file.obs[i + 1, 0]), True)
+
+    def known(i: int) -> bool:
+        return bool(file.terminated[i]) or follows(i)[0] is not None
+
+    for start in range(steps):
+        if not known(start):
+            continue
+        reward, i = 0.0, start
+        for k in range(horizon):
+            reward += GAMMA**k * float(file.reward[i])
+            after, goes_on = follows(i)
+            if k == horizon - 1 or not goes_on or not known(i + 1):
+                break
+            i += 1
+        discount = 0.0 if file.terminated[i] else GAMMA ** (i - start + 1)
+        led_to = -1.0 if file.terminated[i] or after is None else after
+        found.append(Naive(float(file.obs[start, 0]), float(file.action[start, 0]), reward, discount, led_to))
+    return found
+
+
+def filled(file: Recorded, horizon: int = 1, seed: int = 0) -> Ring:
+    return ring(file, horizon=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
+
+
+def every(made: Ring) -> list[Naive]:
+    slots = made.sampler.slots
+    drawn = made.gather(slots, torch.ones(len(slots)))
+    assert (drawn.weight == 1).all()
+    assert (drawn.obs[:, 0] == -drawn.obs[:, 1]).all()
+    columns = (drawn.obs[:, 0], drawn.action[:, 0], drawn.reward, drawn.discount, drawn.next_obs[:, 0])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Naive(*row) if row[3] else Naive(*row[:4], -1.0) for row in rows]
+
+
+@given(
+    ends=st.lists(st.sampled_from([0, 0, 0, 0, 1, 2]), min_size=2, max_size=40),
+    horizon=st.integers(1, 4),
+    next_obs=st.booleans(),
+    jumps=st.sets(st.integers(1, 39), max_size=3),
+)
+def test_every_transition_is_the_files_own(ends: list[int], horizon: int, next_obs: bool, jumps: set[int]) -> None:
+    file = file_of(ends, next_obs=next_obs, jumps=jumps if next_obs else set())
+    expected = naive(file, horizon)
+    if not expected:
+        with pytest.raises(RefusedFile):
+            filled(file, horizon)
+        return
+    found = every(filled(file, horizon))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert tuple(one) == pytest.approx(tuple(other), rel=1e-5)
+
+
+def test_a_timeout_bootstraps_from_the_true_final_observation() -> None:
+    made = filled(file_of([0, 2, 0, 1], next_obs=True))
+    assert [row.discount for row in every(made)] == pytest.approx([0.9, 0.9, 0.9, 0.0])
+    assert [row.next_obs for row in every(made)] == [2.0, 2.5, 4.0, -1.0]
+
+
+def test_a_step_whose_successor_nobody_stored_starts_no_transition() -> None:
+    made = filled(file_of([0, 2, 0, 1, 0, 0], next_obs=False))
+    assert [row.obs for row in every(made)] == [1.0, 3.0, 4.0, 5.0]
+    assert [row.next_obs for row in every(made)] == [2.0, 4.0, -1.0, 6.0]
+
+
+def test_a_break_between_rows_is_a_cut() -> None:
+    made = filled(file_of([0, 0, 0, 1], next_obs=True, jumps={2}), horizon=3)
+    assert [row.next_obs for row in every(made)] == [2.25, 2.25, -1.0, -1.0]
+
+
+def test_a_shuffled_file_keeps_its_transitions() -> None:
+    file = file_of([0] * 9 + [1], next_obs=True)
+    order = np.array([3, 1, 4, 0, 9, 2, 6, 5, 8, 7])
+    shuffled = Recorded(*(column[order] for column in file))
+    assert sorted(every(filled(shuffled))) == sorted(every(filled(file)))
+
+
+def test_batches_are_full_and_every_transition_is_drawn_alike() -> None:
+    made = filled(file_of([0, 0, 1, 0, 2, 1, 0, 0], next_obs=False))
+    drawn = made.sample(24_000)
+    assert (drawn.weight == 1).all()
+    counts = torch.unique(drawn.slot, return_counts=True)[1]
+    assert len(counts) == 6  # of 8 steps the cut one and the last have no successor
+    assert counts.min() > 3_700
+    assert counts.max() < 4_300
+
+
+def test_the_same_generator_draws_the_same_batches() -> None:
+    file = file_of([0, 0, 1, 0, 2, 1, 0, 0], next_obs=True)
+    one, other = filled(file), filled(file)
+    one.sample(5)
+    other.sampler.load_state_dict(one.sampler.state_dict())
+    assert (one.sample(9).slot == other.sample(9).slot).all()
+
+
+def test_observations_are_scaled_before_and_after_a_step() -> None:
+    file = file_of([0, 0, 2, 0, 0, 1], next_obs=True)
+    scale = scale_of(file)
+    plain = filled(file)
+    made = ring(file, horizon=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
+    ones = torch.ones(len(plain.sampler.slots))
+    raw, scaled = plain.gather(plain.sampler.slots, ones), made.gather(plain.sampler.slots, ones)
+    assert np.allclose(scaled.obs, scale.applied(raw.obs.numpy()))
+    assert np.allclose(scaled.next_obs, scale.applied(raw.next_obs.numpy()))
+    assert np.allclose(scale.mean, file.obs.mean(0))
+    assert np.allclose(scale.deviation, file.obs.std(0) + 1e-3)
+    assert np.allclose(scaled.obs.mean(0), 0, atol=1e-6)
+
+
+def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of([0, 0, 1, 0, 2, 2, 0, 0, 1, 1, 0], next_obs=True, jumps={7})
+    whole = every(filled(file, 2))
+    for rows in (1, 2, 3, 5):
+        monkeypatch.setattr("rlbench.buffers.dataset.CHUNK", rows)
+        monkeypatch.setattr("rlbench.datasets.d4rl.CHUNK", rows)
+        assert every(filled(file, 2)) == whole

@@ -1,0 +1,173 @@
+"""D4RL's layout, read against files that the tests write, and against one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rlbench.datasets.d4rl import provenance, read
+from rlbench.errors import RefusedFile, UsageError
+
+Columns = dict[str, NDArray[np.generic]]
+WriteFlat = Callable[..., Path]
+TRAJECTORIES = Path(__file__).parents[3] / "shared/data/trajectories"
+
+
+def test_columns_arrive_as_they_were_written(columns: Columns, write_flat: WriteFlat) -> None:
+    found = read(write_flat(columns))
+    assert (found.obs == columns["observations"]).all()
+    assert (found.action == columns["actions"]).all()
+    assert (found.reward == columns["rewards"]).all()
+    assert found.next_obs is not None
+    assert (found.next_obs == columns["next_observations"]).all()
+    assert [array.dtype.kind for array in found if array is not None] == list("fffbbf")
+    assert list(np.flatnonzero(found.terminated)) == [3, 14]
+    assert list(np.flatnonzero(found.truncated)) == [13, 24]
+
+
+def test_a_step_marked_as_both_ends_has_really_ended(columns: Columns, write_flat: WriteFlat) -> None:
+    found = read(write_flat(columns, timeouts=np.ones(30, np.bool_)))
+    assert list(np.flatnonzero(found.terminated)) == [3, 14]
+    assert not (found.terminated & found.truncated).any()
+
+
+def test_float64_numbers_as_marks_and_a_second_axis_of_one_are_read(columns: Columns, write_flat: WriteFlat) -> None:
+    wide: dict[str, object] = {key: np.asarray(value, np.float64) for key, value in columns.items()}
+    for key in ("rewards", "terminals", "timeouts"):
+        wide[key] = np.asarray(wide[key])[:, None]
+    one, other = read(write_flat(wide)), read(write_flat(columns))
+    assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one, other, strict=True) if a is not None)
+
+
+def test_without_next_observations_they_stay_unknown(columns: Columns, write_flat: WriteFlat) -> None:
+    assert read(write_flat(columns, next_observations=None)).next_obs is None
+
+
+def test_without_timeouts_the_breaks_are_the_cuts(columns: Columns, write_flat: WriteFlat) -> None:
+    found = read(write_flat(columns, timeouts=None))
+    assert list(np.flatnonzero(found.truncated)) == [13, 24]
+
+
+def test_without_both_the_tasks_limit_tells_where_episodes_were_cut(columns: Columns, write_flat: WriteFlat) -> None:
+    path = write_flat(columns, timeouts=None, next_observations=None)
+    assert list(np.flatnonzero(read(path, limit=10).truncated)) == [13, 24]
+    with pytest.raises(RefusedFile, match="timeouts: missing"):
+        read(path)
+
+
+NAN = np.full((30, 3), 0.5)
+NAN[17, 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        *[(key, None, "missing") for key in ("observations", "actions", "rewards", "terminals")],
+        ("observations", NAN, "NaN or infinity in row 17"),
+        ("next_observations", NAN, "NaN or infinity in row 17"),
+        ("observations", np.full((30, 3), 1e300), "infinity in row 0"),
+        ("rewards", np.full(30, -np.inf), "infinity in row 0"),
+        ("actions", np.zeros(30, np.int64), "discrete"),
+        ("actions", np.zeros((30, 2), np.int32), "discrete"),
+        ("actions", np.zeros(30), r"shape \[30\]"),
+        ("actions", np.zeros((29, 2)), "29 rows"),
+        ("rewards", np.zeros((30, 2)), r"shape \[30, 2\]"),
+        ("observations", np.zeros((30, 4, 4)), r"shape \[30, 4, 4\]"),
+        ("observations", np.zeros((0, 3)), "empty"),
+        ("next_observations", np.zeros((30, 4)), r"shape \[30, 4\]"),
+        ("terminals", np.full(30, 2), "0 and 1"),
+        ("timeouts", np.zeros(31, np.bool_), "31 rows"),
+        ("rewards", np.array([b"pickle"] * 30), "texts"),
+    ],
+)
+def test_what_is_wrong_is_named(columns: Columns, write_flat: WriteFlat, key: str, value: object, says: str) -> None:
+    path = write_flat(columns, **{key: value}) if np.size(np.asarray(value)) else _bare(write_flat, columns, key, value)
+    with pytest.raises(RefusedFile, match=says) as refused:
+        read(path)
+    assert f"{path}: {key}: " in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+def _bare(write_flat: WriteFlat, columns: Columns, key: str, value: object) -> Path:
+    path = write_flat(columns, **{key: None})
+    with h5py.File(path, "a") as file:
+        file.create_dataset(key, data=value)
+    return path
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [h5py.string_dtype(), h5py.vlen_dtype(np.uint8), h5py.ref_dtype, np.dtype("V16"), np.dtype([("a", "f4")])],
+    ids=["text", "vlen", "reference", "opaque", "compound"],
+)
+def test_objects_are_refused_unread(columns: Columns, write_flat: WriteFlat, dtype: np.dtype[np.generic]) -> None:
+    path = write_flat(columns, rewards=None)
+    with h5py.File(path, "a") as file:
+        file.create_dataset("rewards", shape=(30,), dtype=dtype)
+    with pytest.raises(RefusedFile, match="rewards: holds .*not numbers"):
+        read(path)
+
+
+def test_a_group_in_place_of_an_array_is_refused(columns: Columns, write_flat: WriteFlat) -> None:
+    path = write_flat(columns, rewards=None)
+    with h5py.File(path, "a") as file:
+        file.create_group("rewards")
+    with pytest.raises(RefusedFile, match="rewards: a group"):
+        read(path)
+
+
+def test_a_truncated_file_is_refused(columns: Columns, write_flat: WriteFlat) -> None:
+    path = write_flat(columns)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(RefusedFile, match=r"set\.hdf5: no whole HDF5 file \(truncated"):
+        read(path)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "set.hdf5"
+    path.write_bytes(b"\x80\x04\x95 a pickle")
+    with pytest.raises(RefusedFile, match="no whole HDF5 file"):
+        read(path)
+    with pytest.raises(UsageError, match="no such file"):
+        read(tmp_path / "nothing.hdf5")
+
+
+def test_a_flipped_byte_is_refused_with_its_key(columns: Columns, write_flat: WriteFlat) -> None:
+    path = write_flat(columns)
+    with h5py.File(path) as file:
+        start = file["actions"].id.get_chunk_info(0).byte_offset
+    content = bytearray(path.read_bytes())
+    content[start + 40] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(RefusedFile, match="actions: damaged"):
+        read(path)
+
+
+def test_the_files_own_words_are_given_as_text(columns: Columns, write_flat: WriteFlat) -> None:
+    path = write_flat(columns)
+    with h5py.File(path, "a") as file:
+        file.attrs["env_id"] = "Toy-v4"
+        file.attrs["steps"] = 30
+        file.attrs["returns"] = [1.0, 2.0]
+        file["metadata/algorithm"] = np.bytes_(b"SAC")
+        file["metadata/iteration"] = 7
+    assert provenance(path) == {
+        "env_id": "Toy-v4",
+        "steps": "30",
+        "metadata/algorithm": "SAC",
+        "metadata/iteration": "7",
+    }
+
+
+@pytest.mark.skipif(not TRAJECTORIES.is_dir(), reason="the real trajectories are not on this machine")
+@pytest.mark.parametrize(("name", "episodes"), [("halfcheetah-cs285_fall2023-expert", 2), ("door-hand_dapg-human", 25)])
+def test_real_trajectories_are_cut_never_ended(name: str, episodes: int) -> None:
+    found = read(TRAJECTORIES / f"{name}.hdf5")
+    assert found.truncated.sum() == episodes
+    assert not found.terminated.any()
+    assert found.truncated[-1]
