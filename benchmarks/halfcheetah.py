@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 from benchmarks.cases import Case
 from benchmarks.stopwatch import watched
 from rlbench import suites
-from rlbench.build.assemble import build
+from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime
@@ -19,7 +19,7 @@ SETTINGS = (f"algo.warmup={WARMUP}", "budget.epoch=10_000_000", "budget.segment=
 def loop(case: Case) -> dict[str, list[float]]:
     """Environment steps per second and per CPU second, and milliseconds of each part of a step."""
     spec = applied(suites.spec("mujoco", case.algorithm, "HalfCheetah-v4"), [parse(t, "benchmark") for t in SETTINGS])
-    run = build(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
+    run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = watched(run), 0, 0.0, 0.0
     for progress in run:

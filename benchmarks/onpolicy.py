@@ -8,7 +8,7 @@ from time import perf_counter, process_time
 from benchmarks.cases import Case
 from benchmarks.stopwatch import Stopwatch
 from rlbench import suites
-from rlbench.build.assemble import build
+from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.normalize import Normalized
@@ -24,7 +24,7 @@ SETTINGS = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segm
 def ppo(case: Case) -> dict[str, list[float]]:
     """Environment steps per second and per CPU second, and milliseconds of each part of a step of all lanes."""
     spec = applied(suites.spec("mujoco", "ppo", "HalfCheetah-v4"), [parse(t, "benchmark") for t in SETTINGS])
-    run = build(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
+    run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = parts(run), 0, 0.0, 0.0
     each, rollouts = 320, max(2, case.steps // ROLLOUT)  # gradient steps of a rollout; whole rollouts

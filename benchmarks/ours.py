@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cases import Case
 from rlbench import suites
-from rlbench.build.assemble import build
+from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
@@ -30,6 +30,6 @@ def settings(case: Case, *, capacity: int = CAPACITY) -> Spec:
 def trainer(case: Case, *, capacity: int = CAPACITY) -> Online:
     """The whole run on a CPU, at its beginning; it never evaluates."""
     spec = settings(case, capacity=capacity)
-    run = build(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
+    run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     run.clock.epochs = 1  # the untrained policy counts as judged
     return run

@@ -25,6 +25,7 @@ from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.collectors.sync import Actor, Collector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
+from rlbench.errors import UsageError
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager, PerRollout
@@ -39,6 +40,7 @@ from rlbench.spec.task import AtariTask, GoalTask, MujocoTask
 from rlbench.trainers.clock import Pace, Rollouts
 from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online, Schedule
+
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
     """Everything a run is made of, at its beginning."""
@@ -59,6 +61,18 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
             assert_never(spec.algo)
     torch.manual_seed(Seeds(spec.seed).child("noise").number())  # what networks draw while learning
     return made
+
+
+def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
+    """The same for a run that learns from what it does itself.
+
+    Raises:
+        UsageError: it learns from recorded experience.
+    """
+    made = build(spec, runtime, info)
+    if isinstance(made, Online):
+        return made
+    raise UsageError(f"{spec.name}: learns from recorded experience; choose a task that is played")
 
 
 def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
@@ -94,7 +108,12 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
 
 
 def _replayed(
-    spec: Spec, algo: OffPolicy, parts: Parts, source: Ring | Hindsight, info: EnvInfo, device: torch.device
+    spec: Spec,
+    algo: OffPolicy,
+    parts: Parts[OffPolicyLearner],
+    source: Ring | Hindsight,
+    info: EnvInfo,
+    device: torch.device,
 ) -> tuple[OffPolicyLearner | CuriousReplay, Eager[Transition] | Eager[Walk]]:
     """What learns from the replay, and how."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
@@ -178,7 +197,7 @@ def _apart(
     return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 
 
-def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
+def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts[OffPolicyLearner]:
     match algo:
         case QLearning():
             return qlearning.parts(spec, algo, info, device)

@@ -8,6 +8,7 @@ import torch
 
 from rlbench.errors import UsageError
 from rlbench.spec.algo import ActorCritic, Nature
+from rlbench.spec.offline import Offline
 from rlbench.spec.run import Runtime, Spec
 
 MOST_THREADS = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
@@ -44,7 +45,7 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
-    if isinstance(spec.algo, ActorCritic):
+    if isinstance(spec.algo, ActorCritic | Offline):
         wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
     else:
         wide = isinstance(spec.algo.torso, Nature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from rlbench.build import offlinecontrol
 from rlbench.build.device import stepping_threads
 from rlbench.build.environments import environments
 from rlbench.build.stage import Stage, evaluation
-from rlbench.datasets import sources
+from rlbench.datasets import checksums, places, reading
 from rlbench.datasets.scale import scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
@@ -49,8 +50,8 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     """
     if spec.smoke and runtime.dataset is None:
         return Experience(_random(task), "random actions")
-    found = sources.located(task.data, runtime.dataset)
-    return Experience(sources.read(found), found.sha256)
+    path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    return Experience(reading.read(path, task.data), checksums.sealed(reading.data_file(path)).sha256)
 
 
 def learned(spec: Spec, algo: Offline, info: EnvInfo, device: torch.device, runtime: Runtime) -> trainer.Offline:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from rlbench.buffers.ring import Column
-from rlbench.build.parts import OffPolicyLearner, Parts
+from rlbench.build.parts import OfflineLearner, Parts
 from rlbench.collectors.explore import Untouched
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     device: torch.device
 
 
-def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Parts:
+def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Parts[OfflineLearner]:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
 
     Raises:
@@ -67,7 +67,7 @@ def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Part
     )
 
 
-def schedules(algo: Offline, learner: OffPolicyLearner) -> list[Schedule]:
+def schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
     """Learning rates by the number of updates: half a cosine to 0 of IQL's actor, where it falls."""
     decay = algo.method.decay if isinstance(algo.method, offline.ImplicitQ) else None
     if decay is None or not isinstance(learner, iql.IQL):
@@ -111,7 +111,7 @@ def _shape(name: str, info: EnvInfo, device: torch.device) -> Shape:
     return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device)
 
 
-def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner:
+def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
     match algo.method:
         case offline.Imitation(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
@@ -19,16 +19,21 @@ from rlbench.learners.qlearning import QUpdate
 from rlbench.ops.types import Transition
 from rlbench.record.types import Learned
 
-OffPolicyLearner: TypeAlias = Learner[
-    Transition, QUpdate | ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
-]
+OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""
 
+OfflineLearner: TypeAlias = Learner[
+    Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
+]
+"""Learns from recorded transitions and acts."""
 
-class Parts(NamedTuple):
+LearnerT_co = TypeVar("LearnerT_co", OffPolicyLearner, OfflineLearner, covariant=True)
+
+
+class Parts(NamedTuple, Generic[LearnerT_co]):
     """One family's share of a run."""
 
-    learner: OffPolicyLearner
+    learner: LearnerT_co
     action: Column  # how an action lies in the ring
     training: Callable[[torch.Generator], Explorer]
     judging: Callable[[torch.Generator], Explorer]

@@ -32,6 +32,9 @@ SUITES = ("atari", "mujoco", "offline", "goals", "toy")
 TOLERANCE = 0.05
 """How far below the known optimum the mean of a toy task may lie, as a share of it."""
 
+BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
+"""What an offline score can be, told apart."""
+
 OTHER_READING: dict[Estimator, Estimator] = {
     "raw": "best-of-run",
     "as-printed": "best-of-run",
@@ -209,6 +212,10 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
         found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
         found.append(f"{_count(len(runs.short), 'run')} short of the budget")
+    scale = reference(cell.key)
+    if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
+        best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
+        found.append(f"on D4RL's scale {best:.1f} best, {last:.1f} last")
     if runs.failed and cell.measured is not None:
         every = _count(len(runs.failed) + len(runs.complete), "run")
         found.append(f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}")

@@ -36,6 +36,12 @@ FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
 BODIES = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "Walker2d-v2", "ant": "Ant-v2"}
 """MuJoCo tasks by what D4RL's data sets begin with."""
 
+UNNORMALIZED = "w/o norm-obs"
+"""What makes a documented row one of ``…-raw``: observations as they are."""
+
+OWN = "rlb-"
+"""What the names of our own data sets begin with."""
+
 VERSIONED = ("mujoco", "goals")
 """Suites whose documents name an older version of the task that is run today, v4."""
 
@@ -92,9 +98,10 @@ def row_of(suite: str, task: str, dataset: str) -> Row:
     if suite in VERSIONED:
         return Row(base_of(task) + "-v4", dataset)
     if suite == "offline" and (dataset or task):
-        body = BODIES.get((dataset or task).split("-")[0].lower())
-        if body is not None:
-            return Row(body, (dataset or task).lower())
+        name = (dataset or task).lower()
+        body = BODIES.get(name.removeprefix(OWN).split("-")[0])
+        if body is not None and (name.startswith(OWN) or dataset or task.lower() != base_of(task).lower() + "-v4"):
+            return Row(base_of(body) + "-v4" if name.startswith(OWN) else body, name)
         buffer = re.search(r"buffer (\d+) transitions", dataset)
         if buffer is not None:
             return Row(task, f"qrdqn-{_count(int(buffer[1]))}")
@@ -120,7 +127,9 @@ def lines(suite: str) -> dict[Key, list[Line]]:
     found: dict[Key, list[Line]] = {}
     for name in FILES if suite == "offline" else FILES[:1]:
         for line in _lines(name, suite):
-            key = Key(suite, line["algorithm"], *row_of(suite, line.get("task", ""), line["dataset"]))
+            halved = line["variant"] == UNNORMALIZED if "variant" in line else False
+            algorithm = line["algorithm"] + ("-raw" if halved else "")
+            key = Key(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
             found.setdefault(key, []).append(line)
     return found
 

@@ -6,7 +6,7 @@ import csv
 from functools import cache
 from typing import NamedTuple
 
-from rlbench.report.documents import DATA, Key, base_of
+from rlbench.report.documents import DATA, OWN, Key, base_of
 
 
 class Reference(NamedTuple):
@@ -34,6 +34,8 @@ def reference(key: Key) -> Reference | None:
     """The scale of a cell in raw points, if it is known."""
     if key.dataset and key.dataset in of_datasets():
         return of_datasets()[key.dataset]
+    if key.dataset.startswith(OWN):  # the same world's random policy and expert
+        return of_datasets().get(f"{base_of(key.task).lower()}-medium-v2")
     return of_tasks().get(base_of(key.task))
 
 

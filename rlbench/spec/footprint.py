@@ -128,7 +128,9 @@ def footprint(spec: Spec) -> Footprint:
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
-    curious = 0 if isinstance(algo, ActorCritic | Offline) or algo.curiosity is None else _foresight(spec, algo.curiosity)
+    curious = (
+        0 if isinstance(algo, ActorCritic | Offline) or algo.curiosity is None else _foresight(spec, algo.curiosity)
+    )
     return Footprint(
         replay=stored,
         networks=networks + curious,
@@ -149,7 +151,10 @@ def _from_data(task: Task, algo: Offline) -> int:
     rows = algo.batch
     match algo.method:
         case BatchConstrained(proposer_widths=widths, latent=latent, candidates=candidates):
-            layers += [(numbers + actions, *widths, 2 * latent * actions), (numbers + latent * actions, *widths, actions)]
+            layers += [
+                (numbers + actions, *widths, 2 * latent * actions),
+                (numbers + latent * actions, *widths, actions),
+            ]
             rows *= candidates
         case Conservative(repeats=repeats):
             rows *= 3 * repeats + 1
@@ -219,6 +224,8 @@ def _foresight(spec: Spec, curiosity: Curiosity) -> int:
     match spec.algo:
         case PolicyGradient(rows=rows):
             read = (rows + 1) * spec.task.envs
+        case Offline():
+            read = 0
         case _:
             read = spec.algo.batch * (spec.algo.replay.horizon + 1)
     return 4 * (COPIES * parameters + WORKSPACES * read * per_row)

@@ -76,7 +76,9 @@ class Spec(Frozen):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if isinstance(self.algo, Offline) != isinstance(self.task, OfflineTask):
-            raise ValueError(f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they")
+            raise ValueError(
+                f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they"
+            )
         if isinstance(self.algo, Offline):
             return self
         if not isinstance(self.algo, ActorCritic):

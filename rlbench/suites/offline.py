@@ -21,7 +21,9 @@ PUBLISHED = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "
 
 OWN = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in GATHERED)
 FARAMA = tuple(
-    f"mujoco/{body}/{quality}-v0" for body in ("halfcheetah", "hopper", "walker2d") for quality in ("simple", "medium", "expert")
+    f"mujoco/{body}/{quality}-v0"
+    for body in ("halfcheetah", "hopper", "walker2d")
+    for quality in ("simple", "medium", "expert")
 )
 """Minari's ids; recorded on ``-v5`` tasks and judged, as all here, on ``-v4``."""
 
