@@ -1,0 +1,197 @@
+"""Runs on recorded experience: from a file to a record, stopped and gone on with, and refused where data are missing."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench import checkpoint, suites
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
+from rlbench.build.offline import experience
+from rlbench.datasets.scores import episode_returns
+from rlbench.datasets.types import Recorded
+from rlbench.errors import Interrupted, RefusedFile, UsageError
+from rlbench.record.store import Store, folder_of, read, scores
+from rlbench.run import Stop, run
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+from rlbench.spec.task import OfflineTask
+from rlbench.trainers.offline import Offline
+
+SMALL = (
+    "budget.steps=120", "budget.epoch=40", "budget.segment=50", "algo.batch=16", "algo.widths=16,16",
+    "protocol.episodes=2", "protocol.envs=2",
+)  # fmt: skip
+ALGORITHMS = tuple(suites.algorithms("offline"))
+
+
+def spec_of(algorithm: str, *changes: str, task: str = "rlb-hopper-medium") -> Spec:
+    return applied(suites.spec("offline", algorithm, task), [parse(c) for c in (*SMALL, *changes)])
+
+
+def write(path: Path, *, seed: int = 0, steps: int = 300, features: int = 11, actions: int = 3) -> Path:
+    """A file in D4RL's layout with episodes of 25 steps, every second one terminated."""
+    draw = np.random.default_rng(seed)
+    obs = draw.standard_normal((steps + 1, features)).astype(np.float32)
+    ends = np.arange(1, steps + 1) % 25 == 0
+    with h5py.File(path, "w") as file:
+        file["observations"], file["next_observations"] = obs[:-1], obs[1:]
+        file["actions"] = draw.uniform(-1, 1, (steps, actions)).astype(np.float32)
+        file["rewards"] = draw.standard_normal(steps).astype(np.float32)
+        file["terminals"] = ends & (np.arange(steps) // 25 % 2 == 0)
+        file["timeouts"] = ends & (np.arange(steps) // 25 % 2 == 1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("data") / "some.hdf5")
+
+
+def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) -> int:
+    store = Store.claim(spec, results, {})
+    assert store is not None
+    stop, made = Stop(), 0
+    try:
+        for _ in run(spec, Runtime(device="cpu", threads=1, dataset=str(data)), store, stop):
+            made += 1
+            if made == stop_after:
+                stop.signal = signal.SIGTERM
+    except Interrupted:
+        assert stop.signal == signal.SIGTERM
+    finally:
+        store.release()
+    return made
+
+
+def ending(spec: Spec, results: Path) -> tuple[object, ...]:
+    record = read(folder_of(spec, results))
+    assert record.outcome is not None
+    assert record.outcome.status == "done"
+    return record.outcome.weights, record.outcome.best, [scores(e) for e in record.epochs]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str, data: Path, tmp_path: Path) -> None:
+    spec = spec_of(algorithm)
+    carry(spec, tmp_path, data)
+    record = read(folder_of(spec, tmp_path))
+    assert [e.updates for e in record.epochs] == [0, 40, 80, 120]
+    assert [e.env_steps for e in record.epochs] == [0, 0, 0, 0]
+    assert all(e.collected is None and e.evaluated is not None for e in record.epochs)
+    assert [e.updated and e.updated.count for e in record.epochs] == [None, 40, 40, 40]
+    assert record.outcome is not None
+    assert (record.outcome.updates, record.outcome.steps, record.outcome.status) == (120, 120, "done")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_that_was_stopped_anywhere_ends_as_the_one_that_never_was(
+    algorithm: str, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    spec = spec_of(algorithm)
+    whole = tmp_path_factory.mktemp("whole")
+    records = carry(spec, whole, data)
+    golden = ending(spec, whole)
+
+    @settings(
+        max_examples=3, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    )
+    @given(st.integers(1, records - 1))
+    def check(stop_after: int) -> None:
+        folder = tmp_path_factory.mktemp("stopped")
+        carry(spec, folder, data, stop_after)
+        carry(spec, folder, data)
+        assert ending(spec, folder) == golden
+
+    check()
+
+
+def test_other_seeds_draw_other_batches_and_other_networks(data: Path, tmp_path: Path) -> None:
+    ends = []
+    for seed in (0, 0, 1):
+        folder = tmp_path / str(len(ends))
+        spec = spec_of("td3bc", f"seed={seed}")
+        carry(spec, folder, data)
+        ends.append(ending(spec, folder))
+    assert ends[0] == ends[1] != ends[2]
+
+
+def test_a_checkpoint_made_with_other_data_is_refused(data: Path, tmp_path: Path) -> None:
+    spec = spec_of("il")
+    carry(spec, tmp_path, data, stop_after=20)
+    assert checkpoint.exists(folder_of(spec, tmp_path) / "checkpoint" / "resume")
+    with pytest.raises(RefusedFile, match="made with other data"):
+        carry(spec, tmp_path, write(tmp_path / "other.hdf5", seed=1))
+    carry(spec, tmp_path, data)
+    assert ending(spec, tmp_path)[0]
+
+
+def test_data_of_another_world_are_refused_by_their_widths(tmp_path: Path) -> None:
+    other = write(tmp_path / "cheetah.hdf5", features=17, actions=6)
+    spec = spec_of("il")
+    with pytest.raises(RefusedFile, match=r"17 and 6 numbers, Hopper-v4 has 11 and 3"):
+        build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
+
+
+def test_without_the_data_the_error_says_where_they_were_looked_for_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "nowhere"))
+    spec = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(UsageError) as told:
+        experience(spec, spec.task, Runtime())
+    for part in (str(tmp_path / "nowhere"), "rail.eecs.berkeley.edu", "MB", "rlbench data generate rlb-halfcheetah"):
+        assert part in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def trainer_of(spec: Spec, data: Path) -> Offline:
+    found = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
+    assert isinstance(found, Offline)
+    return found
+
+
+def test_normalised_observations_are_those_of_the_data_in_learning_and_when_judged(data: Path) -> None:
+    trainer = trainer_of(spec_of("td3bc"), data)
+    with h5py.File(data) as file:
+        obs = np.asarray(file["observations"], np.float64)
+    batch = trainer.updater.source.sample(4096)
+    seen, (mean, spread) = batch.obs.double(), (obs.mean(0), obs.std(0) + 1e-3)
+    assert torch.allclose(seen.mean(0), torch.zeros(11, dtype=torch.float64), atol=0.1)
+    raw = seen.numpy() * spread + mean
+    assert all(np.abs(obs - row).max(1).min() < 1e-5 for row in raw[:50])
+    shown = trainer.evaluate(0).envs.scale(np.float32(obs[:5]))
+    assert np.allclose(shown, (obs[:5] - mean) / spread, atol=1e-5)
+    assert trainer_of(spec_of("td3bc-raw"), data).evaluate(0).envs.__class__.__name__ == "MujocoVector"
+
+
+def test_rewards_are_scaled_by_the_span_of_returns(data: Path) -> None:
+    with h5py.File(data) as file:
+        reward = np.asarray(file["rewards"], np.float64)
+    returns = reward.reshape(-1, 25).sum(1)
+    drawn = trainer_of(spec_of("iql"), data).updater.source.sample(2048).reward.double().numpy()
+    expected = reward * 1000 / (returns.max() - returns.min())
+    assert all(np.abs(expected - value).min() < 1e-3 for value in drawn[:100])
+    assert drawn.std() == pytest.approx(expected.std(), rel=0.1)
+
+
+def test_returns_are_of_whole_episodes_in_order() -> None:
+    flags = np.array([0, 1, 0, 0, 1, 0], bool)
+    recorded = Recorded(
+        obs=np.zeros((6, 1), np.float32),
+        action=np.zeros((6, 1), np.float32),
+        reward=np.array([1, 2, 4, 8, 16, 32], np.float32),
+        terminated=flags & np.array([1, 1, 1, 0, 0, 0], bool),
+        truncated=flags & np.array([0, 0, 0, 1, 1, 1], bool),
+        next_obs=None,
+    )
+    assert episode_returns(recorded).tolist() == [3, 28]

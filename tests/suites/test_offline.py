@@ -1,0 +1,84 @@
+"""The offline table against its documents, typed out again from the scripts they come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlbench import suites
+from rlbench.errors import UnknownName, UsageError
+from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
+from rlbench.spec.override import applied, parse
+from rlbench.spec.task import MujocoTask, OfflineTask
+
+D4RL = [f"{body}-{kind}-v2" for body in ("halfcheetah", "hopper", "walker2d") for kind in ("medium", "expert")]
+
+
+def algo_of(algorithm: str, task: str = "halfcheetah-medium-v2") -> Offline:
+    algo = suites.spec("offline", algorithm, task).algo
+    assert isinstance(algo, Offline)
+    return algo
+
+
+@pytest.mark.parametrize("task", D4RL)
+@pytest.mark.parametrize("algorithm", suites.algorithms("offline"))
+def test_every_cell_is_a_million_steps_judged_every_five_thousand(algorithm: str, task: str) -> None:
+    """examples/offline: 200 epochs of 5,000 gradient steps, batches of 256, ten test episodes."""
+    spec = suites.spec("offline", algorithm, task)
+    assert (spec.budget.steps, spec.budget.epoch) == (1_000_000, 5_000)
+    assert (spec.protocol.episodes, spec.protocol.stop) == (10, None)
+    assert (spec.algo.gamma, algo_of(algorithm).batch, algo_of(algorithm).widths) == (0.99, 256, (256, 256))
+    assert isinstance(spec.task, OfflineTask)
+    body = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}[task.split("-")[0]]
+    assert spec.task.world == MujocoTask(id=f"{body}-v4")
+    assert spec.task.data == task
+
+
+def test_the_settings_are_those_of_the_documented_scripts() -> None:
+    """thu-ml/tianshou examples/offline/d4rl_{il,bcq,cql,td3_bc}.py at v0.4.9."""
+    il, bcq, cql, td3bc = (algo_of(name) for name in ("il", "bcq", "cql", "td3bc"))
+    assert (il.method, il.actor_lr) == (Imitation(policy="deterministic"), 1e-4)
+    assert (bcq.actor_lr, bcq.critic_lr, bcq.tau, bcq.normalize_obs) == (1e-3, 1e-3, 0.005, False)
+    assert bcq.method == BatchConstrained(
+        proposer_widths=(512, 512), proposer_lr=1e-3, latent=2, divergence=0.5, reach=0.05, candidates=10, judged=100,
+        caution=0.75,
+    )  # fmt: skip
+    assert (cql.actor_lr, cql.critic_lr, cql.tau) == (1e-4, 3e-4, 0.005)
+    assert isinstance(cql.method, Conservative)
+    assert (cql.method.weight, cql.method.temperature, cql.method.repeats) == (1.0, 1.0, 10)
+    assert (cql.method.threshold, cql.method.multiplier_lr, cql.method.most) == (10.0, 3e-4, 1e6)
+    assert (cql.method.alpha_lr, cql.method.max_grad_norm) == (1e-4, 1.0)
+    assert (td3bc.actor_lr, td3bc.critic_lr, td3bc.tau, td3bc.horizon) == (3e-4, 3e-4, 0.005, 3)
+    assert (td3bc.method, td3bc.normalize_obs) == (TD3BC(alpha=2.5, delay=2, smoothing=0.2, clip=0.5), True)
+    assert algo_of("td3bc-raw") == td3bc.model_copy(update={"normalize_obs": False})
+
+
+def test_what_the_document_lacks_follows_its_paper() -> None:
+    iql, crr = algo_of("iql"), algo_of("crr")
+    assert iql.method == ImplicitQ(expectile=0.7, temperature=3.0, bound=100.0, decay=1_000_000)
+    assert (iql.actor_lr, iql.critic_lr, iql.tau, iql.return_span) == (3e-4, 3e-4, 0.005, 1000.0)
+    assert isinstance(crr.method, CriticRegularized)
+    assert (crr.method.mode, crr.method.beta, crr.method.bound) == ("exp", 1.0, 20.0)
+
+
+def test_our_own_sets_have_a_budget_of_their_own_and_the_rate_falls_within_it() -> None:
+    spec = suites.spec("offline", "iql", "rlb-walker2d-medium-expert")
+    assert spec.budget.steps == 100_000
+    assert isinstance(spec.algo, Offline)
+    assert spec.algo.method == ImplicitQ(decay=100_000)
+    assert isinstance(spec.task, OfflineTask)
+    assert spec.task.world.id == "Walker2d-v4"
+
+
+def test_a_cell_is_named_by_its_data_and_other_data_beside_it() -> None:
+    spec = suites.spec("offline", "il", "HalfCheetah-v4")
+    assert spec.name == "offline/il/HalfCheetah-v4"
+    other = applied(spec, [parse("task.dataset=mine-01234567")])
+    assert (other.name, other.place) == ("offline/il/HalfCheetah-v4@mine-01234567", "HalfCheetah-v4@mine-01234567")
+    assert other.id != spec.id
+
+
+def test_unknown_data_and_unfit_pairs_are_refused() -> None:
+    with pytest.raises(UnknownName, match="halfcheetah-medium-v2"):
+        suites.spec("offline", "il", "halfcheetah-medum-v2")
+    with pytest.raises(UsageError, match="offline algorithms learn from data sets"):
+        applied(suites.spec("mujoco", "td3", "Hopper-v4"), [parse("algo=offline")])
