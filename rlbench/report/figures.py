@@ -43,6 +43,7 @@ class Panel:
     lines: tuple[Line, ...]
     curves: Mapping[str, Curve]  # documented, by algorithm
     scores: Mapping[str, Documented]
+    counted: str  # kind of step the budget counts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +77,7 @@ def panels(
             lines=tuple(line for key in keys if (line := line_of(key.algorithm, _shown(found[key]), clock))),
             curves={key.algorithm: documented_curves()[key] for key in keys if key in documented_curves()},
             scores={key.algorithm: documents[key] for key in keys if key in documents},
+            counted="gradient" if suite == "offline" else "agent",
         )
         for title, keys in drawn.items()
     )
@@ -141,7 +143,7 @@ def line_of(algorithm: str, runs: Sequence[Run], clock: Callable[[Evaluation], f
 
 
 def steps(evaluation: Evaluation) -> float:
-    """Agent steps."""
+    """Agent steps; offline, where none is taken, gradient steps."""
     return float(evaluation.env_steps)
 
 

@@ -130,7 +130,7 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
 def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
     measured = {line.algorithm for line in panel.lines}
-    unit, word = _unit(longest or 1e6, hours=hours)
+    unit, word = _unit(longest or 1e6, panel.counted, hours=hours)
     if not hours:
         for name, curve in panel.curves.items():
             if measured and name not in measured:
@@ -169,10 +169,10 @@ def _plain_curve(axes: Axes, x: Array, y: Array, look: Look) -> None:
     axes.plot(x, y, color=color, linewidth=1.2, linestyle=linestyle, marker=marker, markersize=3, markevery=every)
 
 
-def _unit(longest: float, *, hours: bool) -> tuple[float, str]:
+def _unit(longest: float, counted: str, *, hours: bool) -> tuple[float, str]:
     if hours:
         return (1.0, "hours") if longest >= 1 else (1 / 60, "minutes")
-    return (1e6, "million agent steps") if longest >= 5e5 else (1e3, "thousand agent steps")
+    return (1e6, f"million {counted} steps") if longest >= 5e5 else (1e3, f"thousand {counted} steps")
 
 
 def _legend(figure: Figure, looks: dict[str, Look], *, curve: bool, score: bool) -> None:
