@@ -86,8 +86,8 @@ def _guessed(
         )
     row = np.arange(len(terminated))
     began = np.maximum.accumulate(np.where(np.r_[True, terminated[:-1]], row, 0))
-    cut = (row - began) % limit == limit - 1
-    return np.logical_and(cut, ~terminated)
+    full: NDArray[np.bool_] = (row - began) % limit == limit - 1
+    return full & ~terminated
 
 
 def _text(value: object) -> str | None:

@@ -96,7 +96,7 @@ def every(made: Ring) -> list[Naive]:
     next_obs=st.booleans(),
     jumps=st.sets(st.integers(1, 39), max_size=3),
 )
-def test_every_transition_is_the_files_own(ends: list[int], horizon: int, next_obs: bool, jumps: set[int]) -> None:
+def test_every_transition_is_the_files_own(*, ends: list[int], horizon: int, next_obs: bool, jumps: set[int]) -> None:
     file = file_of(ends, next_obs=next_obs, jumps=jumps if next_obs else set())
     expected = naive(file, horizon)
     if not expected:

@@ -109,7 +109,7 @@ def test_objects_are_refused_unread(columns: Columns, write_flat: WriteFlat, dty
     path = write_flat(columns, rewards=None)
     with h5py.File(path, "a") as file:
         file.create_dataset("rewards", shape=(30,), dtype=dtype)
-    with pytest.raises(RefusedFile, match="rewards: holds .*not numbers"):
+    with pytest.raises(RefusedFile, match=r"rewards: holds .*not numbers"):
         read(path)
 
 

@@ -1,0 +1,210 @@
+"""Bytes from a server into a ``.part`` file, resumed where they stopped; never under the final name.
+
+What came with a file (its size, its ETag) is kept beside the part, so that two halves of different files never meet.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from email.message import Message
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from filelock import FileLock, Timeout
+
+from rlbench import __version__
+from rlbench.errors import Halted, RefusedFile, UsageError
+
+BLOCK = 1 << 18
+ATTEMPTS = 4
+"""Connections in a row that may bring nothing before the download stops; each that brings something is free."""
+PAUSE = 1.0
+"""Seconds before a connection that follows an idle one, each time more."""
+PATIENCE = 30.0
+"""Seconds without a single byte after which a connection is given up."""
+
+
+class Progress(NamedTuple):
+    """Bytes there so far, and how many there will be if the server said so."""
+
+    done: int
+    total: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """What a part is a part of."""
+
+    url: str
+    size: int | None
+    validator: str | None  # ETag or date of the file on the server
+
+
+def part_of(target: Path) -> Path:
+    """Where a file grows until it is whole."""
+    return target.with_name(target.name + ".part")
+
+
+def received(url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE) -> Iterator[Progress]:
+    """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
+
+    Raises:
+        UsageError: the address is wrong, or somebody else is downloading the same file.
+        RefusedFile: the server offers a file of another size.
+        Halted: the server or the disk failed; the same call resumes.
+    """
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise UsageError(f"{url}: not an http address; give one")
+    part = part_of(target)
+    with _writing(part):
+        part.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{part}.lock", timeout=0):
+            yield from _patiently(url, part, size, patience)
+    except Timeout:
+        raise UsageError(f"{part}: another process is downloading it; wait for it to finish") from None
+
+
+def discard(target: Path) -> None:
+    """Forget what has been downloaded so far."""
+    part = part_of(target)
+    for path in (part, _beside(part), Path(f"{part}.lock")):
+        path.unlink(missing_ok=True)
+
+
+def settle(target: Path) -> None:
+    """Give the whole part its final name."""
+    with _writing(target):
+        part_of(target).replace(target)
+    discard(target)
+
+
+def _patiently(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
+    idle, reached = 0, -1
+    while not _complete(url, part, size):
+        time.sleep(PAUSE * idle)
+        reason = "the connection was cut"
+        try:
+            yield from _attempt(url, part, size, patience)
+        except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+            reason = _reason(error)
+        held = part.stat().st_size if part.exists() else 0
+        idle, reached = (0, held) if held > reached else (idle + 1, reached)
+        if idle == ATTEMPTS - 1:
+            raise Halted(f"{url}: {reason} after {held:,} bytes; run the same command again: it resumes")
+
+
+def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
+    """One connection, from where the part ends or from the beginning."""
+    origin = _origin(part)
+    begin = part.stat().st_size if origin is not None and origin.url == url and part.exists() else 0
+    headers = {"User-Agent": f"rlbench/{__version__}", "Accept-Encoding": "identity"}
+    if begin:
+        headers["Range"] = f"bytes={begin}-"
+        if origin is not None and origin.validator:
+            headers["If-Range"] = origin.validator
+    try:
+        response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
+    except HTTPError as error:
+        error.close()
+        if error.code == 416:  # the part is no part of what is there now
+            part.unlink(missing_ok=True)
+            return
+        if error.code in {408, 425, 429} or error.code >= 500:
+            raise
+        raise UsageError(f"{url}: the server says {error.code} {error.reason}; check the name, or the mirror") from None
+    with response:
+        yield from _receive(response, url, part, begin, size)
+
+
+def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int | None) -> Iterator[Progress]:
+    begin = begin if response.status == 206 else 0  # 200: the server begins anew
+    total = _total(response.headers, begin)
+    known = _origin(part)
+    if begin and known is not None and known.size not in {None, total}:
+        part.unlink()  # another file is there now
+        return
+    if size is not None and total not in {None, size}:
+        part.unlink(missing_ok=True)
+        raise RefusedFile(f"{url}: has {total:,} bytes, expected were {size:,}; the server has another file now")
+    free = shutil.disk_usage(part.parent).free
+    if total is not None and total - begin > free:
+        raise Halted(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
+    with _writing(part):
+        _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
+        file = part.open("r+b" if begin else "wb")
+    with file:
+        done = file.seek(begin)
+        while block := response.read(BLOCK):
+            with _writing(part):
+                file.write(block)
+            done += len(block)
+            yield Progress(done, total)
+    if total is None:  # the end of the connection is the only end there is
+        _note(part, Origin(url=url, size=done, validator=None))
+
+
+def _total(headers: Message, begin: int) -> int | None:
+    """Bytes of the whole file, as the server says; a part of it that begins elsewhere is an error."""
+    if begin:
+        unit, _, told = str(headers.get("Content-Range", "")).partition(" ")
+        span, _, whole = told.partition("/")
+        if unit != "bytes" or span.partition("-")[0] != str(begin):
+            raise HTTPException(f"asked for byte {begin}, the server sent {told or 'no range'}")
+        return int(whole) if whole.isdecimal() else None
+    length = str(headers.get("Content-Length", ""))
+    return int(length) if length.isdecimal() else None
+
+
+def _complete(url: str, part: Path, size: int | None) -> bool:
+    origin = _origin(part)
+    if origin is None or origin.url != url or origin.size is None or not part.exists():
+        return False
+    return part.stat().st_size == origin.size and size in {None, origin.size}
+
+
+def _validator(headers: Message) -> str | None:
+    tag = headers.get("ETag")
+    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+
+
+def _origin(part: Path) -> Origin | None:
+    """What was noted; nothing of it is trusted that cannot be read."""
+    with suppress(OSError, ValueError, TypeError):
+        return Origin(**json.loads(_beside(part).read_text(encoding="utf-8")))
+    return None
+
+
+def _note(part: Path, origin: Origin) -> None:
+    _beside(part).write_text(json.dumps(asdict(origin)), encoding="utf-8")
+
+
+def _beside(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        return f"the server says {error.code} {error.reason}"
+    if isinstance(error, TimeoutError):
+        return "the server went silent"
+    return str(getattr(error, "reason", None) or error) or type(error).__name__
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError:
+        raise UsageError(f"{path.parent}: cannot be written; choose another folder") from None
+    except OSError as error:
+        raise Halted(f"{path}: {error.strerror}; free some space and run the same command again: it resumes") from None

@@ -1,0 +1,161 @@
+"""Minari's layout: a folder with ``metadata.json`` and one HDF5 group an episode, read without Minari.
+
+An episode of T steps has T + 1 observations, so what the last step led to is always stored. Observations in parts (a
+dictionary) are laid side by side in the order of their names.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.datasets.columns import continuous, damaged, flags, named, numbers, opened, present
+from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+
+_T = TypeVar("_T", str, int, float)
+
+
+class Told(NamedTuple):
+    """What a data set's metadata say; None where they are silent."""
+
+    name: str | None
+    env_id: str | None
+    episodes: int | None
+    steps: int | None
+    low: float | None  # the score that counts as 0
+    high: float | None  # and as 1
+
+
+class Episode(NamedTuple):
+    """One episode of T steps."""
+
+    obs: NDArray[np.float32]  # [T + 1, F]
+    action: NDArray[np.float32]  # [T, A]
+    reward: NDArray[np.float32]  # [T]
+    terminated: NDArray[np.bool_]  # [T]
+    truncated: NDArray[np.bool_]  # [T]
+
+
+def read(folder: Path) -> Recorded:
+    """Every episode of a data set, one after another.
+
+    Raises:
+        UsageError: the folder holds no data set of Minari's.
+        RefusedFile: a file is damaged, or an episode is; the message names the key.
+    """
+    told = metadata(folder)
+    path = folder / MINARI_DATA
+    with opened(path) as file:
+        groups = sorted((name for name in file if str(name).startswith("episode_")), key=_number)
+        if not groups:
+            raise RefusedFile(f"{path}: episode_0: missing; the data set is empty, or not Minari's")
+        episodes = [_episode(file, name) for name in groups]
+    for name, episode in zip(groups, episodes, strict=True):
+        shapes = episode.obs.shape[1], episode.action.shape[1]
+        first = episodes[0].obs.shape[1], episodes[0].action.shape[1]
+        if shapes != first:
+            raise RefusedFile(
+                f"{path}: {name}: {shapes[0]} observed and {shapes[1]} acted numbers, {groups[0]} has {first}"
+            )
+    steps = sum(len(episode.reward) for episode in episodes)
+    if told.steps not in {None, steps} or told.episodes not in {None, len(episodes)}:
+        raise RefusedFile(
+            f"{path}: holds {len(episodes)} episodes of {steps} steps, {MINARI_TOLD.name} says {told.episodes} of "
+            f"{told.steps}; download it again"
+        )
+    return Recorded(
+        obs=np.concatenate([episode.obs[:-1] for episode in episodes]),
+        action=np.concatenate([episode.action for episode in episodes]),
+        reward=np.concatenate([episode.reward for episode in episodes]),
+        terminated=np.concatenate([episode.terminated for episode in episodes]),
+        truncated=np.concatenate([episode.truncated for episode in episodes]),
+        next_obs=np.concatenate([episode.obs[1:] for episode in episodes]),
+    )
+
+
+def metadata(folder: Path) -> Told:
+    """What ``metadata.json`` says.
+
+    Raises:
+        UsageError: there is none, so this is no data set of Minari's.
+        RefusedFile: it is damaged, or of a storage format that is not read here.
+    """
+    path = folder / MINARI_TOLD
+    if not path.is_file():
+        raise UsageError(f"{folder}: no {MINARI_TOLD} in it, so this is no Minari data set; check the path")
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        spec = told.get("env_spec") or "{}"
+        env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
+    layout = told.get("data_format", "hdf5")
+    if layout != "hdf5":
+        raise RefusedFile(f"{path}: data_format: {layout}; only hdf5 is read here, convert it with Minari")
+    return Told(
+        name=_as(str, told.get("dataset_id")),
+        env_id=_as(str, env_id),
+        episodes=_as(int, told.get("total_episodes")),
+        steps=_as(int, told.get("total_steps")),
+        low=_as(float, told.get("ref_min_score")),
+        high=_as(float, told.get("ref_max_score")),
+    )
+
+
+def _episode(file: h5py.File, name: str) -> Episode:
+    try:
+        group = file[name]
+    except (KeyError, OSError, RuntimeError) as error:
+        raise damaged(named(file, name), error) from None
+    if not isinstance(group, h5py.Group):
+        raise RefusedFile(f"{named(file, name)}: an array where an episode was expected; check the file")
+    reward = numbers(group, "rewards", rank=1)
+    steps = len(reward)
+    episode = Episode(
+        obs=_observations(group),
+        action=continuous(group, "actions"),
+        reward=reward,
+        terminated=flags(group, "terminations"),
+        truncated=flags(group, "truncations"),
+    )
+    lengths = {"actions": episode.action, "terminations": episode.terminated, "truncations": episode.truncated}
+    for key, array in lengths.items():
+        if len(array) != steps:
+            raise RefusedFile(f"{named(group, key)}: {len(array)} rows, rewards have {steps}")
+    if len(episode.obs) != steps + 1:
+        raise RefusedFile(f"{named(group, 'observations')}: {len(episode.obs)} rows, {steps} steps need {steps + 1}")
+    truncated = episode.truncated & ~episode.terminated
+    truncated[-1] = not episode.terminated[-1]  # an episode that the recording broke off was cut, whatever it says
+    return episode._replace(truncated=truncated)
+
+
+def _observations(group: h5py.Group, key: str = "observations") -> NDArray[np.float32]:
+    """``[T + 1, F]``; parts side by side, those of a tuple by their number, those of a dictionary by their name."""
+    stored = group.get(key) if present(group, key) else None
+    if not isinstance(stored, h5py.Group):
+        single = isinstance(stored, h5py.Dataset) and len(stored.shape or ()) == 1
+        values = numbers(group, key, rank=1 if single else 2)
+        return values.reshape(len(values), -1)
+    parts = [_observations(stored, name) for name in sorted(stored, key=lambda name: (_number(name), str(name)))]
+    if not parts or len({len(part) for part in parts}) != 1:
+        raise RefusedFile(f"{named(group, key)}: its parts have {[len(part) for part in parts]} rows; check the file")
+    return np.concatenate(parts, axis=1)
+
+
+def _number(name: str) -> int:
+    """The number at the end of ``episode_12`` or ``_index_3``; 0 where there is none."""
+    digits = str(name).rpartition("_")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _as(kind: type[_T], value: object) -> _T | None:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    return value if isinstance(value, kind) else None

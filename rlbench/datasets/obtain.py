@@ -1,0 +1,93 @@
+"""Data sets that come onto this machine: downloaded or brought along, checked, recorded, and only then named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlbench.datasets import catalogue, checksums, download, places, remote
+from rlbench.datasets.columns import opened
+from rlbench.datasets.download import Progress, part_of
+from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD, Place
+from rlbench.datasets.reading import data_file, read
+from rlbench.errors import Halted, RefusedFile, UsageError
+
+
+def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
+    """Download a data set of D4RL's or Minari's to where it is looked for; it is there when this is exhausted.
+
+    Raises:
+        UsageError: nobody offers a data set of this name.
+        RefusedFile: what arrived is damaged, or not the file that was recorded on first use.
+        Halted: the server or the disk failed; the same call resumes.
+    """
+    there = places.place(name)
+    if there.kind == "own":
+        raise UsageError(f"{name}: own data sets are made, not downloaded: rlbench data generate {name}")
+    if places.present(there):
+        return
+    if there.kind == "d4rl":
+        yield from _file(catalogue.known(name).url, there.path, patience)
+        return
+    for inside in (MINARI_DATA, MINARI_TOLD):  # the data first: with its metadata the set is there
+        if not (there.path / inside).is_file():
+            yield from _file(remote.address(name, inside.as_posix()), there.path / inside, patience)
+
+
+def imported(path: Path, name: str) -> Place:
+    """Copy a file in D4RL's layout, or a folder in Minari's, to where ``name`` is looked for.
+
+    Raises:
+        UsageError: there is a data set of this name already, or the name is of another layout.
+        RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
+    """
+    there = places.place(name)
+    if places.present(there):
+        raise UsageError(f"{name}: is in {there.path} already; choose another name, or remove it first")
+    if path.is_dir() != (there.kind == "minari"):
+        layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
+        raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
+    read(path, name)
+    files = (MINARI_DATA, MINARI_TOLD) if path.is_dir() else (Path(),)
+    for inside in files:
+        _copied(path / inside, there.path / inside)
+    checksums.sealed(data_file(there.path))
+    return there
+
+
+def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
+    seal = checksums.recorded(target)
+    yield from download.received(url, target, size=seal.size if seal else None, patience=patience)
+    part = part_of(target)
+    now = checksums.measured(part, url)
+    if seal is not None and seal.sha256 != now.sha256:
+        download.discard(target)
+        raise RefusedFile(
+            f"{url}: SHA-256 {now.sha256[:12]}…, recorded on first use was {seal.sha256[:12]}…; not kept, try again"
+        )
+    if target.suffix == ".hdf5":
+        try:
+            with opened(part):
+                pass
+        except RefusedFile:
+            download.discard(target)
+            raise RefusedFile(f"{url}: what arrived is no whole HDF5 file; it was not kept, try again later") from None
+    download.settle(target)
+    if target.suffix == ".hdf5":
+        checksums.write(target, now)
+
+
+def _copied(source: Path, target: Path) -> None:
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, temporary)
+        temporary.replace(target)
+    except PermissionError:
+        raise UsageError(f"{target.parent}: cannot be written; choose another folder") from None
+    except OSError as error:
+        raise Halted(f"{target}: {error.strerror}; free some space and try again") from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,37 @@
+"""Any data set rlbench can read, whatever its layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlbench.datasets import catalogue, d4rl, minari
+from rlbench.datasets.places import MINARI_DATA
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile
+
+
+def read(path: Path, name: str | None = None) -> Recorded:
+    """The steps of D4RL's file or Minari's folder at ``path``; ``name`` is what it is said to be, where that is known.
+
+    Raises:
+        RefusedFile: it cannot be read, or it is not the D4RL set of that name.
+    """
+    if path.is_dir():
+        return minari.read(path)
+    if path.parts[-2:] == MINARI_DATA.parts:
+        return minari.read(path.parents[1])
+    known = catalogue.d4rl().get(name or "")
+    recorded = d4rl.read(path, limit=known.limit if known else None)
+    if known:
+        widths = {"observations": (recorded.obs, known.features), "actions": (recorded.action, known.actions)}
+        for key, (array, width) in widths.items():
+            if width is not None and array.shape[1] != width:
+                raise RefusedFile(
+                    f"{path}: {key}: {array.shape[1]} numbers a step, {known.name} has {width}; it is another data set"
+                )
+    return recorded
+
+
+def data_file(path: Path) -> Path:
+    """The file that holds the numbers: the one whose checksum counts."""
+    return path / MINARI_DATA if path.is_dir() else path

@@ -1,0 +1,315 @@
+"""The real download against a server on the loopback that behaves as servers do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from rlbench.datasets import catalogue, checksums, download, obtain, remote
+from rlbench.datasets.d4rl import read
+from rlbench.datasets.download import part_of
+from rlbench.errors import Halted, RefusedFile, UsageError
+
+NAME = "hopper-medium-v2"
+PATH = "/gym_mujoco_v2/hopper_medium-v2.hdf5"
+
+
+@dataclass
+class Server:
+    """What is served, how, and what was asked for."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    ranges: bool = True
+    tag: str | None = '"one"'
+    cut_after: int | None = None  # bytes of each answer, after which the connection closes
+    stall: float = 0.0  # seconds of silence before each block
+    block: int = 1 << 20
+    status: int | None = None
+    announce: bool = True  # Content-Length
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    url: str = ""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A server of a mirror of D4RL, and an empty folder to download to."""
+    behaviour = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            _answer(self, behaviour)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    behaviour.url = f"http://127.0.0.1:{http.server_port}"
+    monkeypatch.setenv(catalogue.MIRROR, behaviour.url)
+    monkeypatch.setenv("MINARI_REMOTE", behaviour.url)
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "d4rl"))
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(download, "PAUSE", 0.0)
+    yield behaviour
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
+    wanted = request.headers.get("Range")
+    server.asked.append((request.path, wanted))
+    content = server.files.get(request.path)
+    if content is None or server.status is not None:
+        request.send_error(server.status or 404)
+        return
+    start = 0
+    if wanted and server.ranges and request.headers.get("If-Range") in {None, server.tag}:
+        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        if start >= len(content):
+            request.send_error(416)
+            return
+        request.send_response(206)
+        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+    else:
+        request.send_response(200)
+    if server.announce:
+        request.send_header("Content-Length", str(len(content) - start))
+    if server.tag:
+        request.send_header("ETag", server.tag)
+    request.end_headers()
+    body = content[start:] if server.cut_after is None else content[start : start + server.cut_after]
+    for at in range(0, len(body), server.block):
+        time.sleep(server.stall)
+        request.wfile.write(body[at : at + server.block])
+        request.wfile.flush()
+
+
+@pytest.fixture
+def content(columns: dict[str, NDArray[np.generic]], write_flat: Callable[..., Path], tmp_path: Path) -> bytes:
+    """A data set with Hopper's widths."""
+    wide = {
+        **columns,
+        "observations": np.ones((30, 11), np.float32),
+        "next_observations": np.ones((30, 11), np.float32),
+        "actions": np.zeros((30, 3), np.float32),
+    }
+    return write_flat(wide, path=tmp_path / "made.hdf5").read_bytes()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "d4rl" / "hopper_medium-v2.hdf5"
+
+
+def fetch(patience: float = 5.0) -> list[download.Progress]:
+    return list(obtain.downloaded(NAME, patience=patience))
+
+
+def nothing_left_behind(target: Path) -> bool:
+    return [path.name for path in target.parent.iterdir() if ".part" in path.name] == []
+
+
+def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH] = content
+    progress = fetch()
+    assert target.read_bytes() == content
+    assert progress[-1] == (len(content), len(content))
+    seal = checksums.recorded(target)
+    assert seal is not None
+    assert (seal.sha256, seal.size, seal.url) == (sha256(content).hexdigest(), len(content), server.url + PATH)
+    assert nothing_left_behind(target)
+    assert len(read(target).obs) == 30
+    assert fetch() == []
+    assert len(server.asked) == 1
+
+
+def test_a_slow_server_is_waited_for(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.stall, server.block = content, 0.02, 2000
+    assert len(fetch(patience=1.0)) >= 1
+    assert target.read_bytes() == content
+
+
+def test_a_silent_server_is_given_up_and_the_file_stays_a_part(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.stall = content, 0.5
+    with pytest.raises(Halted, match="silent after 0 bytes; run the same command again"):
+        fetch(patience=0.1)
+    assert not target.exists()
+
+
+def test_what_was_cut_off_goes_on_where_it_stopped(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.cut_after = content, 3000
+    fetch()
+    assert target.read_bytes() == content
+    assert [asked for _, asked in server.asked][:3] == [None, "bytes=3000-", "bytes=6000-"]
+
+
+def test_a_second_call_resumes_what_the_first_had_to_leave(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.cut_after = content, 3000
+    stopped = obtain.downloaded(NAME)
+    next(stopped)
+    stopped.close()  # as Ctrl-C does
+    assert not target.exists()
+    assert part_of(target).stat().st_size == 3000
+    server.cut_after = None
+    fetch()
+    assert target.read_bytes() == content
+    assert server.asked[-1] == (PATH, "bytes=3000-")
+
+
+@pytest.mark.parametrize("tag", ['"two"', None])
+def test_halves_of_two_files_never_meet(server: Server, content: bytes, target: Path, tag: str | None) -> None:
+    server.files[PATH], server.cut_after = content[::-1] + b"longer", 3000
+    stopped = obtain.downloaded(NAME)
+    next(stopped)
+    stopped.close()
+    server.files[PATH], server.cut_after, server.tag = content, None, tag
+    fetch()
+    assert target.read_bytes() == content
+
+
+def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.ranges, server.cut_after = content, False, 3000
+    with pytest.raises(Halted, match="cut after 3,000 bytes"):
+        fetch()
+    assert not target.exists()
+    server.cut_after = None
+    fetch()
+    assert target.read_bytes() == content
+
+
+def test_a_whole_part_needs_no_server(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH] = content
+    list(download.received(server.url + PATH, target))
+    server.files.clear()
+    fetch()
+    assert target.read_bytes() == content
+
+
+def test_a_length_that_nobody_announced_is_checked_by_the_content(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.announce, server.cut_after = content, False, 3000
+    with pytest.raises(RefusedFile, match="no whole HDF5 file; it was not kept"):
+        fetch()
+    assert not target.exists()
+    assert nothing_left_behind(target)
+    server.cut_after = None
+    fetch()
+    assert target.read_bytes() == content
+
+
+def test_a_file_of_another_size_than_recorded_is_refused(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH] = content
+    fetch()
+    target.unlink()
+    server.files[PATH] = content + b"\0"
+    with pytest.raises(RefusedFile, match=f"has {len(content) + 1:,} bytes, expected were {len(content):,}"):
+        fetch()
+    assert not target.exists()
+
+
+def test_a_flipped_byte_is_refused(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH] = content
+    fetch()
+    target.unlink()
+    flipped = bytearray(content)
+    flipped[-9] ^= 1
+    server.files[PATH] = bytes(flipped)
+    with pytest.raises(RefusedFile, match=r"SHA-256 .* recorded on first use"):
+        fetch()
+    assert not target.exists()
+    assert nothing_left_behind(target)
+
+
+def test_an_error_page_is_no_data_set(server: Server, target: Path) -> None:
+    server.files[PATH] = b"<html>Sign in to the network</html>"
+    with pytest.raises(RefusedFile, match="no whole HDF5 file"):
+        fetch()
+    assert not target.exists()
+
+
+def test_a_missing_file_is_named_with_its_address(server: Server, target: Path) -> None:
+    with pytest.raises(UsageError, match=f"{server.url}{PATH}: the server says 404") as refused:
+        fetch()
+    assert refused.value.exit_code == 2
+    assert len(server.asked) == 1
+
+
+def test_a_server_in_trouble_is_asked_again_and_then_left(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH], server.status = content, 503
+    with pytest.raises(Halted, match="the server says 503"):
+        fetch()
+    assert len(server.asked) == download.ATTEMPTS
+
+
+def test_nobody_listening_is_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "PAUSE", 0.0)
+    with pytest.raises(Halted, match="refused after 0 bytes"):
+        list(download.received("http://127.0.0.1:9/x.hdf5", target))
+
+
+def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: bytes, target: Path) -> None:
+    server.files[PATH] = content
+    target.parent.mkdir()
+    with FileLock(f"{part_of(target)}.lock"), pytest.raises(UsageError, match="another process"):
+        fetch()
+
+
+def test_no_other_scheme_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not an http address"):
+        list(download.received("file:///etc/passwd", tmp_path / "x"))
+
+
+def test_minari_sets_are_listed_and_downloaded(
+    server: Server, write_minari: Callable[..., Path], tmp_path: Path
+) -> None:
+    name = "toy/walk/medium-v0"
+    one = np.zeros((3, 1))
+    episode = {
+        "observations": np.zeros((4, 2)),
+        "actions": one,
+        "rewards": one[:, 0],
+        "terminations": one[:, 0].astype(bool),
+        "truncations": one[:, 0].astype(bool),
+    }
+    made = write_minari([episode], name, tmp_path / "server")
+    server.files = {
+        f"/{path.relative_to(tmp_path / 'server').as_posix()}": path.read_bytes()
+        for path in made.rglob("*")
+        if path.is_file()
+    }
+    server.files["/namespace_metadata.json"] = b'{"datasets": ["toy/walk/medium-v0"]}'
+    assert remote.names() == [name]
+    list(obtain.downloaded(name))
+    for inside in ("data/main_data.hdf5", "data/metadata.json"):
+        assert (tmp_path / "minari" / name / inside).read_bytes() == (made / inside).read_bytes()
+    assert checksums.recorded(tmp_path / "minari" / name / "data/main_data.hdf5") is not None
+
+
+def test_the_hub_has_a_repository_for_each_first_part_of_a_name(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_REMOTE", "hf://farama-minari")
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    base = "/datasets/farama-minari/mujoco/resolve/main"
+    where = remote.address("mujoco/hopper/medium-v0", "data/metadata.json")
+    assert where == f"{server.url}{base}/hopper/medium-v0/data/metadata.json"
+    server.files = {
+        "/api/datasets?author=farama-minari&limit=1000": b'[{"id": "farama-minari/mujoco"}, {"id": "x/y"}]',
+        f"{base}/namespace_metadata.json": b'{"datasets": ["mujoco/hopper/medium-v0"]}',
+    }
+    assert remote.names() == ["mujoco/hopper/medium-v0"]
+    server.files["/api/datasets?author=farama-minari&limit=1000"] = b'{"error": 1}'
+    with pytest.raises(RefusedFile, match="not as expected"):
+        remote.names()
