@@ -96,7 +96,8 @@ class Tape:
 
     def laid(self) -> tuple[Recorded, NDArray[np.bool_]]:
         """Lane after lane, and ``[rows]`` where an episode was cut because its lane was full."""
-        rows = joined([Recorded(*(c[i, :n] for c in self.rows if c is not None)) for i, n in enumerate(self.quota)])
+        kept = np.arange(self.quota.max()) < self.quota[:, None]
+        rows = Recorded._make(column[kept] for column in self.rows if column is not None)
         cut = np.zeros(len(rows.reward), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut

@@ -125,7 +125,7 @@ SHA256: Final = {
 RECIPES: Final = {
     recipe.name: recipe
     for table in (
-        _table("HalfCheetah", _part("halfcheetah-sb3zoo-ppo", noise=0.1), _part("halfcheetah-sb3zoo-tqc")),
+        _table("HalfCheetah", _part("halfcheetah-sb3zoo-ppo", noise=0.07), _part("halfcheetah-sb3zoo-tqc")),
         _table(
             "Hopper",
             _part("hopper-openai_imitation-trpo_iter200", noise=0.15),
