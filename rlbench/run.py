@@ -110,7 +110,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
                 f"{store.folder}: stopped at {trainer.clock.steps:,} steps; the same command resumes",
                 signal=stop.signal,
             )
-    checkpoint.save(folder / "last", {"policy": of_module(trainer.learner.policy()), "epoch": trainer.clock.epochs - 1})
+    checkpoint.save(folder / "last", _kept(trainer, trainer.clock.epochs - 1))
     _finish(store, trainer, "done", reason)
     checkpoint.discard(folder / "resume")
 
@@ -121,7 +121,14 @@ def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that is no more
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
-        checkpoint.save(folder, {"policy": of_module(trainer.learner.policy()), "epoch": epoch.number})
+        checkpoint.save(folder, _kept(trainer, epoch.number))
+
+
+def _kept(trainer: Online, epoch: int) -> State:
+    """All that is needed to play as the trainer's policy does now."""
+    scale = trainer.collector.scale
+    own: State = {"policy": of_module(trainer.learner.policy()), "epoch": epoch}
+    return own if scale is None else {**own, "scale": scale.state_dict()}
 
 
 def weights(trainer: Trainer) -> str:

@@ -59,7 +59,7 @@ class AsyncCollector:
         lanes: int,
     ) -> None:
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
-        self.segment, self.exact = -1, True
+        self.segment, self.exact, self.scale = -1, True, None
         self.envs: AsyncVectorEnv | None = None
         self.lanes = np.arange(lanes)
         self.acted = torch.empty(0)  # [N, ...] what every lane is doing, on the device

@@ -49,6 +49,10 @@ class Collector(Stateful, Protocol):
     def exact(self) -> bool:
         """Whether it stands where the state that was loaded last was saved, to the bit."""
 
+    @property
+    def scale(self) -> Stateful | None:
+        """Of observations, where the environments show them in one."""
+
     def open(self, segment: int) -> None:
         """Begin a segment in fresh environments."""
 

@@ -1,0 +1,216 @@
+"""``rlbench data generate``: own data sets, from recipes with names or from policies; and policies from elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import Json
+from rlbench.cli.output import emit, emit_json, remark
+from rlbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlbench.datasets.policies import Policy
+    from rlbench.datasets.recipes import Recipe
+    from rlbench.datasets.writing import Written
+    from rlbench.generate import Recording
+
+GENERATE_SCHEMA = 1
+SAYINGS = 10
+"""Lines of progress in all."""
+
+
+def generate(
+    task: Annotated[
+        str, typer.Argument(metavar="TASK|NAME", help="A task id, or the name of a recipe: rlb-hopper-medium.")
+    ],
+    *,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", metavar="RUN|FILE", help="Folder of a finished run, .safetensors or SB3 .zip; may be repeated."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", min=1, help="Steps in all.", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="rlb-NAME", help="What it is called.", show_default=False)
+    ] = None,
+    mixture: Annotated[
+        str | None,
+        typer.Option(
+            "--mixture", metavar="0.5,0.5", help="Shares of several policies; equal ones.", show_default=False
+        ),
+    ] = None,
+    noise: Annotated[float, typer.Option("--noise", metavar="STD", help="Normal noise added to actions.")] = 0.0,
+    uniform: Annotated[float, typer.Option("--uniform", metavar="P", help="How often an action is random.")] = 0.0,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Preferred actions instead of samples.")
+    ] = False,
+    kept: Annotated[str, typer.Option("--checkpoint", metavar="best|last", help="Which policy of a run.")] = "best",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of environments and samples.")] = 0,
+    lanes: Annotated[int, typer.Option("--lanes", metavar="N", help="Environments side by side.")] = 10,
+    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Json = False,
+) -> None:
+    """Make a data set of one's own, in D4RL's layout.
+
+    Equal recipes give equal files. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
+    """
+    from rlbench.datasets.recipes import PREFIX
+    from rlbench.datasets.writing import own_folder
+
+    if task.startswith(PREFIX):
+        if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
+            raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
+        recipe, policies = _named(task)
+    else:
+        if not (policy and steps and name):
+            raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
+        policies = [_loaded(text, task, kept) for text in policy]
+        recipe = _own(
+            task,
+            policies,
+            steps=steps,
+            name=name,
+            shares=_shares(mixture, len(policies)),
+            added=(not deterministic, noise, uniform),
+            seed=seed,
+            lanes=lanes,
+        )
+    path = own_folder(os.environ) / f"{recipe.name}.hdf5"
+    _free(path, force=force)
+    recording = _played(recipe, policies, quiet=quiet)
+    _told(recording, _put(path, recording), json=json)
+
+
+def import_policy(path: Path, *, task: str, output: Path) -> str:
+    """Convert the actor of a Stable-Baselines3 zip to a policy file; a sentence about it."""
+    from rlbench.datasets.policies import parsed
+    from rlbench.datasets.zips import imported
+
+    raw = imported(path, task=task)
+    policy = parsed(raw, str(path))
+    if output.exists():
+        raise UsageError(f"{output}: is there already; name another file")
+    try:
+        output.write_bytes(raw)
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror}); name another file") from None
+    return f"{output}: plays {task}, {policy.observed} numbers to {policy.facts.action_dim}, SHA-256 {policy.sha256}"
+
+
+def _named(name: str) -> tuple[Recipe, list[Policy]]:
+    """The recipe of that name, and the policies that come with it."""
+    from rlbench.datasets.policies import read
+    from rlbench.datasets.recipes import POLICIES, named
+
+    recipe = named(name)
+    return recipe, [read(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
+
+
+def _loaded(text: str, task: str, kept: str) -> Policy:
+    """A policy from wherever it lies: a file, a zip, a run's folder, or rlbench itself."""
+    from rlbench.datasets.policies import parsed, read
+    from rlbench.datasets.recipes import POLICIES
+    from rlbench.datasets.zips import imported
+
+    path, packaged = Path(text), POLICIES / f"{text}.safetensors"
+    if packaged.is_file():
+        return read(packaged)
+    if path.is_dir():
+        from rlbench.generate import kept_policy
+
+        return kept_policy(path, kept)
+    if not path.exists():
+        shipped = ", ".join(sorted(found.stem for found in POLICIES.glob("*.safetensors")))
+        raise UsageError(f"--policy {text}: no such file or run; check the path, or choose one of {shipped}")
+    return parsed(imported(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
+
+
+def _own(
+    task: str,
+    policies: list[Policy],
+    *,
+    steps: int,
+    name: str,
+    shares: list[float],
+    added: tuple[bool, float, float],
+    seed: int,
+    lanes: int,
+) -> Recipe:
+    """A recipe from options."""
+    from pydantic import ValidationError
+
+    from rlbench.datasets.recipes import Part, recipe
+    from rlbench.spec.override import one_line
+
+    sampled, noise, uniform = added
+    try:
+        parts = [
+            Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
+            for p, share in zip(policies, shares, strict=True)
+        ]
+    except ValidationError as error:
+        raise UsageError(f"{name}: {one_line(error)}") from None
+    return recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
+
+
+def _shares(mixture: str | None, count: int) -> list[float]:
+    if mixture is None:
+        return [1 / count] * count
+    try:
+        shares = [float(part) for part in mixture.split(",")]
+    except ValueError:
+        raise UsageError(f"--mixture {mixture}: not numbers; write shares as 0.7,0.3") from None
+    if len(shares) != count:
+        raise UsageError(f"--mixture {mixture}: {len(shares)} shares for {count} policies; give one for each --policy")
+    return shares
+
+
+def _free(path: Path, *, force: bool) -> None:
+    """Refuse a place that is taken or cannot be written, before anything is played."""
+    if path.exists() and not force:
+        raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{path.parent}: cannot be written ({error.strerror}); choose another folder with RLBENCH_DATASETS"
+        ) from None
+
+
+def _played(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording:
+    """The recipe carried out, with a line on stderr now and then."""
+    from rlbench.generate import Recording
+
+    recording, said = Recording(recipe, policies), 0
+    for done in recording:
+        if not quiet and done * SAYINGS // recipe.steps > said:
+            said = done * SAYINGS // recipe.steps
+            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    return recording
+
+
+def _put(path: Path, recording: Recording) -> Written:
+    from rlbench.datasets.writing import write
+
+    return write(path, recording.result(), recording.provenance(), source="rlbench data generate")
+
+
+def _told(recording: Recording, written: Written, *, json: bool) -> None:
+    facts = recording.provenance()
+    if json:
+        document = {"path": str(written.path), "sha256": written.sha256, "bytes": written.bytes, **facts}
+        emit_json({"schema_version": GENERATE_SCHEMA, **document})
+        return
+    mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if "return_mean" in facts else ""
+    emit(
+        f"{written.path}: {recording.recipe.steps:,} steps, {facts['episodes']} whole episodes, {mean}"
+        f"{written.bytes:,} bytes, SHA-256 {written.sha256}"
+    )

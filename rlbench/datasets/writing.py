@@ -1,0 +1,97 @@
+"""Recorded experience to a file in D4RL's flat layout, with where it came from; the whole of it or none.
+
+Equal experience and attributes give equal bytes: HDF5 is told no times, and one version of its format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import file_digest
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.datasets.types import Recorded
+from rlbench.errors import Halted, UsageError
+
+ROWS: Final = 4096  # of a chunk
+
+
+class Written(NamedTuple):
+    """A data set on disk."""
+
+    path: Path
+    sha256: str
+    bytes: int
+
+
+def own_folder(environ: Mapping[str, str]) -> Path:
+    """Where own data sets live: ``RLBENCH_DATASETS``, else in the home folder."""
+    given = environ.get("RLBENCH_DATASETS")
+    return Path(given) if given else Path.home() / ".rlbench" / "datasets"
+
+
+def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float], *, source: str) -> Written:
+    """Put a data set at ``path``, and its checksum into ``<path>.json``.
+
+    Raises:
+        UsageError: the folder cannot be written.
+        Halted: the disk is full.
+    """
+    part, sums = path.with_name(path.name + ".part"), path.with_name(path.name + ".json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _fill(part, recorded, attributes)
+        written = Written(path, *_sealed(part))
+        sums.unlink(missing_ok=True)  # of a set that is no more
+        part.replace(path)
+        fresh = sums.with_name(sums.name + ".part")
+        told = {"sha256": written.sha256, "bytes": written.bytes, "source": source}
+        fresh.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        fresh.replace(sums)
+    except PermissionError:
+        raise UsageError(f"{path.parent}: cannot be written; choose another folder with RLBENCH_DATASETS") from None
+    except OSError as error:
+        raise Halted(f"{path}: {error.strerror or error}; free some space and run the same command again") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return written
+
+
+def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
+    """The arrays of D4RL's layout by their names there."""
+    named: dict[str, NDArray[np.generic]] = {
+        "observations": recorded.obs,
+        "actions": recorded.action,
+        "rewards": recorded.reward,
+        "terminals": recorded.terminated,
+        "timeouts": recorded.truncated,
+    }
+    return named if recorded.next_obs is None else {**named, "next_observations": recorded.next_obs}
+
+
+def _fill(path: Path, recorded: Recorded, attributes: Mapping[str, str | float]) -> None:
+    with h5py.File(path, "w", libver="earliest", track_order=False) as file:
+        for name, value in attributes.items():
+            file.attrs[name] = value
+        for name, array in columns(recorded).items():
+            file.create_dataset(
+                name,
+                data=array,
+                chunks=(min(ROWS, len(array)), *array.shape[1:]),
+                compression="gzip",
+                fletcher32=True,
+                track_times=False,
+            )
+
+
+def _sealed(path: Path) -> tuple[str, int]:
+    """SHA-256 and size of a file that the disk has."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return file_digest(file, "sha256").hexdigest(), path.stat().st_size

@@ -1,0 +1,143 @@
+"""Actors of Stable-Baselines3 from the zips that its ``save`` writes: weights alone, nothing is unpickled.
+
+A zip does not hold what ``VecNormalize`` knew of observations, so an actor that was trained behind one plays badly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.datasets.policies import serialized
+from rlbench.datasets.torchfile import Array, member, shown, tensors
+from rlbench.errors import RefusedFile
+
+TEXT: Final = 256 * 2**20  # bytes of ``data``, which may hold a replay buffer's worth of text
+WEIGHTS: Final = 512 * 2**20
+BOUNDS: Final = ("-20", "2")  # of the logarithm of SAC's and TQC's spread
+
+ACTIVATIONS: Final = {"ReLU": "relu", "Tanh": "tanh"}
+
+
+class Kind(NamedTuple):
+    """How a family of algorithms names its actor."""
+
+    hidden: str  # of hidden layers, followed by ``.N.weight``; N counts activations too
+    mean: str | None  # of the last layer; None is the last of ``hidden``
+    log_std: str | None
+    squash: str
+    activation: str  # where nothing else was chosen
+
+
+KINDS: Final = {
+    "SAC or TQC": Kind("actor.latent_pi", "actor.mu", "actor.log_std", "tanh", "ReLU"),
+    "TD3 or DDPG": Kind("actor.mu", None, None, "tanh", "ReLU"),
+    "PPO, A2C or TRPO": Kind("mlp_extractor.policy_net", "action_net", "log_std", "clip", "Tanh"),
+}
+
+
+def imported(path: Path, *, task: str) -> bytes:
+    """The actor of a zip as a policy file that plays ``task``, which the zip does not name.
+
+    Raises:
+        RefusedFile: it is no zip of Stable-Baselines3, or of an actor that cannot be converted.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            data = json.loads(member(file, "data", TEXT, str(path)))
+            weights = member(file, "policy.pth", WEIGHTS, str(path))
+    except OSError as error:
+        raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+        raise RefusedFile(f"{path}: not a zip of Stable-Baselines3 ({error}); restore it") from None
+    if not isinstance(data, dict):
+        raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
+    arrays = tensors(weights, f"{path}/policy.pth")
+    family, kind = _family(arrays, path)
+    layers = _layers(arrays, kind, path)
+    log_std = _log_std(arrays, kind, path)
+    _bounded(data, kind, path)
+    hidden = len(layers) - 1
+    named = {f"layers.{i}": layer for i, layer in enumerate(layers[:-1])} | {"mean": layers[-1]}
+    converted = {f"{name}.{part}": array for name, layer in named.items() for part, array in layer.items()} | log_std
+    facts = {
+        "format": "actor-v1",
+        "name": path.stem,
+        "algorithm": family,
+        "env_evaluated": task,
+        "input_dim": str(layers[0]["weight"].shape[-1]),
+        "action_dim": str(len(layers[-1]["bias"])),
+        "hidden_layers": str(hidden),
+        "activation": _activation(data, kind, path),
+        "squash": kind.squash,
+        "log_std": "none" if not log_std else "vector" if "log_std" in log_std else "layer",
+        "log_std_min": BOUNDS[0] if kind.squash == "tanh" and log_std else "",
+        "log_std_max": BOUNDS[1] if kind.squash == "tanh" and log_std else "",
+        "source": "Stable-Baselines3",
+    }
+    return serialized(converted, facts)
+
+
+def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:
+    if any(name.startswith(("features_extractor.", "actor.features_extractor.")) for name in arrays):
+        raise RefusedFile(f"{path}: sees through a features extractor; only plain layers are converted")
+    for family, kind in KINDS.items():
+        if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
+            return family, kind
+    families = "; ".join(KINDS)
+    raise RefusedFile(f"{path}: holds {shown(arrays)} …; expected an actor of plain layers of {families}")
+
+
+def _layers(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[str, NDArray[np.float32]]]:
+    """Weight and bias of every layer, the last one giving the mean."""
+    pattern = re.compile(re.escape(kind.hidden) + r"\.(\d+)\.weight")
+    numbers = sorted(int(found[1]) for name in arrays if (found := pattern.fullmatch(name)))
+    names = [f"{kind.hidden}.{number}" for number in numbers] + ([kind.mean] if kind.mean else [])
+    missing = [f"{name}.{part}" for name in names for part in ("weight", "bias") if f"{name}.{part}" not in arrays]
+    if missing:
+        raise RefusedFile(f"{path}: {missing[0]} is missing; only layers with a bias are converted")
+    return [{part: arrays[f"{name}.{part}"].astype(np.float32) for part in ("weight", "bias")} for name in names]
+
+
+def _log_std(arrays: Mapping[str, Array], kind: Kind, path: Path) -> dict[str, NDArray[np.float32]]:
+    """The spread: of every action, as a layer, or none."""
+    if kind.log_std is None:
+        return {}
+    here = [name for name in arrays if name == kind.log_std or name.startswith(f"{kind.log_std}.")]
+    found = {name[name.index("log_std") :]: arrays[name].astype(np.float32) for name in here}
+    if found.keys() == {"log_std.weight", "log_std.bias"} or (
+        found.keys() == {"log_std"} and found["log_std"].ndim == 1
+    ):
+        return found
+    raise RefusedFile(f"{path}: has no plain spread of real actions; gSDE and numbered actions are not converted")
+
+
+def _activation(data: Mapping[str, object], kind: Kind, path: Path) -> str:
+    """What stands between the layers, as the readable part of the zip's settings names it."""
+    chosen = data.get("policy_kwargs")
+    named = str(chosen.get("activation_fn", kind.activation)) if isinstance(chosen, dict) else kind.activation
+    name = named.removesuffix("'>").rpartition(".")[2]
+    if name not in ACTIVATIONS:
+        raise RefusedFile(f"{path}: has the activation {name}; only {' and '.join(ACTIVATIONS)} are converted")
+    return ACTIVATIONS[name]
+
+
+def _bounded(data: Mapping[str, object], kind: Kind, path: Path) -> None:
+    """Refuse an actor whose clipped actions lie in the task's own bounds, where these are not ±1."""
+    space = data.get("action_space")
+    if kind.squash == "clip" and isinstance(space, dict):
+        edges = {
+            number for side in ("low", "high") for number in re.findall(r"-?\d+(?:\.\d*)?", str(space.get(side, "")))
+        }
+        if any(abs(float(edge)) != 1.0 for edge in edges):
+            raise RefusedFile(
+                f"{path}: acts outside of [−1, 1] ({space.get('low')} to {space.get('high')}); not converted"
+            )

@@ -1,0 +1,229 @@
+"""A recipe carried out: environments side by side, a player for every part, and everything that happened in order.
+
+Each lane gives its share of a part's steps and is cut there, as a time limit would cut it; the lanes are then laid one
+after the other. So what is recorded depends on the recipe alone, and on no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rlbench
+from rlbench import checkpoint, suites
+from rlbench.build.environments import environments
+from rlbench.build.exported import exported
+from rlbench.datasets.policies import Policy, parsed
+from rlbench.datasets.recipes import Part, Recipe
+from rlbench.datasets.types import Recorded
+from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
+from rlbench.errors import UnknownName, UsageError
+from rlbench.record.store import read
+from rlbench.seeds import Seeds
+from rlbench.spec.task import Task
+
+KEPT = ("best", "last")
+CONTINUOUS = ("mujoco", "goals", "toy")
+"""Suites whose tasks may take real actions; an id is looked up in this order."""
+
+
+class Player(Protocol):
+    """Whoever acts while it is recorded."""
+
+    def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Actions ``[N, A]`` in [−1, 1] at ``[N, F]``, ``[N]`` steps after the reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blurred:
+    """A policy with what a part of a recipe adds to it; draws as much in every step, whatever comes of it."""
+
+    policy: Policy
+    part: Part
+    generator: np.random.Generator
+
+    def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
+        """``[N, A]``."""
+        part, shape = self.part, (len(obs), self.policy.facts.action_dim)
+        drawn = self.generator.standard_normal(shape) if part.sampled else None
+        action = self.policy(obs, elapsed, drawn)
+        if part.noise:
+            action = np.clip(action + part.noise * self.generator.standard_normal(shape), -1, 1).astype(np.float32)
+        if part.uniform:
+            instead = self.generator.random(len(obs)) < part.uniform
+            action = np.where(instead[:, None], self.generator.uniform(-1, 1, shape), action).astype(np.float32)
+        return action
+
+
+class Tape:
+    """The steps of N lanes, each up to its quota ``[N]``."""
+
+    def __init__(self, quota: NDArray[np.int64], info: EnvInfo, actions: int) -> None:
+        shape = (len(quota), int(quota.max()))
+        (features,) = info.obs_shape
+        self.quota, self.count, self.cut = quota, np.zeros_like(quota), np.zeros(len(quota), np.bool_)
+        self.rows = Recorded(
+            obs=np.zeros((*shape, features), np.float32),
+            action=np.zeros((*shape, actions), np.float32),
+            reward=np.zeros(shape, np.float32),
+            terminated=np.zeros(shape, np.bool_),
+            truncated=np.zeros(shape, np.bool_),
+            next_obs=np.zeros((*shape, features), np.float32),
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether every lane has met its quota."""
+        return bool((self.count == self.quota).all())
+
+    def add(self, live: NDArray[np.bool_], obs: NDArray[np.float32], action: NDArray[np.float32], answer: Step) -> None:
+        """What every ``live`` lane saw, did and met; of lanes that are full nothing is kept."""
+        lanes = np.flatnonzero(live & (self.count < self.quota))
+        here = lanes, self.count[lanes]
+        seen = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)
+        for column, rows in zip(self.rows, seen, strict=True):
+            if column is not None:
+                column[here] = rows[lanes]
+        self.count[lanes] += 1
+        last = lanes[self.count[lanes] == self.quota[lanes]]
+        self.cut[last] = ~(answer.terminated | answer.truncated)[last]
+        self.rows.truncated[last, self.quota[last] - 1] |= self.cut[last]
+
+    def laid(self) -> tuple[Recorded, NDArray[np.bool_]]:
+        """Lane after lane, and ``[rows]`` where an episode was cut because its lane was full."""
+        kept = np.arange(self.quota.max()) < self.quota[:, None]
+        rows = Recorded._make(column[kept] for column in self.rows if column is not None)
+        cut = np.zeros(len(rows.reward), np.bool_)
+        cut[self.quota.cumsum() - 1] = self.cut
+        return rows, cut
+
+
+class Recording:
+    """One recipe under way: iterate it to the end, a vector step at a time, then ask for its ``result``."""
+
+    def __init__(self, recipe: Recipe, policies: Sequence[Policy]) -> None:
+        self.recipe, self.policies, self.task = recipe, policies, task_of(recipe.task)
+        self.versions: dict[str, str] = {}
+        self._parts: list[tuple[Recorded, NDArray[np.bool_]]] = []
+        for part, policy in zip(recipe.parts, policies, strict=True):
+            if part.sha256 != policy.sha256:
+                raise UsageError(
+                    f"{part.policy}: has SHA-256 {policy.sha256[:12]}…, the recipe {part.sha256[:12]}…; restore it"
+                )
+            if part.sampled and policy.log_std is None:
+                raise UsageError(f"{part.policy}: is deterministic, nothing can be sampled; use --deterministic")
+
+    def __iter__(self) -> Iterator[int]:
+        """Plays; gives the number of steps so far after every vector step."""
+        before = 0
+        for part, policy, steps in zip(self.recipe.parts, self.policies, self.recipe.portions(), strict=True):
+            seeds = Seeds(self.recipe.seed).child("generate", part.model_dump_json(exclude={"share"}))
+            lanes = seeds.child("env").numbers(self.recipe.lanes)
+            envs = environments(self.task, seeds=lanes, training=False)
+            try:
+                self.versions = dict(envs.info.versions)
+                tape = _tape(self.task, policy, envs.info, steps)
+                for done in _recorded(envs, Blurred(policy, part, seeds.child("action").numpy()), tape):
+                    yield before + done
+            finally:
+                envs.close()
+            self._parts.append(tape.laid())
+            before += steps
+
+    def result(self) -> Recorded:
+        """Part after part, lane after lane, step after step."""
+        return joined([rows for rows, _ in self._parts])
+
+    def provenance(self) -> dict[str, str | float]:
+        """All that a stranger needs to make it again, and what came of it."""
+        recipe = self.recipe
+        return {
+            "name": recipe.name,
+            "recipe": recipe.written(),
+            "task": recipe.task,
+            "policies": ", ".join(part.policy for part in recipe.parts),
+            "policies_sha256": ", ".join(part.sha256 for part in recipe.parts),
+            "not_d4rl": "made by rlbench; other policies, another simulator and another size than any D4RL set",
+            "rlbench": rlbench.__version__,
+            "numpy": np.__version__,
+            **self.versions,
+            **returns(self.result(), np.concatenate([cut for _, cut in self._parts])),
+        }
+
+
+def task_of(name: str) -> Task:
+    """The task of that id, as the suites play it.
+
+    Raises:
+        UnknownName: no suite has it.
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for suite in CONTINUOUS:
+        for task in suites.tasks(suite):
+            able = [algorithm for algorithm in suites.algorithms(suite) if suites.plays(suite, algorithm, task)]
+            known.setdefault(task, (suite, able[0]))
+    if name not in known:
+        raise UnknownName("task", name, known)
+    suite, algorithm = known[name]
+    return suites.spec(suite, algorithm, name).task
+
+
+def kept_policy(folder: Path, which: str) -> Policy:
+    """The policy that a run keeps, its ``best`` or its ``last``.
+
+    Raises:
+        UsageError: it keeps none, or one that takes no real actions.
+        RefusedFile: the record or the checkpoint is damaged.
+    """
+    spec, place = read(folder).spec, folder / "checkpoint" / which
+    if which not in KEPT or not checkpoint.exists(place):
+        raise UsageError(f"{place}: no such checkpoint; a finished run keeps {' and '.join(KEPT)}, records in git none")
+    name = f"{spec.name} {spec.id} seed={spec.seed} {which}"
+    return parsed(exported(spec, checkpoint.load(place), name=name), str(place))
+
+
+def joined(pieces: Sequence[Recorded]) -> Recorded:
+    """One after another; every piece says what its steps led to."""
+    return Recorded(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def returns(recorded: Recorded, cut: NDArray[np.bool_]) -> dict[str, float]:
+    """How good the whole episodes are; those that are ``cut`` ``[N]`` at their last row do not count."""
+    ends = np.flatnonzero(recorded.terminated | recorded.truncated)
+    totals = np.add.reduceat(recorded.reward.astype(np.float64), [0, *(ends[:-1] + 1)])
+    whole = totals[~cut[ends]]
+    counts: dict[str, float] = {"episodes": len(whole), "episodes_cut": int(cut.sum())}
+    if not len(whole):
+        return counts
+    found = {"mean": whole.mean(), "std": whole.std(), "min": whole.min(), "max": whole.max()}
+    return counts | {f"return_{name}": float(value) for name, value in found.items()}
+
+
+def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> Tape:
+    """Room for a part's steps, where its player fits the task."""
+    if not isinstance(info.actions, Box) or len(info.obs_shape) != 1:
+        raise UsageError(f"{task.id}: only vectors seen and real actions taken are recorded; choose another task")
+    actions = len(info.actions.low)
+    policy.fits(task.id, features=info.obs_shape[0], actions=actions)
+    quota = np.full(info.lanes, steps // info.lanes)
+    quota[: steps % info.lanes] += 1
+    return Tape(quota, info, actions)
+
+
+def _recorded(envs: VectorEnv, player: Player, tape: Tape) -> Iterator[int]:
+    """Fill the tape; gives the number of steps so far after every vector step."""
+    obs = envs.reset()
+    live, elapsed = np.ones(len(obs), np.bool_), np.zeros(len(obs), np.int64)
+    while not tape.full:
+        action = player(obs, elapsed)
+        envs.send(action)
+        answer = envs.recv()
+        tape.add(live, obs, action, answer)
+        elapsed = np.where(live, elapsed + 1, 0)
+        live, obs = ~(answer.terminated | answer.truncated), answer.obs
+        yield int(tape.count.sum())
