@@ -124,11 +124,11 @@ def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
         checkpoint.save(folder, _kept(trainer, epoch.number))
 
 
-def _kept(trainer: Online, epoch: int) -> State:
+def _kept(trainer: Trainer, epoch: int) -> State:
     """All that is needed to play as the trainer's policy does now."""
-    scale = trainer.collector.scale
+    scale = trainer.scale
     own: State = {"policy": of_module(trainer.learner.policy()), "epoch": epoch}
-    return own if scale is None else {**own, "scale": scale.state_dict()}
+    return own if scale is None else {**own, "scale": scale}
 
 
 def weights(trainer: Trainer) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import torch
 
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
-from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
 from rlbench.buffers.walks import Walks
@@ -20,9 +19,8 @@ from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.build.stage import Stage, evaluation, ring_of
 from rlbench.collectors.asynchronous import AsyncCollector
-from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer, Untouched
-from rlbench.collectors.sync import Actor, Collector
+from rlbench.collectors.sync import Collector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError

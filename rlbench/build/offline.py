@@ -1,4 +1,4 @@
-"""A run on recorded experience, from its Spec: the data, a ring of them, and what is judged in the world they are of."""
+"""A run on recorded experience, from its Spec: the data, a ring of them, and the world in which policies are judged."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def learned(spec: Spec, algo: Offline, info: EnvInfo, device: torch.device, runt
         budget=spec.budget,
         schedules=offlinecontrol.schedules(algo, parts.learner),
         data=sha256,
+        scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
     )
 
 

@@ -65,7 +65,7 @@ class Scale:
 
 
 class Normalized:
-    """A vector of environments that shows everything in ``scale``; with ``learning`` it moves the scale, which can be."""
+    """A vector of environments that shows everything in ``scale``; with ``learning`` it moves a scale that moves."""
 
     def __init__(self, envs: VectorEnv, scale: Scaling, *, learning: bool) -> None:
         self.envs, self.scale, self.learned = envs, scale, scale if learning and isinstance(scale, Scale) else None

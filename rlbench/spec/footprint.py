@@ -145,7 +145,7 @@ def world_of(task: Task) -> Task:
 
 
 def _from_data(task: Task, algo: Offline) -> int:
-    """Bytes of an actor, critics, what proposes actions, their copies, and of a batch with all that is sampled for it."""
+    """Bytes of an actor, critics, what proposes actions, their copies, and of a batch with all that it samples."""
     numbers, actions = VECTORS.get(world_of(task).id, (64, 8))
     layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
     rows = algo.batch

@@ -38,10 +38,12 @@ class Offline:
         budget: Budget,
         schedules: Sequence[Schedule],
         data: str,
+        scale: State | None,
     ) -> None:
         self.updater, self.sampler, self.learner, self.noise = updater, sampler, learner, noise
         self.evaluate, self.budget, self.schedules = evaluate, budget, schedules
         self.data = data  # SHA-256 of what is learned from
+        self.scale = scale  # what the policy must know of observations beside its weights
         self.clock = Clock()
         self._began = 0  # gradient steps at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation

@@ -190,6 +190,11 @@ class Online:
         self._epoch_began = (clock.env_steps, clock.seconds)
         return epoch
 
+    @property
+    def scale(self) -> State | None:
+        """What the policy must know of observations beside its weights; None if nothing."""
+        return None if self.collector.scale is None else self.collector.scale.state_dict()
+
     def close(self) -> None:
         """Let the environments go."""
         self.collector.close()

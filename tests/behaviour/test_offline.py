@@ -1,4 +1,4 @@
-"""Runs on recorded experience: from a file to a record, stopped and gone on with, and refused where data are missing."""
+"""Runs on recorded experience: from a file to a record, stopped and gone on with, refused where data are missing."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_every_cell_is_a_million_steps_judged_every_five_thousand(algorithm: str
     assert (spec.protocol.episodes, spec.protocol.stop) == (10, None)
     assert (spec.algo.gamma, algo_of(algorithm).batch, algo_of(algorithm).widths) == (0.99, 256, (256, 256))
     assert isinstance(spec.task, OfflineTask)
-    body = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}[task.split("-")[0]]
+    body = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}[task.split("-", maxsplit=1)[0]]
     assert spec.task.world == MujocoTask(id=f"{body}-v4")
     assert spec.task.data == task
 
