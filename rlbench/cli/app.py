@@ -13,6 +13,7 @@ from rlbench import __version__
 from rlbench.cli.baseline import baseline
 from rlbench.cli.check import check
 from rlbench.cli.compare import compare
+from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
@@ -40,6 +41,7 @@ app.command("list")(listing)
 app.command("show")(show)
 app.command("status")(status)
 app.command("doctor")(doctor)
+app.add_typer(data, name="data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
