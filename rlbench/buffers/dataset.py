@@ -17,7 +17,7 @@ from torch import Tensor
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Span
 from rlbench.datasets.columns import CHUNK
-from rlbench.datasets.d4rl import breaks
+from rlbench.datasets.episodes import ends
 from rlbench.datasets.scale import Scale
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
@@ -95,18 +95,13 @@ def ring(
 
 
 def _rows(recorded: Recorded) -> Rows:
-    ends = recorded.terminated | recorded.truncated
-    if recorded.next_obs is None:
-        ends[-1] = True
-        followed = ends & recorded.terminated
-    else:
-        ends |= breaks(recorded.obs, recorded.next_obs)
-        followed = ends
-    place = np.arange(len(ends)) + np.cumsum(followed) - followed
-    dead, done = np.zeros((2, len(ends) + int(followed.sum())), np.bool_)
+    last = ends(recorded)
+    followed = last & recorded.terminated if recorded.next_obs is None else last
+    place = np.arange(len(last)) + np.cumsum(followed) - followed
+    dead, done = np.zeros((2, len(last) + int(followed.sum())), np.bool_)
     dead[place[followed] + 1] = True
     done[place[followed]] = True
-    (unknown,) = np.nonzero(ends & ~followed)  # where it led was not stored: it is what the step before it led to
+    (unknown,) = np.nonzero(last & ~followed)  # where it led was not stored: it is what the step before it led to
     dead[place[unknown]] = True
     done[place[unknown[unknown > 0]] - 1] = True
     return Rows(place, followed, done & ~dead, dead)

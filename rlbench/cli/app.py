@@ -41,7 +41,7 @@ app.command("list")(listing)
 app.command("show")(show)
 app.command("status")(status)
 app.command("doctor")(doctor)
-app.add_typer(data)
+app.add_typer(data, name="data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,11 +1,220 @@
-"""``rlbench data``: the verbs of data sets."""
+"""``rlbench data``: the data sets that offline learners learn from."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlbench.cli.generate import generate
+from rlbench.cli.options import Json
+from rlbench.cli.output import emit, emit_json, remark
+from rlbench.errors import RefusedFile, RlbenchError, UsageError
 
-data = typer.Typer(name="data", no_args_is_help=True, help="Data sets: made, and looked at.", rich_markup_mode=None)
-data.callback()(lambda: None)
+if TYPE_CHECKING:
+    from rlbench.datasets.catalogue import Known
+    from rlbench.datasets.download import Progress
+    from rlbench.datasets.places import Place
+    from rlbench.datasets.summary import Bar, Spread, Summary
+
+DATA_SCHEMA = 1
+WIDTH = 40  # of the longest bar
+EVERY = 0.1  # share of a download after which it says how far it is
+
+data = typer.Typer(
+    help="Data sets: list, show, generate, verify, download, import.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 data.command("generate")(generate)
+
+
+@data.command("list")
+def listing(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="D4RL's deprecated sets too.")] = False,
+    remote: Annotated[bool, typer.Option("--remote", help="Ask Minari's server for its sets too.")] = False,
+    json: Json = False,
+) -> None:
+    """Data sets by name: where each lies on this machine, or - where it does not."""
+    from rlbench.datasets import catalogue, places
+
+    here = {there.name: there for there in places.local()}
+    elsewhere = [known for known in catalogue.d4rl().values() if everything or not known.note.startswith("deprecated")]
+    names = [*here, *(known.name for known in elsewhere if known.name not in here)]
+    if remote:
+        from rlbench.datasets.remote import names as remote_names
+
+        names += [name for name in remote_names() if name not in here]
+    rows = [(name, here.get(name), catalogue.d4rl().get(name)) for name in names]
+    if json:
+        emit_json({"schema_version": DATA_SCHEMA, "datasets": [_entry(*row) for row in rows]})
+        return
+    emit("\n".join(f"{name}\t{there.path if there else '-'}" for name, there, _ in rows))
+
+
+@data.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A data set; see: rlbench data list")],
+    *,
+    json: Json = False,
+) -> None:
+    """What a data set holds: shapes, episodes, returns, ends, coverage."""
+    from dataclasses import asdict
+
+    from rlbench.datasets import catalogue, checksums, places
+    from rlbench.datasets.reading import data_file, read, told
+    from rlbench.datasets.summary import summary
+
+    of, path = places.resolved(name)
+    seal = checksums.sealed(data_file(path))
+    made = summary(read(path, of))
+    score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
+    words = told(path)
+    if json:
+        emit_json(
+            {
+                "schema_version": DATA_SCHEMA,
+                "name": of,
+                "path": str(path),
+                "bytes": seal.size,
+                "sha256": seal.sha256,
+                "normalized": score,
+                **asdict(made),
+                "told": words,
+            }
+        )
+        return
+    head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
+    lines = [*head, *_facts(made, score), *words.items()]
+    wide = max(len(key) for key, _ in lines)
+    emit("\n".join([*(f"{key:<{wide}}  {value}" for key, value in lines), "", "returns", *_bars(made.histogram)]))
+
+
+@data.command("verify")
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME|PATH…", help="All on this machine, if none is named.")
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Read data sets whole and compare their SHA-256 with the one recorded on first use."""
+    from rlbench.datasets import checksums, places
+    from rlbench.datasets.reading import data_file, read
+
+    rows: list[tuple[str, str, str | None]] = []
+    for name in names or [there.name for there in places.local()]:
+        try:
+            of, path = places.resolved(name)
+            seal = checksums.verified(data_file(path))
+            read(path, of)
+            rows.append((name, seal.sha256, None))
+        except RlbenchError as error:
+            rows.append((name, "-", str(error)))
+    if json:
+        found = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
+        emit_json({"schema_version": DATA_SCHEMA, "datasets": found})
+    elif rows:
+        emit("\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows))
+    else:
+        remark("no data set on this machine")
+    bad = [name for name, _, fault in rows if fault]
+    if bad:
+        raise RefusedFile(f"{len(bad)} of {len(rows)} data sets did not pass: {', '.join(bad)}; see above")
+
+
+@data.command("download")
+def download(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of D4RL's or Minari's; see: rlbench data list")],
+) -> None:
+    """Download a data set; what was interrupted goes on where it stopped."""
+    from rlbench.datasets import places
+    from rlbench.datasets.obtain import downloaded
+
+    said = 0.0
+    for progress in downloaded(name):
+        if _share(progress) >= said:
+            remark(f"{name}: {_spoken(progress)}")
+            said = _share(progress) + EVERY
+    emit(str(places.found(name)))
+
+
+@data.command("import")
+def bring(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file in D4RL's layout, or a folder in Minari's.")],
+    *,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Default: as the file is named.", show_default=False)
+    ] = None,
+) -> None:
+    """Check a data set and copy it to where it is found by its name."""
+    from rlbench.datasets.obtain import imported
+
+    emit(str(imported(path, name or _named(path)).path))
+
+
+def _named(path: Path) -> str:
+    """The name that a file or folder itself suggests."""
+    from rlbench.datasets import catalogue, minari, places
+
+    if path.is_dir():
+        name = minari.metadata(path).name
+    else:
+        name = next((known.name for known in catalogue.d4rl().values() if known.file == path.name), None)
+        if name is None and places.OWN_NAME.fullmatch(path.stem):
+            name = path.stem
+    if name is None:
+        raise UsageError(f"{path}: its name says nothing; give it one: --name rlb-…")
+    return name
+
+
+def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, object]:
+    kind = there.kind if there else "d4rl" if known else "minari"
+    return {
+        "name": name,
+        "kind": kind,
+        "path": str(there.path) if there else None,
+        "url": known.url if known else None,
+        "env_id": known.env_id if known else None,
+        "reference": None if known is None else {"random": known.low, "expert": known.high},
+        "note": known.note if known and known.note else None,
+    }
+
+
+def _facts(made: Summary, score: float | None) -> list[tuple[str, str]]:
+    stored = "stored" if made.next_observations else "not stored"
+    return [
+        ("shapes", f"{made.features} observed, {made.actions} acted numbers; next observations {stored}"),
+        ("steps", f"{made.steps:,}"),
+        ("episodes", f"{made.episodes:,}"),
+        ("ends", f"{made.terminated:,} terminated, {made.truncated:,} truncated, {made.unfinished:,} not marked"),
+        ("return", _spread(made.returns)),
+        *([("normalized", f"{score:.1f} (mean; 0 random, 100 expert)")] if score is not None else []),
+        ("length", _spread(made.lengths)),
+        ("actions", f"{made.action_cover:.0%} of their range seen, {made.outside:.1%} of the numbers beyond ±1"),
+        ("observations", f"vary in about {made.directions:.1f} directions; {made.constant} numbers are constant"),
+    ]
+
+
+def _spread(of: Spread) -> str:
+    first, middle, third = (f"{value:.1f}" for value in of.quartiles)
+    return f"{of.mean:.1f} ± {of.deviation:.1f}, from {of.low:.1f} to {of.high:.1f}, quartiles {first} {middle} {third}"
+
+
+def _bars(histogram: tuple[Bar, ...]) -> list[str]:
+    most = max(bar.count for bar in histogram)
+    return [
+        f"{bar.low:>10.1f} {bar.high:>10.1f} {bar.count:>7,} {'#' * -(-WIDTH * bar.count // most)}" for bar in histogram
+    ]
+
+
+def _share(progress: Progress) -> float:
+    return progress.done / progress.total if progress.total else progress.done / 1e9  # unknown: every 100 MB
+
+
+def _spoken(progress: Progress) -> str:
+    if progress.total is None:
+        return f"{progress.done / 1e6:.0f} MB"
+    return f"{progress.done / progress.total:.0%} of {progress.total / 1e6:.1f} MB"

@@ -116,9 +116,14 @@ def known(name: str) -> Known:
 def normalized(score: float, name: str) -> float:
     """D4RL's scale: 0 for a random policy's score, 100 for the expert's."""
     of = known(name)
-    if of.low is None or of.high is None:
+    if of.low is None or of.high is None:  # as ``scaled`` says
         raise UsageError(f"{name}: D4RL has no reference score for it; report the raw score")
     return 100 * (score - of.low) / (of.high - of.low)
+
+
+def scaled(name: str) -> bool:
+    """Whether D4RL has reference scores for a data set."""
+    return name in d4rl() and None not in {known(name).low, known(name).high}
 
 
 def _whole(text: str) -> int | None:

@@ -12,7 +12,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import CHUNK, continuous, flags, named, numbers, opened, present
+from rlbench.datasets.columns import continuous, flags, named, numbers, opened, present
+from rlbench.datasets.episodes import breaks
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
 
@@ -56,15 +57,6 @@ def provenance(path: Path) -> dict[str, str]:
             if isinstance(stored, h5py.Dataset) and stored.shape == () and stored.dtype.kind in "OSiuf":
                 told[key] = stored[()]
     return {key: text for key, value in told.items() if (text := _text(value)) is not None}
-
-
-def breaks(obs: NDArray[np.float32], next_obs: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Where a step did not lead to the row after it, ``[N]``; the last row has none after it and counts as a break."""
-    broken = np.ones(len(obs), np.bool_)
-    for start in range(0, len(obs) - 1, CHUNK):
-        stop = min(start + CHUNK, len(obs) - 1)
-        broken[start:stop] = (next_obs[start:stop] != obs[start + 1 : stop + 1]).any(1)
-    return broken
 
 
 def _guessed(

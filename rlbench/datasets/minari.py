@@ -62,7 +62,8 @@ def read(folder: Path) -> Recorded:
         first = episodes[0].obs.shape[1], episodes[0].action.shape[1]
         if shapes != first:
             raise RefusedFile(
-                f"{path}: {name}: {shapes[0]} observed and {shapes[1]} acted numbers, {groups[0]} has {first}"
+                f"{path}: {name}: {shapes[0]} observed and {shapes[1]} acted numbers, {groups[0]} has {first[0]} "
+                f"and {first[1]}"
             )
     steps = sum(len(episode.reward) for episode in episodes)
     if told.steps not in {None, steps} or told.episodes not in {None, len(episodes)}:

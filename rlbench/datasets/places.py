@@ -86,6 +86,20 @@ def found(name: str, given: Path | None = None) -> Path:
     raise UsageError(f"{name}: not in {there.path}; {_remedy(there)}")
 
 
+def resolved(text: str) -> tuple[str | None, Path]:
+    """What ``text`` means: a path that is there, without a name, or the name of a data set and where it lies.
+
+    Raises:
+        UsageError: it is neither; says where it was looked for, and what can be done.
+    """
+    path = Path(text)
+    if path.is_file() or (path / MINARI_DATA).is_file():
+        return None, path
+    if path.suffix in {".hdf5", ".h5"}:
+        raise UsageError(f"{path}: no such file; check the path")
+    return text, found(text)
+
+
 def _remedy(there: Place) -> str:
     if there.kind == "own":
         return f"make it: rlbench data generate {there.name}"

@@ -32,6 +32,14 @@ def read(path: Path, name: str | None = None) -> Recorded:
     return recorded
 
 
+def told(path: Path) -> dict[str, str]:
+    """What a data set says of itself: D4RL's attributes, or Minari's metadata."""
+    if path.is_dir():
+        said = minari.metadata(path)._asdict()
+        return {key: str(value) for key, value in said.items() if value is not None}
+    return d4rl.provenance(path)
+
+
 def data_file(path: Path) -> Path:
     """The file that holds the numbers: the one whose checksum counts."""
     return path / MINARI_DATA if path.is_dir() else path

@@ -170,5 +170,5 @@ def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = every(filled(file, 2))
     for rows in (1, 2, 3, 5):
         monkeypatch.setattr("rlbench.buffers.dataset.CHUNK", rows)
-        monkeypatch.setattr("rlbench.datasets.d4rl.CHUNK", rows)
+        monkeypatch.setattr("rlbench.datasets.episodes.CHUNK", rows)
         assert every(filled(file, 2)) == whole

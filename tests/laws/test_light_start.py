@@ -30,6 +30,7 @@ READING = [
     ("table", "atari"),
     ("table", "atari", "--format", "json"),
     ("status",),
+    ("data", "list"),
 ]
 
 
@@ -42,7 +43,7 @@ def rlbench(folder: Path, *arguments: str, missing: set[str]) -> subprocess.Comp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("run", "--help"), ("table", "--help"), ("--version",)], ids=" ".join
+    "arguments", [("--help",), ("run", "--help"), ("table", "--help"), ("data", "--help"), ("--version",)], ids=" ".join
 )
 def test_help_needs_nothing_that_takes_long_to_import(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = rlbench(tmp_path, *arguments, missing=HEAVY | SLOW_TO_START)

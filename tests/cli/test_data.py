@@ -1,0 +1,130 @@
+"""What the verbs of ``rlbench data`` print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rlbench.cli.app import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verb meets the data sets of the developer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "MINARI_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Four episodes of five steps and one of two: returns 0, 5, 10, 15; every other one terminates."""
+    path = tmp_path / ".rlbench/datasets/rlb-toy.hdf5"
+    path.parent.mkdir(parents=True)
+    last = np.arange(22) % 5 == 4
+    with h5py.File(path, "w") as file:
+        file["observations"] = np.stack([np.arange(22.0), np.ones(22)], 1)
+        file["actions"] = np.linspace(-1.05, 1.05, 22)[:, None]
+        file["rewards"] = np.repeat(np.arange(5.0), 5)[:22]
+        file["terminals"] = last & (np.arange(22) < 10)
+        file["timeouts"] = last & (np.arange(22) >= 10)
+        file.attrs["env_id"] = "Toy-v4"
+    return path
+
+
+def printed(capsys: Capture, *line: str, code: int = 0) -> str:
+    assert main(["data", *line]) == code
+    return capsys.readouterr().out
+
+
+def complaint(capsys: Capture, *line: str) -> str:
+    assert main(["data", *line]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_list_names_what_is_here_and_what_d4rl_has(own: Path, capsys: Capture) -> None:
+    rows = dict(line.split("\t") for line in printed(capsys, "list").splitlines())
+    assert rows["rlb-toy"] == str(own)
+    assert rows["halfcheetah-medium-v2"] == "-"
+    assert "halfcheetah-medium-v0" not in rows
+    listed = json.loads(printed(capsys, "list", "--all", "--json"))["datasets"]
+    assert len(listed) == 156
+    assert listed[0] == {
+        "name": "rlb-toy",
+        "kind": "own",
+        "path": str(own),
+        "url": None,
+        "env_id": None,
+        "reference": None,
+        "note": None,
+    }
+
+
+def test_show_counts_episodes_returns_ends_and_coverage(own: Path, capsys: Capture) -> None:
+    shown = json.loads(printed(capsys, "show", "rlb-toy", "--json"))
+    assert (shown["steps"], shown["features"], shown["actions"], shown["episodes"]) == (22, 2, 1, 5)
+    assert (shown["terminated"], shown["truncated"], shown["unfinished"]) == (2, 2, 1)
+    assert shown["returns"]["mean"] == 7.5
+    assert shown["returns"]["quartiles"] == [3.75, 7.5, 11.25]
+    assert shown["lengths"]["high"] == 5
+    assert sum(bar["count"] for bar in shown["histogram"]) == 4
+    assert shown["constant"] == 1
+    assert shown["directions"] == pytest.approx(1)
+    assert shown["outside"] == pytest.approx(2 / 22)
+    assert shown["action_cover"] == 1
+    assert shown["told"] == {"env_id": "Toy-v4"}
+    assert len(shown["sha256"]) == 64
+    text = printed(capsys, "show", str(own))
+    assert "2 terminated, 2 truncated, 1 not marked" in text
+    assert text.count("#" * 40) == 4
+
+
+def test_show_gives_d4rls_score_for_d4rls_sets(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / ".d4rl/datasets/hopper_medium-v2.hdf5"
+    path.parent.mkdir(parents=True)
+    with h5py.File(path, "w") as file:
+        file["observations"] = np.zeros((4, 11))
+        file["actions"] = np.zeros((4, 3))
+        file["rewards"] = np.full(4, 3234.3 / 4)
+        file["terminals"] = np.zeros(4)
+        file["timeouts"] = [0, 0, 0, 1]
+    assert json.loads(printed(capsys, "show", "hopper-medium-v2", "--json"))["normalized"] == pytest.approx(100)
+
+
+def test_verify_notices_a_change_since_the_first_use(own: Path, capsys: Capture) -> None:
+    first = printed(capsys, "verify")
+    assert first.startswith("rlb-toy\tok ")
+    with h5py.File(own, "a") as file:
+        file["rewards"][3] = 7.0
+    assert main(["data", "verify", "--json"]) == 2
+    captured = capsys.readouterr()
+    assert "recorded was" in json.loads(captured.out)["datasets"][0]["fault"]
+    assert "1 of 1 data sets did not pass: rlb-toy" in captured.err
+
+
+def test_import_checks_and_names(own: Path, capsys: Capture, tmp_path: Path) -> None:
+    path = Path(printed(capsys, "import", str(own), "--name", "rlb-copy").strip())
+    assert path.read_bytes() == own.read_bytes()
+    assert "give it one: --name" in complaint(capsys, "import", str(own.rename(tmp_path / "nameless.hdf5")))
+    broken = tmp_path / "rlb-broken.hdf5"
+    broken.write_bytes(path.read_bytes()[:-9])
+    assert "no whole HDF5 file" in complaint(capsys, "import", str(broken))
+    assert not (path.parent / broken.name).exists()
+
+
+def test_download_of_an_own_set_says_how_it_is_made(capsys: Capture) -> None:
+    assert "rlbench data generate rlb-hopper-medium" in complaint(capsys, "download", "rlb-hopper-medium")
+
+
+def test_a_missing_set_is_one_line_with_a_way_out(capsys: Capture) -> None:
+    assert "rlbench data generate rlb-halfcheetah-medium" in complaint(capsys, "show", "halfcheetah-medium-v2")
+    assert "did you mean 'halfcheetah-medium-v2'" in complaint(capsys, "show", "halfcheetah-medum-v2")

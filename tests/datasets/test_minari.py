@@ -1,0 +1,149 @@
+"""Minari's layout, read without Minari."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rlbench.datasets.minari import metadata, read
+from rlbench.errors import RefusedFile, UsageError
+
+WriteMinari = Callable[..., Path]
+Episode = dict[str, object]
+
+
+def episode(steps: int, start: float = 0.0, *, terminated: bool = False, truncated: bool = False) -> Episode:
+    shown = start + np.arange(steps + 1, dtype=np.float64)
+    last = np.arange(steps) == steps - 1
+    return {
+        "observations": np.stack([shown, -shown], 1),
+        "actions": (shown[:-1, None] / 100).astype(np.float32),
+        "rewards": shown[:-1] * 2,
+        "terminations": last & terminated,
+        "truncations": last & truncated,
+    }
+
+
+def test_episodes_follow_one_another_in_the_order_of_their_numbers(write_minari: WriteMinari) -> None:
+    made = [episode(2, 10 * number, truncated=True) for number in range(11)]
+    found = read(write_minari(made))
+    assert list(found.obs[::2, 0]) == [10.0 * number for number in range(11)]
+    assert found.obs.dtype == found.reward.dtype == np.float32
+
+
+def test_what_the_last_step_led_to_is_known(write_minari: WriteMinari) -> None:
+    found = read(write_minari([episode(3, terminated=True), episode(2, 10), episode(1, 20, truncated=True)]))
+    assert found.next_obs is not None
+    assert list(found.next_obs[:, 0]) == [1, 2, 3, 11, 12, 21]
+    assert list(found.obs[:, 0]) == [0, 1, 2, 10, 11, 20]
+    assert list(np.flatnonzero(found.terminated)) == [2]
+    assert list(np.flatnonzero(found.truncated)) == [4, 5]  # the second was broken off and says nothing
+
+
+def test_an_end_marked_as_both_is_a_real_one(write_minari: WriteMinari) -> None:
+    found = read(write_minari([episode(3, terminated=True, truncated=True)]))
+    assert found.terminated[-1]
+    assert not found.truncated.any()
+
+
+def test_observations_in_parts_are_laid_side_by_side(write_minari: WriteMinari) -> None:
+    parts = {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)}
+    found = read(write_minari([{**episode(3, truncated=True), "observations": parts}]))
+    assert found.obs.tolist() == [[0, 2, 1, 1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"actions": np.zeros(3, np.int64)}, "episode_0/actions: discrete"),
+        ({"actions": np.zeros((2, 1))}, "episode_0/actions: 2 rows, rewards have 3"),
+        ({"observations": np.zeros((3, 2))}, "episode_0/observations: 3 rows, 3 steps need 4"),
+        ({"observations": np.full((4, 2), np.nan)}, "episode_0/observations: NaN or infinity in row 0"),
+        ({"observations": np.zeros((4, 8, 8, 3), np.uint8)}, "episode_0/observations: has the shape"),
+        ({"observations": {"a": np.zeros((4, 2)), "b": np.zeros((3, 2))}}, "episode_0/observations: its parts"),
+        ({"terminations": np.zeros((3, 2), np.bool_)}, "episode_0/terminations: has the shape"),
+    ],
+)
+def test_what_is_wrong_is_named(write_minari: WriteMinari, changed: Episode, says: str) -> None:
+    with pytest.raises(RefusedFile, match=says):
+        read(write_minari([{**episode(3, truncated=True), **changed}]))
+
+
+def test_a_missing_key_is_named(write_minari: WriteMinari) -> None:
+    made = episode(3, truncated=True)
+    del made["truncations"]
+    with pytest.raises(RefusedFile, match="episode_0/truncations: missing"):
+        read(write_minari([made]))
+
+
+def test_images_as_objects_are_refused(write_minari: WriteMinari) -> None:
+    folder = write_minari([episode(3, truncated=True)])
+    with h5py.File(folder / "data/main_data.hdf5", "a") as file:
+        del file["episode_0/observations"]
+        file["episode_0"].create_dataset("observations", shape=(4,), dtype=h5py.vlen_dtype(np.uint8))
+    with pytest.raises(RefusedFile, match="episode_0/observations: holds objects"):
+        read(folder)
+
+
+def test_episodes_of_different_widths_are_refused(write_minari: WriteMinari) -> None:
+    other = {**episode(3, truncated=True), "observations": np.zeros((4, 5))}
+    with pytest.raises(RefusedFile, match="episode_1: 5 observed and 1 acted numbers, episode_0 has 2 and 1"):
+        read(write_minari([episode(3, truncated=True), other]))
+
+
+def test_steps_that_the_metadata_do_not_know_are_refused(write_minari: WriteMinari) -> None:
+    folder = write_minari([episode(3, truncated=True), episode(2, truncated=True)])
+    with h5py.File(folder / "data/main_data.hdf5", "a") as file:
+        del file["episode_1"]
+    with pytest.raises(RefusedFile, match=r"holds 1 episodes of 3 steps, .* says 2 of 5"):
+        read(folder)
+
+
+def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMinari) -> None:
+    folder = write_minari([episode(3, truncated=True)])
+    path = folder / "data/metadata.json"
+    told = {**json.loads(path.read_text()), "env_spec": '{"id": "Walk-v5"}', "ref_min_score": 1, "ref_max_score": 9.5}
+    path.write_text(json.dumps(told))
+    assert metadata(folder) == ("toy/walk/medium-v0", "Walk-v5", 1, 3, 1.0, 9.5)
+    path.write_text("[1, 2")
+    with pytest.raises(RefusedFile, match=r"metadata\.json: damaged"):
+        read(folder)
+    path.write_text('{"data_format": "arrow"}')
+    with pytest.raises(RefusedFile, match="data_format: arrow"):
+        read(folder)
+    path.unlink()
+    with pytest.raises(UsageError, match="no Minari data set"):
+        read(folder)
+
+
+@pytest.mark.slow
+def test_minari_itself_writes_what_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gymnasium  # noqa: PLC0415 - heavy, and for this test alone
+    import minari  # noqa: PLC0415
+    from minari.data_collector import EpisodeBuffer  # noqa: PLC0415
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    box = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    pair = gymnasium.spaces.Dict({"b": box, "a": gymnasium.spaces.Box(-9, 9, (2,), np.float64)})
+    buffers = [
+        EpisodeBuffer(
+            id=number,
+            observations={"a": np.full((3, 2), number), "b": np.full((3, 1), 5, np.float32)},
+            actions=[np.array([0.5], np.float32)] * 2,
+            rewards=[1.0, float(number)],
+            terminations=[False, number == 1],
+            truncations=[False, number == 0],
+        )
+        for number in range(2)
+    ]
+    with pytest.warns(UserWarning, match="."):
+        minari.create_dataset_from_buffers("toy/two-v0", buffers, observation_space=pair, action_space=box)
+    found = read(tmp_path / "toy/two-v0")
+    assert found.obs.tolist() == [[0, 0, 5], [0, 0, 5], [1, 1, 5], [1, 1, 5]]
+    assert (found.terminated.tolist(), found.truncated.tolist()) == ([False] * 3 + [True], [False, True, False, False])
+    assert found.reward.tolist() == [1, 0, 1, 1]
