@@ -244,7 +244,10 @@ class Interpreter:
         return taken
 
     def _since_mark(self) -> list[object]:
-        place = len(self.stack) - 1 - next(i for i, item in enumerate(reversed(self.stack)) if isinstance(item, Mark))
+        above = next((i for i, item in enumerate(reversed(self.stack)) if isinstance(item, Mark)), None)
+        if above is None:
+            raise IndexError("nothing is marked")
+        place = len(self.stack) - 1 - above
         taken = self.stack[place + 1 :]
         del self.stack[place:]
         return taken

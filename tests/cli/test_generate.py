@@ -1,0 +1,166 @@
+"""``rlbench data generate`` as a command: one line a set, exit codes, and the same bytes from every process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.cli.generate import import_policy
+from rlbench.datasets import recipes
+from rlbench.datasets.policies import read
+from rlbench.errors import UsageError
+
+Capture = pytest.CaptureFixture[str]
+HOPPER = "hopper-openai_imitation-trpo_iter200"
+REAL = Path(__file__).parent.parent / "datasets" / "sb3-2.9.2-sac-pendulum.zip"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where own data sets live during a test."""
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
+    return tmp_path / "sets"
+
+
+def line(*more: str, policy: Sequence[str] = (HOPPER,), steps: str = "60", name: str = "rlb-own") -> list[str]:
+    """A command."""
+    chosen = [word for one in policy for word in ("--policy", one)]
+    return ["data", "generate", "Hopper-v4", *chosen, "--steps", steps, "--name", name, "--lanes", "2", *more]
+
+
+def test_a_set_is_made_and_described_in_one_line(folder: Path, capsys: Capture) -> None:
+    assert main(line("--noise", "2")) == 0
+    told = capsys.readouterr()
+    path = folder / "rlb-own.hdf5"
+    sums = json.loads((folder / "rlb-own.hdf5.json").read_text())
+    assert told.out.startswith(f"{path}: 60 steps, ") and told.out.endswith(f"SHA-256 {sums['sha256']}\n")
+    assert "rlb-own: 60 of 60 steps" in told.err
+    with h5py.File(path) as file:
+        assert len(file["rewards"]) == 60 and file.attrs["task"] == "Hopper-v4"
+
+
+def test_json_is_one_document_and_quiet_is_quiet(folder: Path, capsys: Capture) -> None:
+    assert main(line("--json", "--quiet", "--noise", "0.5", "--uniform", "0.5", "--deterministic", "--seed", "4")) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.err == "" and document["path"] == str(folder / "rlb-own.hdf5")
+    made = recipes.Recipe.model_validate_json(document["recipe"])
+    assert (made.steps, made.seed, made.lanes) == (60, 4, 2)
+    assert (made.parts[0].noise, made.parts[0].uniform, made.parts[0].sampled) == (0.5, 0.5, False)
+
+
+def test_several_policies_are_mixed_in_the_shares_that_are_given(capsys: Capture) -> None:
+    both = (HOPPER, "hopper-openai_imitation-trpo_iter500")
+    assert main(line("--json", "--quiet", "--mixture", "0.25,0.75", policy=both)) == 0
+    made = recipes.Recipe.model_validate_json(json.loads(capsys.readouterr().out)["recipe"])
+    assert [(part.policy, part.share) for part in made.parts] == [(both[0], 0.25), (both[1], 0.75)]
+
+
+def test_a_named_recipe_needs_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    short = recipes.RECIPES["rlb-hopper-medium-expert"].model_copy(update={"steps": 40})
+    monkeypatch.setitem(recipes.RECIPES, "rlb-hopper-medium-expert", short)
+    assert main(["data", "generate", "rlb-hopper-medium-expert", "--quiet"]) == 0
+    assert "40 steps" in capsys.readouterr().out and (folder / "rlb-hopper-medium-expert.hdf5").is_file()
+
+
+def test_a_set_that_is_there_stays_unless_forced(folder: Path, capsys: Capture) -> None:
+    assert main(line("--quiet")) == 0
+    before = (folder / "rlb-own.hdf5").read_bytes()
+    assert main(line("--quiet", "--seed", "1")) == 2
+    assert "is there already; make it again with --force" in capsys.readouterr().err
+    assert (folder / "rlb-own.hdf5").read_bytes() == before
+    assert main(line("--quiet", "--seed", "1", "--force")) == 0
+    assert (folder / "rlb-own.hdf5").read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["data", "generate", "Hopper-v4"], "--policy, --steps and --name are needed"),
+        (["data", "generate", "rlb-hoper-medium"], "did you mean 'rlb-hopper-medium'"),
+        (["data", "generate", "rlb-hopper-medium", "--steps", "5"], "is a recipe, which says all of this itself"),
+        (line(name="hopper-medium-v2"), "never as those of D4RL or Minari; call it rlb-hopper-medium-own"),
+        (line(name="rlb-hopper-medium"), "made by a recipe that comes with rlbench"),
+        (line(policy=["nowhere"]), "--policy nowhere: no such file or run; check the path, or choose one of"),
+        (line(policy=["walker2d-openai_imitation-trpo_iter500"]), "plays Walker2d-v4, not Hopper-v4"),
+        (line("--mixture", "1,2"), "2 shares for 1 policies"),
+        (line("--mixture", "x"), "not numbers"),
+        (line("--mixture", "0.5"), "shares must sum to 1"),
+        (line("--noise", "-1"), "noise"),
+        (line("--uniform", "2"), "uniform"),
+        (line(steps="1"), "fewer steps than the 2 lanes"),
+        (line(policy=[HOPPER, HOPPER]), "two parts are played alike"),
+        (line(policy=["."]), "spec.json"),
+        (["data", "generate", "Pendulum-v1", *line(policy=[str(REAL)])[3:], "--lanes", "0"], "lanes"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line_and_writes_nothing(
+    words: list[str], why: str, folder: Path, capsys: Capture
+) -> None:
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert why in told.err and told.err.count("\n") == 1 and told.out == ""
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "file" / "sets"))
+    assert main(line()) == 2
+    told = capsys.readouterr().err
+    assert "choose another folder with RLBENCH_DATASETS" in told and "of 60 steps" not in told
+
+
+def test_a_zip_of_stable_baselines3_is_played_as_it_is(folder: Path) -> None:
+    words = ["data", "generate", "Pendulum-v1", "--policy", str(REAL), "--steps", "40", "--name", "rlb-own", "--quiet"]
+    assert main(words) == 0
+    with h5py.File(folder / "rlb-own.hdf5") as file:
+        assert file["observations"].shape == (40, 3) and file.attrs["policies"] == REAL.stem
+
+
+def test_a_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
+    target = tmp_path / "mine.safetensors"
+    told = import_policy(REAL, task="Pendulum-v1", output=target)
+    assert told.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read(target).sha256}")
+    with pytest.raises(UsageError, match="is there already"):
+        import_policy(REAL, task="Pendulum-v1", output=target)
+    with pytest.raises(UsageError, match="cannot be written"):
+        import_policy(REAL, task="Pendulum-v1", output=tmp_path / "no" / "mine.safetensors")
+
+
+@pytest.mark.slow
+def test_the_best_policy_of_a_real_run_is_played(tmp_path: Path, folder: Path, capsys: Capture) -> None:
+    results = tmp_path / "results"
+    assert main(["run", "toy", "ppo", "--task", "Pendulum-v1", "--smoke", "--quiet", "--results", str(results)]) == 0
+    run = next(results.rglob("spec.json")).parent
+    capsys.readouterr()
+    words = ["data", "generate", "Pendulum-v1", "--policy", str(run), "--steps", "40", "--name", "rlb-own", "--quiet"]
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["policies"].startswith("toy/ppo/Pendulum-v1") and document["policies"].endswith(" best")
+    assert main([*words, "--checkpoint", "last", "--force"]) == 0
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_file_to_the_byte(tmp_path: Path) -> None:
+    made = []
+    for seed in ("1", "2"):
+        environ = os.environ | {
+            "PYTHONHASHSEED": seed,
+            "RLBENCH_DATASETS": str(tmp_path / seed),
+            "OMP_NUM_THREADS": seed,
+        }
+        command = [sys.executable, "-m", "rlbench", *line("--noise", "1", "--uniform", "0.1", "--quiet", steps="2000")]
+        subprocess.run(command, env=environ, check=True, timeout=120)
+        made.append((tmp_path / seed / "rlb-own.hdf5").read_bytes())
+    assert made[0] == made[1]

@@ -1,0 +1,121 @@
+"""Recipes: what they add up to, which names are free, and that the named ones need nothing but rlbench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rlbench.datasets.policies import read
+from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, named, own, recipe
+from rlbench.errors import UnknownName, UsageError
+
+ZEROS = "0" * 64
+FIRST, SECOND, THIRD = (
+    Part(policy=name, sha256=ZEROS, share=share) for name, share in (("a", 0.2), ("b", 0.3), ("c", 0.5))
+)
+WANTED = {
+    f"rlb-{body}-{level}"
+    for body in ("halfcheetah", "hopper", "walker2d")
+    for level in ("medium", "expert", "medium-expert")
+}
+
+
+def small(*parts: Part, steps: int = 100, lanes: int = 2) -> Recipe:
+    """A recipe of those parts."""
+    return recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=lanes)
+
+
+@pytest.mark.parametrize(("steps", "portions"), [(100, (20, 30, 50)), (101, (20, 30, 51)), (13, (3, 3, 7))])
+def test_portions_follow_the_shares_and_sum_to_the_steps(steps: int, portions: tuple[int, ...]) -> None:
+    assert small(FIRST, SECOND, THIRD, steps=steps).portions() == portions
+    assert sum(portions) == steps
+
+
+@pytest.mark.parametrize(
+    ("parts", "steps", "why"),
+    [
+        ((FIRST, SECOND), 100, "shares must sum to 1"),
+        ((THIRD, THIRD), 100, "two parts are played alike"),
+        ((THIRD, THIRD.model_copy(update={"policy": "d"})), 3, "fewer steps than the 2 lanes"),
+        ((), 100, "parts"),
+    ],
+)
+def test_a_recipe_that_does_not_add_up_is_refused(parts: tuple[Part, ...], steps: int, why: str) -> None:
+    with pytest.raises(UsageError, match=f"rlb-small: .*{why}"):
+        small(*parts, steps=steps)
+
+
+def test_two_parts_of_one_policy_may_differ_in_how_it_is_played() -> None:
+    assert len(small(THIRD, THIRD.model_copy(update={"noise": 0.1})).parts) == 2
+
+
+@pytest.mark.parametrize("change", [{"sha256": "abc"}, {"share": 0.0}, {"noise": -1.0}, {"uniform": 2.0}, {"extra": 1}])
+def test_a_part_out_of_range_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Part.model_validate({"policy": "a", "sha256": ZEROS, **change})
+
+
+def test_a_recipe_survives_being_written() -> None:
+    for made in (*RECIPES.values(), small(FIRST, SECOND, THIRD)):
+        assert Recipe.model_validate_json(made.written()) == made
+
+
+@pytest.mark.parametrize("name", ["rlb-mine", "rlb-half-cheetah.v2", "rlb-a+b_c"])
+def test_names_of_ones_own_are_free(name: str) -> None:
+    own(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("halfcheetah-medium-v2", "rlb-halfcheetah-medium-own"),
+        ("halfcheetah-random-v2", "rlb-halfcheetah-random"),
+        ("mujoco/hopper/expert-v0", "rlb-mujoco-hopper-expert"),
+        ("My Set", "rlb-my-set"),
+        ("rlb-", "rlb-mine"),
+        ("rlb-../../etc/passwd", "rlb-etc-passwd"),
+        ("RLB-x", "rlb-x"),
+        ("", "rlb-mine"),
+    ],
+)
+def test_names_of_others_are_refused_with_one_that_is_free(name: str, instead: str) -> None:
+    with pytest.raises(UsageError, match=rf"call it {instead}$"):
+        own(name)
+    own(instead)
+
+
+def test_the_name_of_a_recipe_that_comes_with_rlbench_is_taken() -> None:
+    with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"):
+        recipe(name="rlb-hopper-medium", task="Hopper-v4", parts=(THIRD,), steps=100, seed=0, lanes=2)
+
+
+def test_the_named_recipes_are_those_of_the_issue_and_large_enough() -> None:
+    assert set(RECIPES) == WANTED
+    for name, made in RECIPES.items():
+        assert made.name == name and named(name) is made
+        assert made.steps == (400_000 if name.endswith("medium-expert") else 200_000)
+        assert all(part.sampled for part in made.parts)
+
+
+def test_a_recipe_that_does_not_exist_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="unknown recipe 'rlb-hoper-medium'; did you mean 'rlb-hopper-medium'"):
+        named("rlb-hoper-medium")
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_policy_of_a_recipe_comes_with_rlbench_and_plays_its_task(name: str) -> None:
+    for part in RECIPES[name].parts:
+        policy = read(POLICIES / f"{part.policy}.safetensors")
+        assert policy.sha256 == part.sha256
+        assert policy.facts.env_evaluated == RECIPES[name].task
+
+
+def test_no_policy_lies_there_unused_and_each_has_its_licence() -> None:
+    assert {path.stem for path in POLICIES.glob("*.safetensors")} == set(SHA256)
+    assert {part.policy for made in RECIPES.values() for part in made.parts} == set(SHA256)
+    text = (POLICIES / "README.md").read_text(encoding="utf-8")
+    for licence in ("rl-trained-agents.MIT.txt", "openai-imitation.MIT.txt"):
+        assert licence in text and "Permission is hereby granted" in (POLICIES / licence).read_text(encoding="utf-8")
+    assert sum(path.stat().st_size for path in Path(POLICIES).iterdir()) < 1_000_000

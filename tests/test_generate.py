@@ -1,0 +1,326 @@
+"""Recipes carried out: what is recorded is what happened, in order, and the same every time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
+from numpy.typing import NDArray
+
+from rlbench import checkpoint, suites
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
+from rlbench.build.exported import exported
+from rlbench.datasets.policies import Policy, parsed, read, serialized
+from rlbench.datasets.recipes import POLICIES, Part, Recipe
+from rlbench.datasets.types import Recorded
+from rlbench.envs.base import Box, EnvInfo, Step
+from rlbench.errors import UnknownName, UsageError
+from rlbench.generate import Blurred, Recording, Tape, _recorded, joined, kept_policy, returns, task_of
+from rlbench.learners.reinforce import Reinforce
+from rlbench.ops.policy import Gaussian
+from rlbench.ops.state import of_module
+from rlbench.record.store import Store
+from rlbench.seeds import Seeds
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime
+
+HOPPER = "hopper-openai_imitation-trpo_iter200"
+EXPERT = "hopper-openai_imitation-trpo_iter500"
+
+
+def policy_of(name: str) -> Policy:
+    """One that comes with rlbench."""
+    return read(POLICIES / f"{name}.safetensors")
+
+
+def part(name: str = HOPPER, share: float = 1.0, **changes: object) -> Part:
+    """It, played clumsily, so that it falls soon."""
+    return Part.model_validate(
+        {"policy": name, "sha256": policy_of(name).sha256, "share": share, "noise": 2.0, **changes}
+    )
+
+
+def recorded(*parts: Part, steps: int = 301, lanes: int = 2, seed: int = 0) -> Recording:
+    """A recipe carried out."""
+    recipe = Recipe(name="rlb-test", task="Hopper-v4", parts=parts, steps=steps, lanes=lanes, seed=seed)
+    recording = Recording(recipe, [policy_of(p.policy) for p in parts])
+    counts = list(recording)
+    assert counts == sorted(counts) and counts[-1] == steps
+    return recording
+
+
+@pytest.fixture(scope="module")
+def hops() -> Recorded:
+    """Some episodes of two lanes, 151 and 150 steps."""
+    return recorded(part()).result()
+
+
+def ends(rows: Recorded) -> NDArray[np.bool_]:
+    """Where an episode ended, whatever the reason."""
+    return rows.terminated | rows.truncated
+
+
+def test_every_step_is_there_and_every_action_within_one(hops: Recorded) -> None:
+    assert [column.shape for column in hops if column is not None] == [
+        (301, 11),
+        (301, 3),
+        (301,),
+        (301,),
+        (301,),
+        (301, 11),
+    ]
+    assert [column.dtype.name for column in hops if column is not None] == [*["float32"] * 3, "bool", "bool", "float32"]
+    assert np.abs(hops.action).max() == 1.0 and not (hops.terminated & hops.truncated).any()
+
+
+def test_no_transition_crosses_an_episode(hops: Recorded) -> None:
+    assert hops.next_obs is not None
+    ended = ends(hops)
+    assert hops.terminated.sum() >= 4 and ended[-1]
+    goes_on = ~ended[:-1]
+    np.testing.assert_array_equal(hops.next_obs[:-1][goes_on], hops.obs[1:][goes_on])
+    first = np.concatenate([[True], ended[:-1]])
+    assert np.abs(hops.obs[first, 0] - 1.25).max() <= 0.005 and np.abs(hops.obs[first, 5:]).max() <= 0.005  # as reset
+    assert (hops.next_obs[:-1] != hops.obs[1:]).any(1)[~goes_on].all()  # where it really ended, not the next reset
+
+
+def test_a_lane_is_cut_where_its_share_ends_and_the_cut_bootstraps(hops: Recorded) -> None:
+    cuts = np.flatnonzero(hops.truncated).tolist()
+    assert cuts == [row for row in (150, 300) if not hops.terminated[row]] and cuts
+
+
+def test_played_again_in_plain_gymnasium_the_actions_lead_to_the_same(hops: Recorded) -> None:
+    seeds = Seeds(0).child("generate", part().model_dump_json(exclude={"share"})).child("env").numbers(2)
+    for rows, seed in ((range(151), seeds[0]), (range(151, 301), seeds[1])):
+        env = HopperEnv()
+        obs, _ = env.reset(seed=seed)
+        for row in rows:
+            np.testing.assert_array_equal(hops.obs[row], obs.astype(np.float32))
+            obs, reward, terminated, truncated, _ = env.step(hops.action[row])
+            assert hops.next_obs is not None
+            np.testing.assert_array_equal(hops.next_obs[row], obs.astype(np.float32))
+            assert hops.reward[row] == np.float32(reward) and hops.terminated[row] == terminated and not truncated
+            if terminated:
+                obs, _ = env.reset()
+        env.close()
+
+
+def test_the_same_recipe_gives_the_same_and_another_seed_something_else(hops: Recorded) -> None:
+    for again, same in ((recorded(part()).result(), True), (recorded(part(), seed=1).result(), False)):
+        assert all(np.array_equal(a, b) for a, b in zip(again[:3], hops[:3], strict=True)) == same
+
+
+def test_a_mixture_is_one_part_after_the_other() -> None:
+    medium, expert = recorded(part(), steps=120).result(), recorded(part(EXPERT), steps=120).result()
+    both = recorded(part(share=0.5), part(EXPERT, share=0.5), steps=240).result()
+    for column, one, other in zip(both, medium, expert, strict=True):
+        assert column is not None and one is not None and other is not None
+        np.testing.assert_array_equal(column, np.concatenate([one, other]))
+
+
+def test_where_it_came_from_is_told() -> None:
+    recording = recorded(part())
+    told = recording.provenance()
+    assert Recipe.model_validate_json(str(told["recipe"])) == recording.recipe
+    assert (told["name"], told["task"], told["env"]) == ("rlb-test", "Hopper-v4", "gymnasium/Hopper-v4")
+    assert {"rlbench", "numpy", "mujoco", "gymnasium", "not_d4rl"} <= told.keys()
+    assert (told["policies"], told["policies_sha256"]) == (HOPPER, policy_of(HOPPER).sha256)
+    rows = recording.result()
+    assert told["episodes"] + told["episodes_cut"] == ends(rows).sum()
+
+
+class Counting:
+    """Two lanes that show how far they are; episodes of lane 0 end after 2 steps, of lane 1 they are cut after 3."""
+
+    info = EnvInfo(2, (1,), np.dtype(np.float32), Box(-np.ones(1, np.float32), np.ones(1, np.float32)), ())
+
+    def __init__(self) -> None:
+        self.at, self.ended, self.reward = np.zeros(2), np.zeros(2, np.bool_), np.zeros(2)
+
+    def reset(self) -> NDArray[np.float32]:
+        return np.array([[0], [100]], np.float32)
+
+    def send(self, action: NDArray[np.float32]) -> None:
+        self.at = np.where(self.ended, 0, self.at + 1)
+        self.reward = np.where(self.ended, 0, action[:, 0])
+
+    def recv(self) -> Step:
+        terminated, truncated = self.at == [2, -1], self.at == [-1, 3]
+        self.ended = terminated | truncated
+        obs = (self.at + np.array([0, 100]))[:, None].astype(np.float32)
+        return Step(obs, self.reward.astype(np.float32), terminated, truncated, np.arange(2), self.reward, self.ended)
+
+    def close(self) -> None:
+        pass
+
+
+def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
+    seen: list[list[int]] = []
+
+    def player(obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
+        seen.append(elapsed.tolist())
+        return obs / 1000
+
+    envs = Counting()
+    tape = Tape(np.array([5, 4]), envs.info, 1)
+    assert list(_recorded(envs, player, tape)) == [2, 4, 5, 6, 8, 8, 9]
+    rows, cut = tape.laid()
+    assert rows.next_obs is not None
+    assert rows.obs[:, 0].tolist() == [0, 1, 0, 1, 0, 100, 101, 102, 100]
+    assert rows.next_obs[:, 0].tolist() == [1, 2, 1, 2, 1, 101, 102, 103, 101]
+    assert rows.reward == pytest.approx(rows.obs[:, 0] / 1000)
+    assert rows.terminated.tolist() == [False, True, False, True, False, False, False, False, False]
+    assert rows.truncated.tolist() == [False, False, False, False, True, False, False, True, True]
+    assert cut.tolist() == [False, False, False, False, True, False, False, False, True]
+    assert [lanes[0] for lanes in seen] == [0, 1, 2, 0, 1, 2, 0]
+    assert [lanes[1] for lanes in seen] == [0, 1, 2, 3, 0, 1, 2]
+    summary = returns(rows, cut)
+    assert (summary["episodes"], summary["episodes_cut"]) == (3, 2)
+    assert summary["return_max"] == pytest.approx(0.303) and summary["return_min"] == pytest.approx(0.001)
+    assert summary["return_mean"] == pytest.approx(0.305 / 3)
+
+
+def test_nothing_but_cut_episodes_has_no_returns() -> None:
+    rows, cut = recorded(part(noise=0.0), steps=20)._parts[0]
+    assert returns(rows, cut) == {"episodes": 0, "episodes_cut": 2}
+
+
+def linear(**facts: str) -> Policy:
+    """Half of what is seen, spread 0.25."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        "mean.weight": np.array([[0.5]], np.float32),
+        "mean.bias": np.zeros(1, np.float32),
+        "log_std": np.array([math.log(0.25)], np.float32),
+    }
+    told = {"name": "half", "env_evaluated": "x", "input_dim": "1", "action_dim": "1", "hidden_layers": "0"}
+    return parsed(
+        serialized(arrays, {**told, "activation": "none", "squash": "clip", "log_std": "vector", **facts}), "half"
+    )
+
+
+def drawn(**changes: object) -> NDArray[np.float32]:
+    """Many actions at 0.2."""
+    policy = linear()
+    mine = Part.model_validate({"policy": "half", "sha256": policy.sha256, **changes})
+    return Blurred(policy, mine, Seeds(3).numpy())(np.full((20_000, 1), 0.2, np.float32), np.zeros(20_000, np.int64))
+
+
+def test_preferred_actions_samples_noise_and_chance_are_what_they_say() -> None:
+    assert (drawn(sampled=False) == np.float32(0.1)).all()
+    sampled, noisy, chance = drawn(), drawn(sampled=False, noise=0.1), drawn(sampled=False, uniform=0.25)
+    assert sampled.mean() == pytest.approx(0.1, abs=0.01) and sampled.std() == pytest.approx(0.25, abs=0.01)
+    assert noisy.mean() == pytest.approx(0.1, abs=0.01) and noisy.std() == pytest.approx(0.1, abs=0.005)
+    assert drawn(noise=0.1).std() == pytest.approx(math.hypot(0.25, 0.1), abs=0.01)
+    other = chance[chance != np.float32(0.1)]
+    assert len(other) / 20_000 == pytest.approx(0.25, abs=0.02)
+    assert (other.mean(), other.std()) == pytest.approx((0, 1 / math.sqrt(3)), abs=0.03)
+    assert np.abs(drawn(noise=5.0)).max() == 1.0
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_played() -> None:
+    half = linear()
+    mine = Part(policy="half", sha256=half.sha256)
+    fine = Recipe(name="rlb-x", task="Hopper-v4", parts=(mine,), steps=10, lanes=1)
+    with pytest.raises(UsageError, match="half: plays x, not Hopper-v4"):
+        next(iter(Recording(fine, [half])))
+    with pytest.raises(UsageError, match=r"has SHA-256 .* the recipe"):
+        Recording(fine, [policy_of(HOPPER)])
+    pole = fine.model_copy(update={"task": "CartPole-v1"})
+    with pytest.raises(UsageError, match="CartPole-v1: only vectors seen and real actions taken are recorded"):
+        next(iter(Recording(pole, [half])))
+    with pytest.raises(UnknownName, match="unknown task 'Hoper-v4'; did you mean 'Hopper-v4'"):
+        Recording(fine.model_copy(update={"task": "Hoper-v4"}), [half])
+    assert task_of("Pendulum-v1").id == "Pendulum-v1"
+
+
+def test_pieces_are_joined_in_order(hops: Recorded) -> None:
+    twice = joined([hops, hops])
+    np.testing.assert_array_equal(twice.obs[301:], hops.obs)
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg", "ppo", "reinforce", "trpo"])
+def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
+    spec = suites.spec("mujoco", algorithm, "InvertedPendulum-v4")
+    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    obs = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    kept = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
+    seen, scale = obs, trainer.collector.scale
+    if scale is not None:
+        scale.count(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
+        kept["scale"], seen = scale.state_dict(), scale(obs)
+    policy = parsed(exported(spec, kept, name="x"), "x")
+    actor = trainer.learner.policy()
+    with torch.no_grad():
+        if scale is None:
+            due, spread = actor(torch.from_numpy(seen)).mode(), None
+        else:
+            judged = (
+                actor(torch.from_numpy(seen))
+                if isinstance(trainer.learner, Reinforce)
+                else actor.policy(torch.from_numpy(seen))
+            )
+            assert isinstance(judged, Gaussian)
+            due, spread = trainer.collector.bound(judged.mean), judged.log_std.exp()
+    given = policy(obs, np.zeros(6, np.int64))
+    np.testing.assert_allclose(given, due.numpy(), atol=1e-5)
+    policy.fits("InvertedPendulum-v4", features=4, actions=1)
+    assert (policy.log_std is None) == (algorithm in {"td3", "ddpg"})
+    if spread is not None:
+        ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 1)))
+        np.testing.assert_allclose(ones, trainer.collector.bound(judged.mean + spread).numpy(), atol=1e-5)
+
+
+def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
+    spec = suites.spec("toy", "sac", "Pendulum-v1")
+    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    actor = trainer.learner.policy()
+    policy = parsed(exported(spec, {"policy": of_module(actor), "epoch": 0}, name="x"), "x")
+    obs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    with torch.no_grad():
+        told = actor(torch.from_numpy(obs))
+    given = policy(obs, np.zeros(6, np.int64), np.full((6, 1), 0.5))
+    np.testing.assert_allclose(given, (told.mean + told.log_std.exp() / 2).tanh().numpy(), atol=1e-5)
+    assert (policy.facts.log_std_min, policy.facts.log_std_max) == (spec.algo.policy.low, spec.algo.policy.high)
+
+
+def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> None:
+    for suite, algorithm, task in (("toy", "dqn", "Catch"), ("toy", "ppo", "CartPole-v1"), ("toy", "sac", "Catch")):
+        with pytest.raises(UsageError, match="chooses among numbered actions"):
+            exported(suites.spec(suite, algorithm, task), {"policy": {}}, name="x")
+    spec = suites.spec("mujoco", "ppo", "InvertedPendulum-v4")
+    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    with pytest.raises(UsageError, match="does not hold the scale of its observations; run it again"):
+        exported(spec, {"policy": of_module(trainer.learner.policy()), "epoch": 0}, name="x")
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """The folder of a run that keeps its best policy."""
+    spec = applied(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(trainer.learner.policy()), "epoch": 3})
+    store.release()
+    return store.folder
+
+
+def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
+    policy = kept_policy(finished, "best")
+    assert policy.facts.name.startswith("toy/sac/Pendulum-v1") and policy.facts.name.endswith("seed=0 best")
+    mine = Part(policy=policy.facts.name, sha256=policy.sha256)
+    recording = Recording(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
+    assert list(recording)[-1] == 450
+    assert np.flatnonzero(recording.result().truncated).tolist() == [199, 399, 449]
+    assert recording.provenance()["episodes"] == 2
+
+
+def test_a_run_without_that_policy_is_refused(finished: Path) -> None:
+    for which in ("last", "resume", "../best"):
+        with pytest.raises(UsageError, match="no such checkpoint; a finished run keeps best and last"):
+            kept_policy(finished, which)
