@@ -1,8 +1,8 @@
 """The offline table: recorded experience, and the documented settings of each algorithm.
 
 Settings: thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ;
-CRR and IQL have no row there and follow their papers, CRR with the settings of d3rlpy 2.8.1. Our own data carry names that
-begin with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those.
+CRR and IQL have no row there and follow their papers, CRR with the settings of d3rlpy 2.8.1. Our own data carry names
+that begin with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those.
 """
 
 from __future__ import annotations

@@ -1,0 +1,51 @@
+"""Gradient steps on recorded experience: drawing a batch and learning from it, nothing else."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+
+import h5py
+import numpy as np
+
+from benchmarks.cases import Case
+from rlbench import suites
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime
+from rlbench.trainers.offline import Offline
+
+ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
+SETTLING = 20  # updates before the clock starts, here and in the peer
+SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segment=10_000_000", "algo.horizon=1")
+
+
+def written(folder: Path) -> Path:
+    """A file of noise in D4RL's layout, the same every time."""
+    draw = np.random.default_rng(0)
+    with h5py.File(folder / "noise.hdf5", "w") as file:
+        file["observations"] = draw.standard_normal((ROWS, OBS)).astype(np.float32)
+        file["actions"] = draw.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32)
+        file["rewards"] = draw.standard_normal(ROWS).astype(np.float32)
+        file["terminals"] = np.zeros(ROWS, np.bool_)
+        file["timeouts"] = np.arange(1, ROWS + 1) % LIMIT == 0
+    return folder / "noise.hdf5"
+
+
+def updates(case: Case) -> dict[str, list[float]]:
+    """Updates per second, and per CPU second."""
+    spec = applied(
+        suites.spec("offline", case.algorithm, "halfcheetah-medium-v2"), [parse(t, "benchmark") for t in SETTINGS]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder))
+        run = build(spec, Runtime(device="cpu", threads=case.threads, dataset=str(path)), describe(spec))
+    if not isinstance(run, Offline):
+        raise TypeError(type(run).__name__)
+    run.updater.run(0, SETTLING)
+    began, busy = perf_counter(), process_time()
+    run.updater.run(SETTLING, case.steps)
+    seconds, used = perf_counter() - began, process_time() - busy
+    return {"rlbench": [case.steps / seconds], "rlbench, CPU": [case.steps / used]}
