@@ -22,14 +22,19 @@ CONTESTS = {
     "value-pong": ("tianshou",),
     "halfcheetah": ("stable-baselines3",),
     "ppo-halfcheetah": ("stable-baselines3",),
+    "ppo-pong": ("stable-baselines3",),
 }
 """Who takes part, beside rlbench."""
 
 SCRIPTS = {
     ("halfcheetah", "stable-baselines3"): "sb3_continuous.py",
     ("ppo-halfcheetah", "stable-baselines3"): "sb3_ppo.py",
+    ("ppo-pong", "stable-baselines3"): "sb3_ppo_pong.py",
 }
 """What measures a peer, where it is not the usual script."""
+
+PARTED = {"dqn-pong", "halfcheetah", "ppo-halfcheetah", "ppo-pong"}
+"""Workloads that say where ours spends its time."""
 
 
 def main() -> None:
@@ -78,7 +83,7 @@ def _attempt(figures: Figures, contest: str, workload: str, threads: int, measur
         who, comma, _ = subject.partition(", CPU")
         if comma:
             figures.add(contest.replace(workload, f"{workload} cpu"), who, threads, "env steps/CPU s", samples)
-        elif workload in {"dqn-pong", "halfcheetah", "ppo-halfcheetah"} and who not in {"rlbench", *PEERS}:
+        elif workload in PARTED and who not in {"rlbench", *PEERS}:
             figures.add(f"{contest} parts", who, threads, "ms", samples)
         else:
             unit = ASIDE.get(who, UNITS[workload]) if workload == "value-update" else UNITS[workload]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlbench.suites.atari import ALGORITHMS, BATCH_ON_PONG
+from rlbench.suites.atari import BATCH_ON_PONG, VALUES
 
 BATCH = 32
 UNITS = {
@@ -16,6 +16,7 @@ UNITS = {
     "value-pong": "env steps/s",
     "halfcheetah": "env steps/s",
     "ppo-halfcheetah": "env steps/s",
+    "ppo-pong": "env steps/s",
 }
 """The workloads, and in what a contestant is measured."""
 
@@ -36,7 +37,7 @@ class Case(NamedTuple):
 
 def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
     """The measurements of a workload, by name: one, or one for each algorithm of the family at its documented batch."""
-    family = [(algorithm, BATCH_ON_PONG) for algorithm in ALGORITHMS]
+    family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUES]
     match workload:
         case "value-update":
             return {f"{workload} {a} {b}": Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]}

@@ -90,7 +90,8 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "value-update": value_updates,
     "value-pong": value_pong,
     "halfcheetah": loop,
-    "ppo-halfcheetah": onpolicy.ppo,
+    "ppo-halfcheetah": onpolicy.halfcheetah,
+    "ppo-pong": onpolicy.pong,
 }
 
 
