@@ -12,24 +12,30 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.cases import ASIDE, PATIENCE, UNITS, Case, cases
-from benchmarks.children import PEERS_PYTHON, ROOT, ChildFailed, Samples, ours, peer, policy
+from benchmarks.children import D3RLPY_PYTHON, PEERS_PYTHON, ROOT, ChildFailed, Samples, ours, peer, policy
 from benchmarks.figures import Figures, floors
 from benchmarks.report import load, machine_name, markdown, report, save
 
-PEERS = {"stable-baselines3": "sb3.py", "tianshou": "tianshou_value.py"}
+PEERS = {"stable-baselines3": "sb3.py", "tianshou": "tianshou_value.py", "d3rlpy": "d3.py"}
 CONTESTS = {
-    "dqn-pong": tuple(PEERS),
+    "dqn-pong": ("stable-baselines3", "tianshou"),
     "value-pong": ("tianshou",),
     "halfcheetah": ("stable-baselines3",),
     "ppo-halfcheetah": ("stable-baselines3",),
+    "ppo-pong": ("stable-baselines3",),
+    "offline-update": ("d3rlpy",),
 }
 """Who takes part, beside rlbench."""
 
 SCRIPTS = {
     ("halfcheetah", "stable-baselines3"): "sb3_continuous.py",
     ("ppo-halfcheetah", "stable-baselines3"): "sb3_ppo.py",
+    ("ppo-pong", "stable-baselines3"): "sb3_ppo_pong.py",
 }
 """What measures a peer, where it is not the usual script."""
+
+PARTED = {"dqn-pong", "halfcheetah", "ppo-halfcheetah", "ppo-pong"}
+"""Workloads that say where ours spends its time."""
 
 
 def main() -> None:
@@ -77,8 +83,9 @@ def _attempt(figures: Figures, contest: str, workload: str, threads: int, measur
     for subject, samples in found.items():
         who, comma, _ = subject.partition(", CPU")
         if comma:
-            figures.add(contest.replace(workload, f"{workload} cpu"), who, threads, "env steps/CPU s", samples)
-        elif workload in {"dqn-pong", "halfcheetah", "ppo-halfcheetah"} and who not in {"rlbench", *PEERS}:
+            unit = UNITS[workload].replace("/s", "/CPU s")
+            figures.add(contest.replace(workload, f"{workload} cpu"), who, threads, unit, samples)
+        elif workload in PARTED and who not in {"rlbench", *PEERS}:
             figures.add(f"{contest} parts", who, threads, "ms", samples)
         else:
             unit = ASIDE.get(who, UNITS[workload]) if workload == "value-update" else UNITS[workload]
@@ -99,7 +106,7 @@ def _arguments() -> argparse.Namespace:
         parser.error(f"unknown workload {', '.join(sorted(unknown))}: choose from {', '.join(UNITS)}")
     if given.peers is not None:
         given.peers = given.peers or list(PEERS)
-        if not PEERS_PYTHON.exists():
+        if not PEERS_PYTHON.exists() and not D3RLPY_PYTHON.exists():
             _tell("the peers are not installed, only rlbench is measured; benchmarks/peers/setup installs them")
             given.peers = []
     return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlbench.suites.atari import ALGORITHMS, BATCH_ON_PONG
+from rlbench.suites.atari import BATCH_ON_PONG, VALUES
 
 BATCH = 32
 UNITS = {
@@ -16,11 +16,16 @@ UNITS = {
     "value-pong": "env steps/s",
     "halfcheetah": "env steps/s",
     "ppo-halfcheetah": "env steps/s",
+    "ppo-pong": "env steps/s",
+    "offline-update": "updates/s",
 }
 """The workloads, and in what a contestant is measured."""
 
 ASIDE = {"gemm": "GFLOP/s", "arithmetic": "GFLOP", "time over floor": "×"}
 """What ``value-update`` says beside it."""
+
+LIGHT = {"il": 0.3, "td3bc": 0.15, "iql": 0.15, "cql": 0.02, "bcq": 0.04}
+"""Offline learners that have a peer, and what share of the steps asked for is enough updates for a figure."""
 
 PATIENCE = 10  # tianshou goes through its whole store after every collect: a tenth of the steps
 
@@ -36,7 +41,7 @@ class Case(NamedTuple):
 
 def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
     """The measurements of a workload, by name: one, or one for each algorithm of the family at its documented batch."""
-    family = [(algorithm, BATCH_ON_PONG) for algorithm in ALGORITHMS]
+    family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUES]
     match workload:
         case "value-update":
             return {f"{workload} {a} {b}": Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]}
@@ -44,5 +49,9 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
             return {f"{workload} {a} {b}": Case(threads, steps // PATIENCE, a, b) for a, b in family}
         case "halfcheetah":
             return {f"{workload} {a}": Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")}
+        case "offline-update":
+            return {
+                f"{workload} {a}": Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()
+            }
         case _:
             return {workload: Case(threads, steps)}

@@ -13,6 +13,7 @@ from benchmarks.cases import Case
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / ".peers/bin/python"
+D3RLPY_PYTHON = ROOT / ".peers-d3rlpy/bin/python"  # wants another Gymnasium
 LONGEST = 1_800  # seconds; a child that takes longer hangs
 
 Samples = dict[str, list[float]]
@@ -31,12 +32,15 @@ def ours(workload: str, case: Case) -> Samples:
 def peer(script: str, workload: str, case: Case) -> Samples:
     """What a script of ``benchmarks/peers`` finds."""
     what = [str(number) for number in (case.steps, case.threads, case.algorithm, case.batch)]
-    return _json([str(PEERS_PYTHON), f"benchmarks/peers/{script}", *what], case.threads, policy(workload))
+    python = D3RLPY_PYTHON if script == "d3.py" else PEERS_PYTHON
+    if not python.exists():
+        raise ChildFailed(f"{python} is missing; benchmarks/peers/setup and setup_d3rlpy make the peers' environments")
+    return _json([str(python), f"benchmarks/peers/{script}", *what], case.threads, policy(workload))
 
 
 def policy(workload: str) -> dict[str, str]:
     """How idle threads wait, the same for everybody: as ``rlbench run`` sets it, unless the caller said otherwise."""
-    if workload == "halfcheetah" and "OMP_WAIT_POLICY" not in os.environ:
+    if workload in {"halfcheetah", "offline-update"} and "OMP_WAIT_POLICY" not in os.environ:
         return {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "30000")}
     return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 

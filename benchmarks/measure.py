@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import onpolicy
+from benchmarks import offline, onpolicy
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -83,6 +83,7 @@ def storage(case: Case) -> Samples:
 
 
 WORKLOADS: dict[str, Callable[[Case], Samples]] = {
+    "offline-update": offline.updates,
     "gemm": gemm,
     "dqn-update": update,
     "dqn-pong": pong,
@@ -90,7 +91,8 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "value-update": value_updates,
     "value-pong": value_pong,
     "halfcheetah": loop,
-    "ppo-halfcheetah": onpolicy.ppo,
+    "ppo-halfcheetah": onpolicy.halfcheetah,
+    "ppo-pong": onpolicy.pong,
 }
 
 

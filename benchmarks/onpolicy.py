@@ -1,4 +1,8 @@
-"""The whole loop of PPO on HalfCheetah, 64 lanes of 32 steps, ten passes in batches of 64, and where its time goes."""
+"""The whole loop of PPO at its documented settings, and where its time goes.
+
+HalfCheetah is 64 lanes of 32 steps and ten passes in batches of 64, Pong ten lanes of 100 steps and four passes in
+batches of 250.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,33 @@ from rlbench.build.environments import describe
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.normalize import Normalized
 from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
+from rlbench.spec.run import Runtime, Spec
+from rlbench.trainers.clock import Rollouts
 from rlbench.trainers.online import Online
 
-ROLLOUT = 2_048  # steps, here and in the peer; the first one with its update is the warm-up
-LANES = 64
 SETTINGS = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segment=100_000_000")
 
 
-def ppo(case: Case) -> dict[str, list[float]]:
+def halfcheetah(case: Case) -> dict[str, list[float]]:
     """Environment steps per second and per CPU second, and milliseconds of each part of a step of all lanes."""
-    spec = applied(suites.spec("mujoco", "ppo", "HalfCheetah-v4"), [parse(t, "benchmark") for t in SETTINGS])
+    return _measured(suites.spec("mujoco", "ppo", "HalfCheetah-v4"), case)
+
+
+def pong(case: Case) -> dict[str, list[float]]:
+    """The same on Pong."""
+    return _measured(suites.spec("atari", "ppo", "PongNoFrameskip-v4"), case)
+
+
+def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
+    """Whole rollouts with their updates; the first one is the warm-up, here and in the peer."""
+    spec = applied(documented, [parse(text, "benchmark") for text in SETTINGS])
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
+    if not isinstance(run.rhythm, Rollouts):
+        raise TypeError(type(run.rhythm).__name__)
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = parts(run), 0, 0.0, 0.0
-    each, rollouts = 320, max(2, case.steps // ROLLOUT)  # gradient steps of a rollout; whole rollouts
+    each, lanes = run.rhythm.updates, spec.task.envs
+    rollouts = max(2, case.steps // (run.rhythm.rows * lanes))
     for progress in run:
         if first == 0 and progress.updates >= each:
             watch.reset()
@@ -35,7 +51,7 @@ def ppo(case: Case) -> dict[str, list[float]]:
         if first and progress.updates >= each * (rollouts + 1):
             seconds, done, used = perf_counter() - began, progress.env_steps - first, process_time() - busy
             spent = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
-            found = {name: [took / done * LANES * 1e3] for name, took in spent.items()}
+            found = {name: [took / done * lanes * 1e3] for name, took in spent.items()}
             return {"rlbench": [done / seconds], "rlbench, CPU": [done / used], **found}
     raise RuntimeError("the budget ended before the measurement")
 
@@ -49,6 +65,8 @@ def parts(run: Online) -> Stopwatch:
         if isinstance(envs, Normalized):
             watch.attach("normalise", envs, "recv")
             watch.attach("physics", envs.envs, "send", "recv")
+        else:
+            watch.attach("emulator", envs, "send", "recv")
         return envs
 
     open_envs: Callable[[int], VectorEnv] = getattr(collector, "open_envs")  # noqa: B009 - not in the trainer's protocol

@@ -91,10 +91,11 @@ def run(
 def _thread_policy(specs: list[Spec]) -> None:
     """How idle threads wait, before torch starts any: spinning ones take their neighbours' core."""
     from rlbench.spec.algo import ActorCritic
+    from rlbench.spec.offline import Offline
 
     if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         return
-    if all(isinstance(spec.algo, ActorCritic) for spec in specs):
+    if all(isinstance(spec.algo, ActorCritic | Offline) for spec in specs):
         os.environ["GOMP_SPINCOUNT"] = "30000"  # to wake a sleeping thread takes as long as the product it is woken for
     else:
         os.environ["OMP_WAIT_POLICY"] = "passive"

@@ -13,11 +13,9 @@ from rlbench.build.qlearning import network
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
-from rlbench.spec.algo import QLearning
-from rlbench.suites.atari import ALGORITHMS
+from rlbench.suites.atari import VALUES
 
 BATCH, ACTIONS = 4, 6
-FAMILY = [name for name, algo in ALGORITHMS.items() if isinstance(algo, QLearning)]
 
 
 def counted(algo):
@@ -33,20 +31,20 @@ def counted(algo):
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("name", VALUES)
 def test_the_count_is_torchs_of_the_real_update(name):
     """To the FLOP: nothing is estimated. Our noisy layers do two products."""
-    algo = ALGORITHMS[name]
+    algo = VALUES[name]
     assert update_flop(algo, batch=BATCH, actions=ACTIONS, noisy_products=2) == counted(algo)
 
 
 def test_a_target_that_is_not_double_saves_one_forward_pass():
-    plain = ALGORITHMS["dqn"].model_copy(update={"double": False})
+    plain = VALUES["dqn"].model_copy(update={"double": False})
     assert update_flop(plain, batch=BATCH, actions=ACTIONS) == counted(plain)
 
 
 def test_the_floor_asks_one_product_of_a_noisy_layer():
-    rainbow = ALGORITHMS["rainbow"]
+    rainbow = VALUES["rainbow"]
     once, twice = (update_flop(rainbow, batch=1, actions=ACTIONS, noisy_products=n) for n in (1, 2))
     layers = 2 * (2 * 3136 * 512 + 512 * (6 * 51 + 51))
     assert twice - once == 5 * layers  # three times forward, and backward twice the first
