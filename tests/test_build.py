@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 from itertools import islice
 
 import pytest
@@ -189,6 +193,38 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert device.threads_of(catch, Runtime(), cpu) == 3
     assert device.threads_of(catch, Runtime(threads=2), cpu) == 2
+
+
+FAULTS = """
+import resource, torch
+from rlbench.build.device import keep_memory
+keep_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        frames = torch.ones(250, 4, 84, 84)
+        (frames * 2).sum()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have no such thresholds")
+def test_what_a_step_has_freed_is_there_for_the_next() -> None:
+    """Twenty steps with two batches of 28 MB: mapped anew each time they are seven thousand pages apiece."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", FAULTS]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    assert int(done.stdout) < 1_000
+
+
+def test_an_allocator_that_somebody_has_set_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(device.ctypes, "CDLL", asked.append)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    device.keep_memory()
+    assert asked == []
 
 
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", ""])

@@ -13,7 +13,7 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
 from rlbench.buffers.walks import Walks
 from rlbench.build import actorcritic, curiosity, discretesac, offline, policygradient, qlearning
-from rlbench.build.device import device_of, stepping_threads, threads_of
+from rlbench.build.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.build.engine import quicken
 from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
@@ -43,6 +43,7 @@ from rlbench.trainers.online import Online, Schedule
 def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
     """Everything a run is made of, at its beginning."""
     device = device_of(runtime)
+    keep_memory()
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
     torch.backends.cudnn.allow_tf32 = False  # pixels up to 255 in ten bits would move scores

@@ -1,8 +1,11 @@
-"""Where a run computes: the device, and how many threads pay."""
+"""Where a run computes: the device, how many threads pay, and who keeps the memory that a step has freed."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
+from typing import Final
 
 import torch
 
@@ -13,6 +16,11 @@ from rlbench.spec.run import Runtime, Spec
 
 MOST_THREADS = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
 WIDE = 32_768  # numbers in a layer's output from which a second thread pays
+
+M_TRIM_THRESHOLD: Final = -1  # names of glibc's mallopt
+M_MMAP_THRESHOLD: Final = -3
+KEPT: Final = 2**29  # bytes freed at the top of the heap that stay with the process
+MAPPED: Final = 2**27  # bytes from which an allocation is mapped for itself, and unmapped when freed
 
 
 def device_of(runtime: Runtime) -> torch.device:
@@ -55,6 +63,19 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
 def stepping_threads(runtime: Runtime) -> int:
     """Threads that share lanes stepped in this process: at most two, for half of a step holds the interpreter."""
     return min(runtime.threads or cores(), cores(), 2)
+
+
+def keep_memory() -> None:
+    """Let what a step frees stay with the process, where glibc is and nobody chose otherwise.
+
+    Else every batch's frames and activations are mapped anew, thousands of pages a step.
+    """
+    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        library.mallopt(M_TRIM_THRESHOLD, KEPT)
+        library.mallopt(M_MMAP_THRESHOLD, MAPPED)
 
 
 def cores() -> int:

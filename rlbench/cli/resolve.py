@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from rlbench import suites
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.algo import PolicyGradient
+from rlbench.spec.algo import PolicyGradient, Surrogate
 from rlbench.spec.canon import fields
 from rlbench.spec.offline import Offline
 from rlbench.spec.override import Setting, applied, flatten, parse
@@ -169,6 +169,9 @@ def _limits(spec: Spec) -> list[Setting]:
         caps["algo.batch"] = (spec.algo.batch, 64)
     elif isinstance(spec.algo, PolicyGradient):
         caps["algo.rows"] = (spec.algo.rows, 4)
+        if isinstance(spec.algo.method, Surrogate):
+            steps = min(spec.algo.rows, 4) * spec.task.envs
+            caps["algo.method.batches"] = (spec.algo.method.batches, steps)
     else:
         caps["algo.replay.capacity"] = (spec.algo.replay.capacity, 5_000)
         caps["algo.warmup"] = (spec.algo.warmup, 400)

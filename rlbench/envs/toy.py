@@ -1,7 +1,7 @@
 """Environments of a few lines whose best possible score is known.
 
 ``Catch``: a ball falls down a 10×5 board and the paddle on the last row must be under it; the best mean return is 1.
-``Doors``: each of ten doors in a row has one of four keys, and a wrong one leads back to the first; 1 is paid
+``Doors``: each of fourteen doors in a row has one of four keys, and a wrong one leads back to the first; 1 is paid
 behind the last, which luck alone does not reach.
 """
 
@@ -21,8 +21,8 @@ ROWS: Final = 10
 COLUMNS: Final = 5
 ACTIONS: Final = 3  # left, stay, right
 
-KEYS: Final = np.array([0, 3, 2, 2, 1, 3, 0, 1, 3, 2])  # which one opens each door
-LIMIT: Final = 30  # steps of an episode
+KEYS: Final = np.array([0, 3, 2, 2, 1, 3, 0, 1, 3, 2, 1, 2, 3, 3])  # which one opens each door
+LIMIT: Final = 42  # steps of an episode
 
 
 class Catch:
@@ -114,12 +114,12 @@ class Doors:
             obs_shape=(len(KEYS) + 1,),
             obs_dtype=np.dtype(np.uint8),
             actions=Discrete(int(KEYS.max()) + 1),
-            versions=(("env", "rlbench/Doors"), ("numpy", np.__version__)),
+            versions=(("env", f"rlbench/Doors/{len(KEYS)}"), ("numpy", np.__version__)),
         )
         self._inspection = Inspection(name="Doors", info=self.info)
 
     def reset(self) -> Frames:
-        """Before the first door, ``[N, 11]``: 255 where one stands."""
+        """Before the first door, ``[N, 15]``: 255 where one stands."""
         self._door[:], self._age[:], self._over[:] = 0, 0, False
         return self._inspection.begun(self._drawn())
 

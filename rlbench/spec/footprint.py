@@ -63,7 +63,7 @@ VECTORS = {
 }
 """Numbers in an observation and in an action, where the one is a vector and the other is not a number."""
 
-BYTES = {"Catch": 10 * 5, "Doors": 11}
+BYTES = {"Catch": 10 * 5, "Doors": 15}
 """Numbers in an observation of bytes."""
 
 MOST_ACTIONS = 18

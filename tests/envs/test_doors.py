@@ -18,13 +18,13 @@ def test_the_right_keys_lead_behind_the_last_door_and_only_that_pays() -> None:
         shown.append(step.obs)
         paid.append(step.reward.tolist())
         over.append((step.terminated & step.over & ~step.truncated).tolist())
-    assert [int(obs[0].argmax()) for obs in shown] == [*range(11), 0]
+    assert [int(obs[0].argmax()) for obs in shown] == [*range(15), 0]
     assert all(np.array_equal(obs[0], obs[1]) and obs[0].sum() == 255 for obs in shown)
-    assert paid == [[0.0, 0.0]] * 9 + [[1.0, 1.0], [0.0, 0.0]]
-    assert over == [[False] * 2] * 9 + [[True] * 2, [False] * 2]
+    assert paid == [[0.0, 0.0]] * 13 + [[1.0, 1.0], [0.0, 0.0]]
+    assert over == [[False] * 2] * 13 + [[True] * 2, [False] * 2]
 
 
-@pytest.mark.parametrize("door", [0, 1, 9])
+@pytest.mark.parametrize("door", [0, 1, 13])
 def test_a_wrong_key_leads_back_to_the_first_door(door: int) -> None:
     env = Doors(seeds=[0])
     env.reset()
