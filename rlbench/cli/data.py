@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlbench.datasets.summary import Bar, Spread, Summary
 
 DATA_SCHEMA = 1
+LONGEST = 200  # of what a file says of itself
 WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download after which it says how far it is
 
@@ -87,7 +88,7 @@ def show(
         )
         return
     head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
-    lines = [*head, *_facts(made, score), *words.items()]
+    lines = [*head, *_facts(made, score), *((_plain(key), _plain(value)) for key, value in words.items())]
     wide = max(len(key) for key, _ in lines)
     emit("\n".join([*(f"{key:<{wide}}  {value}" for key, value in lines), "", "returns", *_bars(made.histogram)]))
 
@@ -170,6 +171,11 @@ def _named(path: Path) -> str:
     return name
 
 
+def _plain(word: str) -> str:
+    """A word that a file brought along, short and without the codes that move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in word[:LONGEST])
+
+
 def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, object]:
     kind = there.kind if there else "d4rl" if known else "minari"
     return {
@@ -206,7 +212,8 @@ def _spread(of: Spread) -> str:
 def _bars(histogram: tuple[Bar, ...]) -> list[str]:
     most = max(bar.count for bar in histogram)
     return [
-        f"{bar.low:>10.1f} {bar.high:>10.1f} {bar.count:>7,} {'#' * -(-WIDTH * bar.count // most)}" for bar in histogram
+        f"{bar.low:>10.1f} {bar.high:>10.1f} {bar.count:>7,} {'#' * -(-WIDTH * bar.count // most)}".rstrip()
+        for bar in histogram
     ]
 
 

@@ -65,11 +65,16 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
     if urlsplit(url).scheme not in {"http", "https"}:
         raise UsageError(f"{url}: not an http address; give one")
     part = part_of(target)
+    lock = _lock(part)
     with _writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{part}.lock", timeout=0):
-            yield from _patiently(url, part, size, patience)
+        with FileLock(lock, timeout=0):
+            try:
+                yield from _patiently(url, part, size, patience)
+            finally:
+                if not part.exists():
+                    lock.unlink(missing_ok=True)
     except Timeout:
         raise UsageError(f"{part}: another process is downloading it; wait for it to finish") from None
 
@@ -77,7 +82,7 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
 def discard(target: Path) -> None:
     """Forget what has been downloaded so far."""
     part = part_of(target)
-    for path in (part, _beside(part), Path(f"{part}.lock")):
+    for path in (part, _beside(part), _lock(part)):
         path.unlink(missing_ok=True)
 
 
@@ -190,6 +195,10 @@ def _note(part: Path, origin: Origin) -> None:
 
 def _beside(part: Path) -> Path:
     return part.with_name(part.name + ".json")
+
+
+def _lock(part: Path) -> Path:
+    return part.with_name(part.name + ".lock")
 
 
 def _reason(error: Exception) -> str:

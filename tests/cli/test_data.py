@@ -86,6 +86,12 @@ def test_show_counts_episodes_returns_ends_and_coverage(own: Path, capsys: Captu
     text = printed(capsys, "show", str(own))
     assert "2 terminated, 2 truncated, 1 not marked" in text
     assert text.count("#" * 40) == 4
+    with h5py.File(own, "a") as file:
+        file.attrs["note"] = "\x1b[2J" + "x" * 900
+    own.with_name(own.name + ".sha256.json").unlink()
+    text = printed(capsys, "show", str(own))
+    assert "?[2Jxx" in text
+    assert max(len(line) for line in text.splitlines()) < 300
 
 
 def test_show_gives_d4rls_score_for_d4rls_sets(capsys: Capture, tmp_path: Path) -> None:

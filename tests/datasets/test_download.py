@@ -244,6 +244,7 @@ def test_a_missing_file_is_named_with_its_address(server: Server, target: Path) 
         fetch()
     assert refused.value.exit_code == 2
     assert len(server.asked) == 1
+    assert nothing_left_behind(target)
 
 
 def test_a_server_in_trouble_is_asked_again_and_then_left(server: Server, content: bytes, target: Path) -> None:
