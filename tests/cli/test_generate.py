@@ -141,13 +141,27 @@ def test_a_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_best_policy_of_a_real_run_is_played(tmp_path: Path, folder: Path, capsys: Capture) -> None:
     results = tmp_path / "results"
-    assert main(["run", "toy", "ppo", "--task", "Pendulum-v1", "--smoke", "--quiet", "--results", str(results)]) == 0
+    assert (
+        main(["run", "mujoco", "ppo", "--task", "InvertedPendulum-v4", "--smoke", "--quiet", "--results", str(results)])
+        == 0
+    )
     run = next(results.rglob("spec.json")).parent
     capsys.readouterr()
-    words = ["data", "generate", "Pendulum-v1", "--policy", str(run), "--steps", "40", "--name", "rlb-own", "--quiet"]
+    words = [
+        "data",
+        "generate",
+        "InvertedPendulum-v4",
+        "--policy",
+        str(run),
+        "--steps",
+        "40",
+        "--name",
+        "rlb-own",
+        "--quiet",
+    ]
     assert main([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["policies"].startswith("toy/ppo/Pendulum-v1") and document["policies"].endswith(" best")
+    assert document["policies"].startswith("mujoco/ppo/InvertedPendulum-v4") and document["policies"].endswith(" best")
     assert main([*words, "--checkpoint", "last", "--force"]) == 0
 
 
