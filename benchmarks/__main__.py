@@ -45,6 +45,8 @@ def main() -> None:
         sys.stdout.write(markdown(load(given.markdown)))
         return
     settings = {"repeat": given.repeat, "steps": given.steps, **policy("")}
+    if given.note is not None:
+        settings["note"] = given.note
     figures = Figures()
     for turn in range(given.repeat):
         for threads in given.threads:
@@ -99,6 +101,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
     parser.add_argument("--steps", type=int, default=3_000, help="measured environment steps of a whole loop")
+    parser.add_argument("--note", help="kept with the settings: what else the machine was doing")
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/<machine>.json")
     parser.add_argument("--markdown", type=Path, metavar="JSON", help="only show the table of a written file")
     given = parser.parse_args()

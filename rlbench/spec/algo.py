@@ -255,6 +255,13 @@ class Surrogate(Frozen):
     normalize: bool = False  # advantages to mean 0 and deviation 1 in every batch
     max_grad_norm: float | None = Field(default=0.5, gt=0)
 
+    @model_validator(mode="after")
+    def _clips_have_a_bound(self) -> Self:
+        if self.clip is None and (self.value_clip or self.dual_clip is not None):
+            idle = "value_clip=true" if self.value_clip else f"dual_clip={self.dual_clip}"
+            raise ValueError(f"{idle}: without clip nothing is clipped; set clip too")
+        return self
+
 
 class Natural(Frozen):
     """NPG, and with a trust region TRPO; only the critic has an optimizer."""

@@ -236,8 +236,8 @@ def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
     layers, activations = _torso(algo.torso, task, numbers)
     features = activations[-1] if activations else numbers
     if isinstance(algo.torso, Nature):
-        layers, activations = [*layers, (features, algo.hidden)], [*activations, algo.hidden]
-    parameters = sum(prod(layer) + layer[-1] for layer in layers) + activations[-1] * MOST_ACTIONS
+        layers, activations, features = [*layers, (features, algo.hidden)], [*activations, algo.hidden], algo.hidden
+    parameters = sum(prod(layer) + layer[-1] for layer in layers) + features * MOST_ACTIONS
     twice = 1 if isinstance(algo.torso, Nature) else 2
     rows = (algo.rows + 1) * task.envs
     return 4 * twice * (COPIES * parameters + WORKSPACES * rows * (numbers * task.stack + sum(activations)))

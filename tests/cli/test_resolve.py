@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.cli.resolve import IDENTITY, resolve, smoke, written
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.algo import PolicyGradient
+from rlbench.spec.algo import PolicyGradient, Surrogate
 from rlbench.spec.override import applied, parse
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")
@@ -174,6 +174,13 @@ def test_a_smoke_run_keeps_what_is_smaller_already_and_an_option_beats_it() -> N
     assert (found.spec.algo.replay.capacity, found.sources["algo.replay.capacity"]) == (2_000, "--set")
     assert (found.spec.budget.epoch, found.sources["budget.epoch"]) == (1_000, "--smoke")
     assert (found.spec.budget.steps, found.sources["budget.steps"]) == (3_000, "--steps")
+
+
+def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
+    found = resolve("mujoco", "ppo", "Hopper-v4", sets=["task.envs=1"], smoke=True).spec.algo
+    assert isinstance(found, PolicyGradient)
+    assert isinstance(found.method, Surrogate)
+    assert (found.rows, found.method.batches) == (4, 4)
 
 
 def test_a_smoke_run_is_another_run_than_a_short_one() -> None:

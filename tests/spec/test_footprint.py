@@ -37,8 +37,9 @@ def test_the_nature_network_is_counted_layer_by_layer() -> None:
     assert found == 4 * (5 * (convolutions + dense) + 3 * rows)
 
 
-def test_a_torso_without_layers_is_counted() -> None:
-    assert footprint(applied(suites.spec("toy", "dqn", "Catch"), [parse("algo.torso.widths=[]")])).networks > 0
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo", "reinforce"])
+def test_a_torso_without_layers_is_counted(algorithm: str) -> None:
+    assert footprint(applied(suites.spec("toy", algorithm, "Catch"), [parse("algo.torso.widths=[]")])).networks > 0
 
 
 def test_every_field_that_takes_memory_moves_the_total() -> None:

@@ -87,11 +87,20 @@ def test_the_sanity_suite_plays_numbered_actions_on_policy_and_is_judged_by_the_
         ("mujoco/ppo/Ant-v4", "algo.method.batches=4096", "a rollout has only 2048 steps"),
         ("toy/ppo/Catch", "algo.normalize_obs=true", "shows bytes"),
         ("mujoco/ppo/Ant-v4", "algo.torso=nature", "needs 84×84 frames"),
+        ("mujoco/a2c/Ant-v4", "algo.method.value_clip=true", "value_clip=true: without clip"),
+        ("mujoco/a2c/Ant-v4", "algo.method.dual_clip=3", "dual_clip=3.0: without clip"),
     ],
 )
 def test_what_contradicts_itself_is_refused(cell: str, change: str, complaint: str) -> None:
     with pytest.raises((UsageError, ValidationError), match=complaint):
         applied(suites.spec(*cell.split("/")), [parse(change)])
+
+
+def test_clips_may_be_asked_for_in_any_order() -> None:
+    changes = [parse(text) for text in ("algo.method.value_clip=true", "algo.method.clip=0.2")]
+    method = applied(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method  # type: ignore[union-attr]
+    assert isinstance(method, Surrogate)
+    assert (method.clip, method.value_clip) == (0.2, True)
 
 
 def test_the_algorithm_is_part_of_what_a_run_is() -> None:
