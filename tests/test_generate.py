@@ -185,6 +185,19 @@ def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
     assert summary["return_mean"] == pytest.approx(0.305 / 3)
 
 
+@pytest.mark.parametrize(("lane", "steps"), [(0, 4), (1, 3)])
+def test_a_lane_that_is_full_when_its_episode_ends_is_not_cut(lane: int, steps: int) -> None:
+    quota = np.full(2, 1)
+    quota[lane] = steps
+    envs = Counting()
+    tape = Tape(quota, envs.info, 1)
+    assert list(_recorded(envs, lambda obs, _: obs, tape))[-1] == steps + 1
+    rows, cut = tape.laid()
+    last = quota.cumsum()[lane] - 1
+    assert (rows.terminated[last], rows.truncated[last], cut[last]) == (lane == 0, lane == 1, False)
+    assert cut.sum() == rows.truncated.sum() - lane == 1  # the other lane, after its first step
+
+
 def test_nothing_but_cut_episodes_has_no_returns() -> None:
     rows, cut = recorded(part(noise=0.0), steps=20)._parts[0]
     assert returns(rows, cut) == {"episodes": 0, "episodes_cut": 2}

@@ -33,6 +33,11 @@ def test_portions_follow_the_shares_and_sum_to_the_steps(steps: int, portions: t
     assert sum(portions) == steps
 
 
+def test_shares_that_nearly_sum_to_one_lose_no_step() -> None:
+    thirds = [Part(policy=name, sha256=ZEROS, share=0.3333333) for name in "abc"]
+    assert sum(small(*thirds, steps=100_000_000).portions()) == 100_000_000
+
+
 @pytest.mark.parametrize(
     ("parts", "steps", "why"),
     [

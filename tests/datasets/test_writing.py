@@ -103,6 +103,21 @@ def test_a_set_that_takes_the_place_of_another_takes_its_checksum_too(tmp_path: 
     assert json.loads((tmp_path / "rlb-small.hdf5.json").read_text())["sha256"] == written.sha256
 
 
+def test_a_new_set_never_lies_beside_the_checksum_of_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rlb-small.hdf5"
+    put(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(Halted):
+        put(path, rows=7)
+    assert [p.name for p in tmp_path.iterdir()] == ["rlb-small.hdf5"]
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
