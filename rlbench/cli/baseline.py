@@ -29,10 +29,14 @@ def baseline(
     Finished runs of the documented settings go into it; failed, short and smoke runs never do.
     """
     from rlbench.report import baseline as saved
+    from rlbench.report.cells import SUITES
     from rlbench.report.gather import gather
 
     if action not in {"save", "show"}:
         raise UnknownName("action", action, ("save", "show"), where="baseline")
+    for name in suite or ():
+        if name not in SUITES:
+            raise UnknownName("suite", name, SUITES)
     if action == "save":
         found = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
         made = saved.made_of(found)

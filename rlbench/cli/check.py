@@ -38,7 +38,10 @@ def check(
     alpha: Annotated[float, typer.Option("--alpha", min=1e-6, max=0.5, help="Chance of a false alarm.")] = 0.05,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 4 while anything is undecided.")] = False,
     other_machine: Annotated[
-        bool, typer.Option("--other-machine", help="Accept a baseline from another machine; speeds are not compared.")
+        bool,
+        typer.Option(
+            "--other-machine", help="Accept runs of machines that the baseline has not; their speeds are not compared."
+        ),
     ] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML.", show_default=False)

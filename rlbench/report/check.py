@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -59,7 +60,7 @@ def against_documents(suite: str, results: Path, *, alpha: float, margin: float 
 def against_baseline(
     suite: str, results: Path, baseline: Baseline, *, alpha: float, margin: float, other_machine: bool
 ) -> list[Finding]:
-    """Scores, speeds and the pooled score of a suite against what was saved.
+    """Scores, speeds and the pooled score of a suite against what was saved; speeds only of machines that saved some.
 
     Raises:
         UsageError: the runs were made on another class of machine, and nobody said that this is meant.
@@ -69,18 +70,16 @@ def against_baseline(
     later = {key: _later(everything.get(key, Runs())) for key in entries}
     if not other_machine:
         _same_machines(later, baseline)
+    held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     found: list[Finding] = []
     for key, runs in sorted(everything.items()):
         found += _failures(key, [*runs.failed, *(run for run in runs.variants if run.status == "failed")])
         if key not in entries and runs.complete:
             found.append(_finding(key, "score", "NEW", "not in the baseline"))
-    found += _score_findings(entries, later, alpha=alpha, margin=margin)
-    if not other_machine:
-        found += [finding for key, entry in entries.items() for finding in _speed_findings(entry, later[key])]
+    found += _score_findings(held, everything, alpha=alpha, margin=margin)
+    found += [finding for entry, runs in held for finding in _speed_findings(entry, runs)]
     pooled = [
-        (list(entry.scores.values()), scores, _random(key))
-        for key, entry in entries.items()
-        if (scores := _levels(later[key]))
+        (list(entry.scores.values()), scores, _random(entry.key)) for entry, runs in held if (scores := _levels(runs))
     ]
     ruling = gate.rule_pooled(pooled, alpha=alpha, margin=margin)
     if ruling.word != "TOO FEW":
@@ -147,18 +146,27 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
 
 
-def _later(runs: Runs) -> list[Run]:
-    """The runs that are held against a baseline: of the documented settings, or else whatever was run to its end."""
-    return runs.complete or [run for run in (*runs.elsewhere, *runs.variants) if run.status == "done"]
+def _later(runs: Runs) -> list[list[Run]]:
+    """The runs that are held against a baseline: of the documented settings, or else of each other setting.
+
+    What took fewer steps than documented, or ran elsewhere, is no later run of the same kind.
+    """
+    if runs.complete:
+        return [runs.complete]
+    found: dict[str, list[Run]] = {}
+    for run in runs.variants:
+        if run.status == "done" and run.budget >= runs.budget:
+            found.setdefault(run.id, []).append(run)
+    return [found[settings] for settings in sorted(found)]
 
 
 def _levels(runs: Sequence[Run]) -> list[float]:
     return [level(run) for run in runs if run.evaluations]
 
 
-def _same_machines(later: Mapping[Key, Sequence[Run]], baseline: Baseline) -> None:
-    for runs in later.values():
-        for run in runs:
+def _same_machines(later: Mapping[Key, Sequence[Sequence[Run]]], baseline: Baseline) -> None:
+    for groups in later.values():
+        for run in chain.from_iterable(groups):
             if machine_of(run) not in baseline.machines:
                 known = "; ".join(baseline.machines)
                 raise UsageError(
@@ -168,22 +176,32 @@ def _same_machines(later: Mapping[Key, Sequence[Run]], baseline: Baseline) -> No
 
 
 def _score_findings(
-    entries: Mapping[Key, Entry], later: Mapping[Key, Sequence[Run]], *, alpha: float, margin: float
+    held: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[Key, Runs], *, alpha: float, margin: float
 ) -> list[Finding]:
     found, drops = {}, {}
-    for key, entry in entries.items():
-        scores = _levels(later[key])
+    for place, (entry, runs) in enumerate(held):
+        scores = _levels(runs)
         if not scores:
-            found[key] = _finding(key, "score", "NOT RUN", "in the baseline only")
+            found[place] = _absent(entry.key, everything.get(entry.key, Runs()))
         elif len(entry.scores) < 2:
-            found[key] = _finding(key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
+            found[place] = _finding(entry.key, "score", "TOO FEW", f"{len(entry.scores)} seed in the baseline")
         else:
-            drops[key] = gate.drop(list(entry.scores.values()), scores, _random(key), margin)
-    for key, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
-        changed = [change for run in later[key][:1] for change in differences(run)]
+            drops[place] = gate.drop(list(entry.scores.values()), scores, _random(entry.key), margin)
+    for place, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
+        entry, runs = held[place]
+        changed = [change for run in runs[:1] for change in differences(run)]
         reason = "; ".join(filter(None, (ruling.reason, f"with {', '.join(changed)}" if changed else "")))
-        found[key] = _finding(key, "score", ruling.word, reason)
-    return [found[key] for key in entries]
+        found[place] = _finding(entry.key, "score", ruling.word, reason)
+    return [found[place] for place in range(len(held))]
+
+
+def _absent(key: Key, runs: Runs) -> Finding:
+    """Why a cell of the baseline has nothing to be held against it."""
+    if runs.elsewhere:
+        return _finding(key, "score", "NOT COMPARABLE", "another protocol or environment")
+    if runs.short or runs.variants:
+        return _finding(key, "score", "PARTIAL", "no run of the baseline's steps")
+    return _finding(key, "score", "NOT RUN", "in the baseline only")
 
 
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:

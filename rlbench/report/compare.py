@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.report.aggregate import Estimate, bootstrap, bootstrap_pair, improvement, interquartile_mean
+from rlbench.report.aggregate import (
+    Estimate,
+    bootstrap,
+    bootstrap_pair,
+    improvement,
+    interquartile_mean,
+    optimality_gap,
+)
 from rlbench.report.documented import documented
 from rlbench.report.documents import Estimator, Key
 from rlbench.report.estimate import mean, seed_scores
 from rlbench.report.gather import Runs, gather
-from rlbench.report.references import reference
+from rlbench.report.references import in_points, reference
 
 RAW: dict[Estimator, Estimator] = {"normalized-best": "best-of-run", "normalized-final": "final", "normalized": "final"}
 """Estimators on D4RL's scale, in raw points."""
@@ -40,6 +47,7 @@ class Comparison:
     scale: str  # of the interquartile means
     left: Estimate | None
     right: Estimate | None
+    gaps: tuple[Estimate, Estimate] | None  # by how much runs of each side fall short of 1
     improvement: Estimate | None
 
 
@@ -88,7 +96,8 @@ def scores_of(key: Key, runs: Runs) -> list[float]:
 def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
     """The common scale of several tasks, in words and as the points 0 and 1 of each.
 
-    Humans and D4RL's experts where all tasks have one, else the documents, else the best run that is compared.
+    Humans and D4RL's experts where all tasks have one, else the documents, else the best run that is compared. More
+    points are more on every scale, also where a document or every run is worse than the random policy.
     """
     scales = [reference(key) for key in keys]
     goals = [scale.goal if scale else None for scale in scales]
@@ -98,9 +107,10 @@ def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[st
             (z, g) for z, g in zip(zeros, goals, strict=True) if g is not None
         ]
     documents = [next((c.primary for c in documented(key.suite) if c.key == key), None) for key in keys]
-    if all(d is not None and abs(d.score - z) > 1e-9 for d, z in zip(documents, zeros, strict=True)):
-        return "random policy 0, document 1", [(z, d.score) for z, d in zip(zeros, documents, strict=True) if d]
-    tops = [max(row) if max(row) != zero else zero + 1 for zero, row in zip(zeros, rows, strict=True)]
+    ones = [None if d is None else in_points(d, scale) for d, scale in zip(documents, scales, strict=True)]
+    if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
+        return "random policy 0, document 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
+    tops = [max(row) if max(row) > zero else zero + 1 for zero, row in zip(zeros, rows, strict=True)]
     return "random policy 0, best run 1", list(zip(zeros, tops, strict=True))
 
 
@@ -130,6 +140,7 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...]) -> Comparison:
         scale=scale,
         left=bootstrap(interquartile_mean, left) if enough else None,
         right=bootstrap(interquartile_mean, right) if enough else None,
+        gaps=(bootstrap(optimality_gap, left), bootstrap(optimality_gap, right)) if enough else None,
         improvement=bootstrap_pair(improvement, right, left) if enough else None,
     )
 
@@ -155,9 +166,9 @@ def to_text(found: Comparison) -> str:
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
     ]
-    for name, estimate in zip(found.names, (found.left, found.right), strict=True):
-        told = f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]" if estimate else "too few seeds"
-        lines.append(f"interquartile mean of {name}: {told}")
+    gaps = found.gaps or (None, None)
+    for name, middle, gap in zip(found.names, (found.left, found.right), gaps, strict=True):
+        lines.append(f"interquartile mean of {name}: {_told(middle)}; optimality gap: {_told(gap)}")
     lines.append(f"chance that a run of {right} beats one of {left}: {_percent(found.improvement) or 'too few seeds'}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {found.scale}. 95 % bootstrap intervals over seeds.")
     return "\n".join([*lines[: len(rows) + 1], "", *lines[len(rows) + 1 :]])
@@ -169,6 +180,7 @@ def to_document(found: Comparison) -> dict[str, object]:
         "names": list(found.names),
         "scale": found.scale,
         "iqm": [estimate and estimate._asdict() for estimate in (found.left, found.right)],
+        "optimality_gap": [gap._asdict() for gap in found.gaps] if found.gaps else [None, None],
         "improvement": found.improvement and found.improvement._asdict(),
         "tasks": [
             {
@@ -180,6 +192,10 @@ def to_document(found: Comparison) -> dict[str, object]:
             for task in found.tasks
         ],
     }
+
+
+def _told(found: Estimate | None) -> str:
+    return "too few seeds" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def _percent(found: Estimate | None) -> str:

@@ -14,8 +14,9 @@ from rlbench.report.aggregate import Array
 from rlbench.report.compare import normalizer, scores_of
 from rlbench.report.curves import Curve, documented_curves
 from rlbench.report.documented import documented, names_of
-from rlbench.report.documents import Documented, Key
+from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, gather
+from rlbench.report.references import in_points, reference
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.tables import task_name
 
@@ -42,7 +43,7 @@ class Panel:
     title: str
     lines: tuple[Line, ...]
     curves: Mapping[str, Curve]  # documented, by algorithm
-    scores: Mapping[str, Documented]
+    scores: Mapping[str, float]  # documented, in raw points, by algorithm
     counted: str  # kind of step the budget counts
 
 
@@ -70,7 +71,7 @@ def panels(
     for key, runs in found.items():
         if tasks or _shown(runs):
             drawn.setdefault(task_name(key), []).append(key)
-    documents = {cell.key: cell.primary for cell in documented(suite)}
+    documents = _documents(suite)
     return tuple(
         Panel(
             title=title,
@@ -89,7 +90,7 @@ def standings(
     """The scale in words, and every algorithm that has a finished run."""
     found = {k: runs for k, runs in chosen(suite, gather(results), tasks, algorithms).items() if runs.complete}
     scores = {key: row for key, runs in found.items() if (row := scores_of(key, runs))}
-    documents = {cell.key: cell.primary.score for cell in documented(suite)}
+    documents = _documents(suite)
     keys = list(scores)
     if not keys:
         return "", ()
@@ -155,6 +156,11 @@ def hours(evaluation: Evaluation) -> float:
 def nothing(suite: str, results: Path) -> UsageError:
     """There is nothing to draw."""
     return UsageError(f"{results}: no finished run of {suite} to draw; run some, or name a documented task with --task")
+
+
+def _documents(suite: str) -> dict[Key, float]:
+    """The documented scores of a suite in raw points."""
+    return {cell.key: in_points(cell.primary, reference(cell.key)) for cell in documented(suite)}
 
 
 def _shown(runs: Runs) -> list[Run]:

@@ -94,13 +94,14 @@ def rule_pooled(
 ) -> Ruling:
     """All cells at once: ``(baseline, later, random)`` each, by the interquartile mean of normalised scores.
 
-    What it would be had nothing changed is drawn from each baseline's predictive distribution.
+    What it would be had nothing changed is drawn from each baseline's predictive distribution. A baseline that is not
+    told from the random policy gives no scale and is left out.
     """
     import numpy as np
 
     from rlbench.report.aggregate import RESAMPLES, SEED, interquartile_mean
 
-    known = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and abs(mean(cell[0]) - cell[2]) > 0]
+    known = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > spread(cell[0])]
     runs = sum(len(later) for _, later, _ in known)
     if len(known) < 3 or runs < 2 * CONFIRMED:
         return Ruling("TOO FEW", f"{runs} runs of {len(known)} cells")

@@ -41,7 +41,7 @@ def gather(results: Path) -> dict[Key, Runs]:
 
 
 def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
-    """Runs by cell and by what they can say about it; a smoke run belongs to none."""
+    """Runs by cell and by what they can say about it; a smoke run belongs to none, and a copied record counts once."""
     found: dict[Key, Runs] = {}
     for run in runs:
         if not run.smoke:
@@ -51,6 +51,8 @@ def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
         group.short = [r for r in group.short if r.seed not in settled]
         for part in (group.complete, group.failed, group.short, group.elsewhere, group.variants):
             part.sort(key=lambda r: (r.seed, str(r.folder)))
+            part[:] = {(r.id, r.seed): r for r in reversed(part)}.values()
+            part.reverse()
     return found
 
 

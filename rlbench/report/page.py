@@ -16,7 +16,7 @@ from rlbench.errors import UsageError
 from rlbench.report.baseline import machine_of, speed
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.documents import DATA, Key
-from rlbench.report.estimate import best, final
+from rlbench.report.estimate import best, final, last_tenth
 from rlbench.report.gather import Runs, gather
 from rlbench.report.missing import Missing, missing
 from rlbench.report.runs import Run
@@ -101,7 +101,7 @@ def _picture(suite: str, kind: str, caption: str, results: Path) -> str:
 
 def _seeds(suite: str, found: Mapping[Key, Runs]) -> str:
     """Every run, with its curve."""
-    head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Hours", "Steps/s", "Curve")
+    head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
     for key, runs in sorted(found.items()):
         if key.suite != suite:
@@ -119,7 +119,7 @@ def _seeds(suite: str, found: Mapping[Key, Runs]) -> str:
 
 def _seed(key: Key, run: Run, bounds: tuple[float, float, int]) -> str:
     made = speed(run)
-    scores = (rounded(best(run.evaluations)), rounded(final(run.evaluations))) if run.evaluations else ("", "")
+    scores = [rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)]
     remark = f" ({run.reason})" if run.status == "failed" else ""
     texts = {
         "Cell": f"{key.algorithm} {task_name(key)}",
@@ -128,6 +128,7 @@ def _seed(key: Key, run: Run, bounds: tuple[float, float, int]) -> str:
         "Steps": f"{run.env_steps:,}",
         "Best": scores[0],
         "Last": scores[1],
+        "Last tenth": scores[2],
         "Hours": f"{run.seconds / 3600:.2f}",
         "Steps/s": f"{made:,.0f}" if made else "",
     }
@@ -211,4 +212,8 @@ def _counted(runs: Runs) -> list[Run]:
 
 
 def _side(name: str) -> str:
-    return ' class="number"' if name in {"Seed", "Seeds", "Steps", "Best", "Last", "Hours", "Steps/s"} else ""
+    return (
+        ' class="number"'
+        if name in {"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s"}
+        else ""
+    )

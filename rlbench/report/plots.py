@@ -1,6 +1,6 @@
 """Pictures, as PNG or SVG: readable in black and white, by people who confuse colours, and the same bytes every time.
 
-Colours are those of Okabe and Ito; every algorithm has a dash pattern and a marker of its own as well. Behind measured
+Colours are those of Okabe and Ito; every algorithm has a marker of its own as well, and a dash pattern. Behind measured
 curves, with a band over the seeds, the documented ones are thin and dotted, with a band of one standard deviation.
 """
 
@@ -52,7 +52,7 @@ DASHES = (
     (7, 1, 2, 1),
     (1, 1),
 )
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "d", "h", "8", "H", "x", "+", "1", "|", "_")
 
 
 def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()) -> Figure:
@@ -100,19 +100,20 @@ def kind_of(name: str) -> Kind:
     raise UnknownName("kind", name, KINDS, where="--kind")
 
 
-def _looks(algorithms: Sequence[str]) -> dict[str, Look]:
-    named = list(dict.fromkeys(algorithms))
-    return {
-        name: Look(COLORS[i % len(COLORS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
-        for i, name in enumerate(named)
-    }
+def looks_of(algorithms: Sequence[str]) -> dict[str, Look]:
+    """How each algorithm of a picture is drawn; up to twenty have a marker of their own."""
+    found = {}
+    for i, name in enumerate(dict.fromkeys(algorithms)):
+        dashes = (i + i // len(COLORS)) % len(DASHES)  # a colour that comes again has other dashes
+        found[name] = Look(COLORS[i % len(COLORS)], DASHES[dashes], MARKERS[i % len(MARKERS)])
+    return found
 
 
 def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(max(5.2, 4.0 * columns), 2.9 * rows + 0.8), layout="constrained")
-    looks = _looks([name for panel in panels for name in (*[line.algorithm for line in panel.lines], *panel.curves)])
+    looks = looks_of([name for panel in panels for name in (*[line.algorithm for line in panel.lines], *panel.curves)])
     grid = figure.subplots(rows, columns, squeeze=False)
     for place, axes in enumerate(grid.flat):
         if place >= len(panels):
@@ -144,7 +145,7 @@ def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> 
                 _plain_curve(axes, x / unit, y, looks[name])
     for name, document in panel.scores.items():
         if name in measured:
-            axes.axhline(document.score, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+            axes.axhline(document, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
     for line in panel.lines:
         color, dashes, marker = looks[line.algorithm]
         if line.runs > 1:
@@ -192,7 +193,7 @@ def _legend(figure: Figure, looks: dict[str, Look], *, curve: bool, score: bool)
 
 def _profile(standings: Sequence[Standing], scale: str) -> Figure:
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes, looks = figure.subplots(), _looks([standing.algorithm for standing in standings])
+    axes, looks = figure.subplots(), looks_of([standing.algorithm for standing in standings])
     top = max(1.05, *(score for s in standings for row in s.scores for score in row)) * 1.05
     taus = np.linspace(0, min(top, 10), 201)
     for standing in standings:
@@ -250,7 +251,7 @@ def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
 
 
 def _whiskers(axes: Axes, rows: Sequence[tuple[Standing, Estimate]]) -> None:
-    looks = _looks([standing.algorithm for standing, _ in rows])
+    looks = looks_of([standing.algorithm for standing, _ in rows])
     for place, (standing, found) in enumerate(rows):
         color, _, marker = looks[standing.algorithm]
         several = min(map(len, standing.scores)) > 1

@@ -6,7 +6,7 @@ import csv
 from functools import cache
 from typing import NamedTuple
 
-from rlbench.report.documents import DATA, OWN, Key, base_of
+from rlbench.report.documents import DATA, OWN, Documented, Key, base_of
 
 
 class Reference(NamedTuple):
@@ -44,6 +44,15 @@ def normalized(raw: float, scale: Reference) -> float:
     if scale.goal is None or scale.goal == scale.random:
         raise ValueError("this task has no goal to be normalised by")
     return (raw - scale.random) / (scale.goal - scale.random)
+
+
+def in_points(document: Documented, scale: Reference | None) -> float:
+    """A published score in raw points, which is what runs are drawn and compared in."""
+    if not document.estimator.startswith("normalized"):
+        return document.score
+    if scale is None or scale.goal is None:
+        raise ValueError("a normalised score needs the scale of its data set")
+    return scale.random + document.score / 100 * (scale.goal - scale.random)
 
 
 def _number(text: str) -> float | None:

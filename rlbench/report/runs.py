@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +52,7 @@ class Run:
     env_steps: int  # at the end of its last epoch
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
-    reason: str
+    reason: str  # one printable line, whatever the record holds
 
     @property
     def env_id(self) -> str:
@@ -79,6 +80,13 @@ def read(folder: Path) -> Run:
     Raises:
         RefusedFile: a file is damaged, missing or newer than this version; the message names it.
     """
+    return _read(folder, tuple(map(_stamp, (folder / part for part in PARTS[:3]))))
+
+
+@lru_cache(maxsize=8192)
+def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
+    """One reading for all the tables and pictures of a report, until a file changes."""
+    del stamps  # they say which reading is meant
     head = files.read_sealed(folder / "spec.json")
     ended = _outcome(folder / "outcome.json")
     status = str(ended.get("status", "interrupted"))
@@ -92,6 +100,15 @@ def read(folder: Path) -> Run:
         return _run(folder, head, epochs, status, str(ended.get("reason", "")))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise RefusedFile(f"{folder / 'spec.json'}: not a spec of this schema; restore it") from None
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """What changes whenever a file does."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _Line(NamedTuple):
@@ -123,7 +140,7 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         env_steps=epochs[-1].env_steps if epochs else 0,
         seconds=epochs[-1].seconds if epochs else 0.0,
         status=status,
-        reason=reason,
+        reason="".join(letter if letter.isprintable() else "?" for letter in " ".join(reason.split())),
     )
 
 

@@ -79,7 +79,7 @@ def test_smoke_and_short_runs_enter_neither_baseline_nor_check(
     toy(record_run, 0.0, 0, sets=["smoke=true"])
     toy(record_run, 0.0, 1, status="interrupted")
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
-    assert "NOT RUN" in capsys.readouterr().out
+    assert "PARTIAL" in capsys.readouterr().out
     assert main(["baseline", "save", "other.json"]) == 2
     assert "no finished run" in capsys.readouterr().err
 
@@ -95,6 +95,30 @@ def test_nothing_measured_prints_not_run_and_exits_0(capsys: Capture) -> None:
     assert main(["check", "atari"]) == 0
     assert capsys.readouterr().out.count("NOT RUN") == 57  # 56 cells and the count
     assert main(["check", "toy", "--strict"]) == 0
+
+
+def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Path, capsys: Capture) -> None:
+    for seed in range(3):
+        toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
+        toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
+    assert main(["check", "toy", "--baseline", str(saved), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)["findings"]
+    words = {f["word"]: f["reason"] for f in found if f["aspect"] == "score"}
+    assert set(words) == {"PASSED", "REGRESSED"}
+    assert words["REGRESSED"].endswith("with algo.lr=0.01") and words["PASSED"].endswith("with algo.lr=0.002")
+
+
+@pytest.mark.parametrize(
+    ("sets", "word"),
+    [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=32"], "NOT COMPARABLE")],
+)
+def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
+    sets: list[str], word: str, record_run: Record, saved: Path, capsys: Capture
+) -> None:
+    for seed in range(3):
+        toy(record_run, 0.2, seed, sets=sets)
+    assert main(["check", "toy", "--baseline", str(saved)]) == 0
+    assert f"{word} " in capsys.readouterr().out
 
 
 def test_the_margin_decides_what_matters(record_run: Record, saved: Path) -> None:
@@ -126,6 +150,31 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, wor
     assert main(["check", "toy", "--baseline", "bad.json"]) == 2
     told = capsys.readouterr().err
     assert words in told and len(told.splitlines()) == 1
+
+
+def test_speeds_are_compared_where_the_machine_is_known_and_scores_everywhere(
+    record_run: Record, capsys: Capture
+) -> None:
+    for seed in range(5):
+        toy(record_run, 0.9, seed, noise=0.01 * seed)
+    assert main(["baseline", "save", "base.json"]) == 0
+    content = json.loads(Path("base.json").read_text(encoding="utf-8"))
+    del content["checksum"]
+    known = content["machines"][0]
+    for machine, words in ((known, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
+        content["machines"] = [machine]
+        content["cells"][0]["speeds"] = {machine: [1e9] * 5}
+        Path("base.json").write_text(files.sealed(content), encoding="utf-8")
+        for path in Path("results").rglob("epochs.jsonl"):
+            learned = [{**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}} for line in path.open()]
+            path.write_text("".join(files.sealed(_unsealed(line)) + "\n" for line in learned), encoding="utf-8")
+        capsys.readouterr()
+        main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])
+        assert {f["word"] for f in json.loads(capsys.readouterr().out)["findings"]} == words
+
+
+def _unsealed(line: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in line.items() if name != "checksum"}
 
 
 def test_a_flipped_digit_in_a_baseline_is_noticed(saved: Path, capsys: Capture) -> None:
@@ -163,6 +212,7 @@ def test_ci_systems_get_junit_and_markdown(record_run: Record, saved: Path) -> N
         ("baseline", "burn", "x.json"),
         ("check", "toy", "--alpha", "2"),
         ("baseline", "save", "no/x.json"),
+        ("baseline", "save", "x.json", "--suite", "toyy"),
     ],
 )
 def test_a_wrong_word_exits_2(line: tuple[str, ...], record_run: Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.record import files
 from rlbench.report.documented import Key
 from rlbench.report.gather import Runs, differences, folders, gather
 
@@ -129,6 +131,29 @@ def test_a_record_without_its_spec_is_refused(record_run: Record, tmp_path: Path
     (record_run([1.0]) / "spec.json").unlink()
     with pytest.raises(RefusedFile, match=r"spec\.json"):
         gather(tmp_path / "results")
+
+
+def test_a_copied_record_is_no_second_seed(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], seed=0)
+    record_run([1.0], seed=1)
+    shutil.copytree(tmp_path / "results", tmp_path / "results" / "of last night")
+    assert [run.seed for run in only(tmp_path / "results").complete] == [0, 1]
+
+
+def test_a_record_that_changes_is_read_again(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0], status="interrupted")
+    assert len(only(tmp_path / "results").short[0].evaluations) == 1
+    (folder / "outcome.json").unlink()
+    (folder / "epochs.jsonl").write_text("", encoding="utf-8")
+    assert only(tmp_path / "results").short[0].evaluations == ()
+
+
+def test_what_a_record_says_is_one_printable_line(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0], status="failed")
+    ended = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+    del ended["checksum"]
+    (folder / "outcome.json").write_text(files.sealed({**ended, "reason": "two\nlines \x1b[31mred"}), encoding="utf-8")
+    assert only(tmp_path / "results").failed[0].reason == "two lines ?[31mred"
 
 
 def test_a_results_folder_may_be_moved(record_run: Record, tmp_path: Path) -> None:

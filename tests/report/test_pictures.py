@@ -15,12 +15,13 @@ from matplotlib.image import imread
 
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
-from rlbench.report.compare import compare
+from rlbench.report.compare import compare, normalizer
+from rlbench.report.documents import Key
 from rlbench.report.figures import hours, panels, standings, steps
 from rlbench.report.gather import gather
 from rlbench.report.missing import missing, pace
 from rlbench.report.page import page
-from rlbench.report.plots import KINDS, draw, encoded
+from rlbench.report.plots import KINDS, draw, encoded, looks_of
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -73,7 +74,9 @@ def test_compare_prints_both_means_and_the_chance(two_algorithms: Path, capsys: 
     text = capsys.readouterr().out
     assert "toy/Catch" in text and "100 %" in text and "random policy 0, document 1" in text
     assert main(["compare", "dqn", "c51", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["improvement"]["value"] == 1.0
+    told = json.loads(capsys.readouterr().out)
+    assert told["improvement"]["value"] == 1.0
+    assert [gap["value"] for gap in told["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +93,7 @@ def test_a_curve_holds_every_seed_and_the_document(two_algorithms: Path) -> None
     assert line.x.tolist() == [0, 4000]
     assert line.low == pytest.approx([-0.6, 0.75])
     assert line.high == pytest.approx([-0.6, 0.875])
-    assert found["Catch"].scores["dqn"].score == 1.0
+    assert found["Catch"].scores["dqn"] == 1.0
     assert panels("toy", two_algorithms, clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
 
 
@@ -130,6 +133,26 @@ def test_what_cannot_be_done_exits_2_in_one_line_and_writes_nothing(line: tuple[
     assert main(list(line)) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(Path().iterdir()) == []
+
+
+def test_no_two_algorithms_of_a_picture_look_alike_in_black_and_white() -> None:
+    looks = list(looks_of([f"algorithm {number}" for number in range(20)]).values())
+    assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20
+
+
+def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) -> None:
+    """CORL's 42.4 % of the way from -280 to 12,135 is a return of some 5,000, not of 42."""
+    record_run([0.0, 5000.0], suite="offline", algo="cql", task="halfcheetah-medium-v2")
+    (panel,) = panels("offline", Path("results"), clock=steps)
+    _, (standing,) = standings("offline", Path("results"))
+    assert panel.scores["cql"] == 8.0 or 3000 < panel.scores["cql"] < 8000
+    assert 0.3 < standing.documents[0] < 0.7 and standing.scores[0][0] == pytest.approx(0.4253, abs=1e-4)
+
+
+def test_more_points_are_more_on_the_common_scale_also_below_the_random_policy() -> None:
+    keys = [Key("toy", "dqn", "Nowhere", ""), Key("toy", "dqn", "Pendulum-v1", "")]
+    _, points = normalizer(keys, [[-30.0, -20.0], [-1400.0, -1300.0]])
+    assert all(one > zero for zero, one in points)
 
 
 def test_a_picture_of_nothing_is_refused() -> None:
@@ -191,7 +214,7 @@ def test_the_plan_is_a_matrix(capsys: Capture) -> None:
     assert capsys.readouterr().out == "toy dqn Catch 0\n"
 
 
-@pytest.mark.parametrize("suite", ["atari", "toy", "goals"])
+@pytest.mark.parametrize("suite", ["atari", "mujoco", "toy", "goals"])
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, RESULTS), ".png"))  # type: ignore[arg-type]
