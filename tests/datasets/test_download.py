@@ -169,13 +169,19 @@ def test_a_second_call_resumes_what_the_first_had_to_leave(server: Server, conte
     assert server.asked[-1] == (PATH, "bytes=3000-")
 
 
-@pytest.mark.parametrize("tag", ['"two"', None])
-def test_halves_of_two_files_never_meet(server: Server, content: bytes, target: Path, tag: str | None) -> None:
-    server.files[PATH], server.cut_after = content[::-1] + b"longer", 3000
+@pytest.mark.parametrize(
+    ("tags", "other"),
+    [(('"one"', '"two"'), b""), ((None, None), b"longer")],
+    ids=["told apart by the tag", "told apart by the size"],
+)
+def test_halves_of_two_files_never_meet(
+    server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
+) -> None:
+    server.files[PATH], server.cut_after, server.tag = content[::-1] + other, 3000, tags[0]
     stopped = obtain.downloaded(NAME)
     next(stopped)
     stopped.close()
-    server.files[PATH], server.cut_after, server.tag = content, None, tag
+    server.files[PATH], server.cut_after, server.tag = content, None, tags[1]
     fetch()
     assert target.read_bytes() == content
 
