@@ -215,7 +215,7 @@ def test_what_a_step_has_freed_is_there_for_the_next() -> None:
     """Twenty steps with two batches of 28 MB: mapped anew each time they are seven thousand pages apiece."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", FAULTS]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1_000
 
 
