@@ -1,0 +1,80 @@
+"""How on-policy networks begin and how their actions are carried out, as documented (hyperparameters.md, 2 and 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlbench import suites
+from rlbench.build.policygradient import bound, network
+from rlbench.envs.base import Box, Discrete, EnvInfo
+from rlbench.nets.actorvalue import Apart, GaussianActor, Shared
+from rlbench.spec.algo import PolicyGradient
+from rlbench.spec.run import Spec
+
+REAL = EnvInfo(1, (17,), np.dtype(np.float32), Box(-np.ones(6, np.float32), np.ones(6, np.float32)), ())
+PIXELS = EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(6), ())
+
+
+def algo_of(spec: Spec) -> PolicyGradient:
+    assert isinstance(spec.algo, PolicyGradient)
+    return spec.algo
+
+
+def gain(layer: nn.Linear | nn.Conv2d) -> float | None:
+    """What the weights are an orthogonal matrix times, None if they are not one."""
+    weight = layer.weight.detach().double().flatten(1)
+    short = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
+    scale = float(short.diagonal().mean())
+    near = torch.allclose(short, scale * torch.eye(len(short)).double(), atol=1e-4 * scale)
+    return math.sqrt(scale) if near else None
+
+
+def layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
+    return [layer for layer in net.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo", "npg", "trpo"])
+def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str) -> None:
+    spec = suites.spec("mujoco", algorithm, "HalfCheetah-v4")
+    net = network(spec, algo_of(spec), REAL)
+    assert isinstance(net, Apart)
+    assert isinstance(net.actor, GaussianActor)
+    *inner, mean = layers(net.actor)
+    assert mean is net.actor.mean
+    assert [gain(x) for x in (*inner, *layers(net.critic))] == pytest.approx([math.sqrt(2)] * 5, rel=1e-4)
+    assert gain(mean) == pytest.approx(0.01 * math.sqrt(2), rel=1e-4)
+    assert all(not x.bias.any() for x in layers(net) if x.bias is not None)
+    assert net.actor.log_std.tolist() == [-0.5] * 6
+
+
+def test_the_atari_network_begins_orthogonal_but_for_its_heads() -> None:
+    spec = suites.spec("atari", "ppo", "PongNoFrameskip-v4")
+    net = network(spec, algo_of(spec), PIXELS)
+    assert isinstance(net, Shared)
+    assert [gain(x) for x in layers(net.torso)] == pytest.approx([math.sqrt(2)] * 4, rel=1e-4)
+    assert all(not x.bias.any() for x in layers(net.torso) if x.bias is not None)
+    assert gain(net.logits) is None
+    assert net.logits.bias.any()
+    assert float(net.value.weight.detach().abs().max()) <= 512**-0.5  # torch's own beginning is uniform within that
+    assert net.value.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wanted"),
+    [
+        ("reinforce", torch.tanh),
+        *((name, lambda action: action.clip(-1, 1)) for name in ("a2c", "ppo", "npg", "trpo")),
+    ],
+)
+def test_actions_are_squashed_by_reinforce_and_cut_by_all_others(
+    algorithm: str, wanted: Callable[[Tensor], Tensor]
+) -> None:
+    action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])
+    carried_out = bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)(action)
+    torch.testing.assert_close(carried_out, wanted(action))
