@@ -18,11 +18,15 @@ from rlbench.learners.imitation import ClonedUpdate
 from rlbench.learners.qlearning import QUpdate
 from rlbench.ops.types import Transition
 from rlbench.record.types import Learned
+from rlbench.trainers.online import Schedule
 
-OffPolicyLearner: TypeAlias = Learner[
-    Transition, QUpdate | ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
-]
+OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""
+
+OfflineLearner: TypeAlias = Learner[
+    Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
+]
+"""Likewise, of transitions that somebody else made."""
 
 
 class Parts(NamedTuple):
@@ -35,3 +39,13 @@ class Parts(NamedTuple):
     exploration: Callable[[int], float]  # live agent steps to how much is explored
     metrics: tuple[str, ...]  # fields of the learner's report that are averaged
     summary: Callable[[int, tuple[float, ...]], Learned]  # number of updates and their means, to a record
+
+
+class OfflineParts(NamedTuple):
+    """What an algorithm brings to a run that never explores."""
+
+    learner: OfflineLearner
+    action: Column  # how an action lies in the ring
+    metrics: tuple[str, ...]  # fields of the learner's report that are averaged
+    summary: Callable[[int, tuple[float, ...]], Learned]  # number of updates and their means, to a record
+    schedules: list[Schedule]  # of the number of updates made, not of steps
