@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlbench.learners.base import descend
 from rlbench.learners.crr import CRR, Filter
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
@@ -123,6 +124,21 @@ def test_the_critics_teach_no_actor() -> None:
     learner, b = made(), batch()
     parameters = [*learner.actor.parameters()]
     assert all(s is None for s in torch.autograd.grad(learner.critic_loss(b)[0], parameters, allow_unused=True))
+
+
+def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() -> None:
+    one, other, b = made(), made(), batch()
+    torch.manual_seed(9)
+    report = one.update(b)
+    torch.manual_seed(9)
+    critic_loss, _, _, value = other.critic_loss(b)
+    actor_loss, imitated = other.policy_loss(b, value.amin(0))
+    descend(critic_loss, (other.critic_optimizer,))
+    descend(actor_loss, (other.actor_optimizer,))
+    assert torch.equal(report.imitated, imitated)
+    for name in ("actor", "critics"):
+        for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
 def test_targets_trail_after_every_update_or_are_copied_when_due() -> None:
