@@ -14,6 +14,7 @@ from rlbench.build import offlinecontrol
 from rlbench.build.device import stepping_threads
 from rlbench.build.environments import environments
 from rlbench.build.stage import Stage, evaluation
+from rlbench.collectors.explore import Untouched
 from rlbench.datasets import checksums, places, reading
 from rlbench.datasets.scale import scale_of
 from rlbench.datasets.scores import episode_returns
@@ -73,7 +74,7 @@ def learned(spec: Spec, algo: Offline, info: EnvInfo, device: torch.device, runt
     stage = Stage(
         actor=parts.learner,
         action=parts.action,
-        judging=parts.judging,
+        judging=lambda _: Untouched(),
         bound=None,
         scale=None if scale is None else Fixed(scale.mean, scale.deviation),
         threads=stepping_threads(runtime),
@@ -86,7 +87,7 @@ def learned(spec: Spec, algo: Offline, info: EnvInfo, device: torch.device, runt
         noise=Noise(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
-        schedules=offlinecontrol.schedules(algo, parts.learner),
+        schedules=parts.schedules,
         data=sha256,
         scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
     )

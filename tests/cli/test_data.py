@@ -57,7 +57,7 @@ def test_list_names_what_is_here_and_what_d4rl_has(own: Path, capsys: Capture) -
     assert rows["halfcheetah-medium-v2"] == "-"
     assert "halfcheetah-medium-v0" not in rows
     listed = json.loads(printed(capsys, "list", "--all", "--json"))["datasets"]
-    assert len(listed) == 156
+    assert len(listed) == 156 + 9  # our own recipes
     assert listed[0] == {
         "name": "rlb-toy",
         "kind": "own",
