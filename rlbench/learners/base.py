@@ -58,4 +58,43 @@ def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_no
     if max_norm is not None:
         nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True)
     for optimizer in optimizers:
+        move(optimizer)
+
+
+@torch.no_grad()
+def move(optimizer: torch.optim.Optimizer) -> None:
+    """``optimizer.step()``, bit for bit; of a plain fused Adam that has begun only the kernel that it would call.
+
+    What ``step`` does around it takes three times as long as the kernel on networks of 256 units.
+    """
+    group = optimizer.param_groups[0]
+    parameters = group["params"]
+    if not _plain(optimizer) or any(p not in optimizer.state or p.grad is None for p in parameters):
         optimizer.step()
+        return
+    states = [optimizer.state[parameter] for parameter in parameters]
+    steps = [state["step"] for state in states]
+    torch._foreach_add_(steps, 1)
+    torch._fused_adam_(
+        parameters,
+        [parameter.grad for parameter in parameters],
+        [state["exp_avg"] for state in states],
+        [state["exp_avg_sq"] for state in states],
+        [],
+        steps,
+        lr=group["lr"],
+        beta1=group["betas"][0],
+        beta2=group["betas"][1],
+        weight_decay=0.0,
+        eps=group["eps"],
+        amsgrad=False,
+        maximize=False,
+    )
+
+
+def _plain(optimizer: torch.optim.Optimizer) -> bool:
+    if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
+        return False
+    group = optimizer.param_groups[0]
+    asked = group["weight_decay"], group["amsgrad"], group["maximize"], group.get("decoupled_weight_decay", False)
+    return bool(group["fused"]) and not any(asked) and isinstance(group["lr"], float)

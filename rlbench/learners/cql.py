@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.learners.actorcritic import against, track
-from rlbench.learners.base import Periodic, descend
+from rlbench.learners.base import Periodic, descend, move
 from rlbench.learners.sac import SAC
 from rlbench.nets.actors import SquashedActor
 from rlbench.ops.policy import anywhere
@@ -147,4 +147,4 @@ def descend_apart(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: f
         gradients = tuple(g * share for g in gradients)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
-    optimizer.step()
+    move(optimizer)
