@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from rlbench.nets.torsos import MlpTorso
 
-
 NEAR = 2048
 """Rows whose activations stay in a core's cache; of more, the memory's speed counts and not the products'."""
 
