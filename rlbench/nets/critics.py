@@ -51,7 +51,7 @@ class Critics(nn.Module):
         """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
         if action.device.type != "cpu":
             return self._together(obs, action, members)
-        parts = action.split(max(1, NEAR // max(1, len(obs))))
+        parts = torch.split(action, max(1, NEAR // max(1, len(obs))))
         return torch.cat([self._together(obs, part, members) for part in parts], 1)
 
     def _together(self, obs: Tensor, action: Tensor, members: int | None) -> Tensor:
