@@ -28,8 +28,8 @@ OUTRIGHT = 3
 """Seeds from which a drop that is beyond doubt needs no further ones."""
 
 DOUBTLESS = 50
-"""By how much ``alpha`` is divided, before Holm's correction over all cells, for a drop to be beyond doubt. Real scores have
-longer tails than the normal distribution: at a fifth of it, one of twenty honest re-runs of A2C on Catch was condemned."""
+"""What ``alpha`` is divided by, before Holm's correction over all cells, for a drop to be beyond doubt. Real scores
+have longer tails than normal ones: at a fifth, one of twenty honest re-runs of A2C on Catch was condemned."""
 
 SLOWER = 0.03
 """The least loss of speed that matters."""
