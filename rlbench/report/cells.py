@@ -21,6 +21,7 @@ from rlbench.report.verdict import (
     against_run,
     against_seeds,
     margin_of,
+    no_more_than_consistent,
     settle,
     under_both,
     with_failures,
@@ -140,6 +141,8 @@ def _opened(key: Key, document: Documented | None, runs: Runs, share: float | No
         if estimator in OTHER_READING:
             other = _scores(counted, OTHER_READING[estimator], document, scale)
             claim = under_both(claim, with_failures(partial(_judged, document, margin), other, fallen))
+        if _insensitive(key, document, margin):
+            claim = no_more_than_consistent(claim)
     measured = _measured(counted, [*scores, *fallen], estimator, runs)
     return _Open(key=key, document=document, runs=runs, measured=measured, margin=margin, claim=claim)
 
@@ -164,6 +167,12 @@ def allowed(key: Key, document: Documented, share: float | None = None) -> float
         return (TOLERANCE if share is None else share) * abs(document.score)
     random = _on_scale(reference(key), document.estimator)
     return margin_of(document.score, document.std, random, SHARE if share is None else share)
+
+
+def _insensitive(key: Key, document: Documented, margin: float) -> bool:
+    """Whether the margin is as wide as the way from the random policy: then being within it proves no skill."""
+    random = _on_scale(reference(key), document.estimator)
+    return document.source != OPTIMUM and random is not None and margin >= abs(document.score - random)
 
 
 def _on_scale(scale: Reference | None, estimator: Estimator) -> float | None:
@@ -208,6 +217,8 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
         found.append("another protocol or environment" if cell.document else "not documented")
     if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:
         found.append("the document does not say whether its score is the best or the last")
+    if cell.document is not None and cell.claim is not None and _insensitive(cell.key, cell.document, cell.margin or 0):
+        found.append("the documented spread reaches the random policy, so nothing is called reproduced")
     if verdict.word == "PARTIAL":
         found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:

@@ -52,7 +52,7 @@ DASHES = (
     (7, 1, 2, 1),
     (1, 1),
 )
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "d", "h", "8", "H", "x", "+", "1", "|", "_")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1", "|", "p", "2", "_", "3", "h")
 
 
 def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()) -> Figure:

@@ -330,4 +330,4 @@ def _html_row(cell: Cell, header: Sequence[str]) -> str:
 
 
 def _numeric(name: str) -> str:
-    return ' class="number"' if name in NUMBERS else ""
+    return ' class="number"' if name in NUMBERS else ' class="note"' if name == "Note" else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlbench.report.estimate import mean, spread
@@ -110,6 +110,11 @@ def with_failures(judge: Callable[[Sequence[float]], Claim], scores: Sequence[fl
 def under_both(first: Claim, second: Claim) -> Claim:
     """What holds whichever of two estimators the document used: below or above only if both say so."""
     return _joined([first, second], below=max)
+
+
+def no_more_than_consistent(claim: Claim) -> Claim:
+    """What is left of a claim where the margin reaches the random policy: no contradiction, but no proof either."""
+    return replace(claim, found=min(claim.found, "CONSISTENT", key=RANK.__getitem__))
 
 
 def settle(claims: Sequence[Claim], alpha: float = ALPHA) -> list[Verdict]:

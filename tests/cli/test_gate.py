@@ -110,7 +110,7 @@ def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Pa
 
 @pytest.mark.parametrize(
     ("sets", "word"),
-    [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=32"], "NOT COMPARABLE")],
+    [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT COMPARABLE")],
 )
 def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
     sets: list[str], word: str, record_run: Record, saved: Path, capsys: Capture
@@ -166,7 +166,10 @@ def test_speeds_are_compared_where_the_machine_is_known_and_scores_everywhere(
         content["cells"][0]["speeds"] = {machine: [1e9] * 5}
         Path("base.json").write_text(files.sealed(content), encoding="utf-8")
         for path in Path("results").rglob("epochs.jsonl"):
-            learned = [{**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}} for line in path.open()]
+            learned = [
+                {**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}}
+                for line in path.read_text(encoding="utf-8").splitlines()
+            ]
             path.write_text("".join(files.sealed(_unsealed(line)) + "\n" for line in learned), encoding="utf-8")
         capsys.readouterr()
         main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])

@@ -130,6 +130,15 @@ def test_the_margin_is_stored_in_the_cell(tmp_path: Path) -> None:
     assert cell(tmp_path, "Hopper-v4", "mujoco", "ddpg").margin == 971.6  # the documented spread is larger
 
 
+def test_a_margin_that_reaches_the_random_policy_reproduces_nothing(record_run: Record, tmp_path: Path) -> None:
+    """PPO on Swimmer: documented 66.7 ± 99.1, where a random policy has 0.8."""
+    for seed in range(5):
+        record_run([0.8, 66.0 + seed], suite="mujoco", algo="ppo", task="Swimmer-v4", seed=seed)
+    found = cell(tmp_path / "results", "Swimmer-v4", "mujoco", "ppo")
+    assert (str(found.verdict), found.margin) == ("CONSISTENT", 99.1)
+    assert "the documented spread reaches the random policy" in found.note
+
+
 def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record, tmp_path: Path) -> None:
     record_run([99.0], sets=["algo.lr=0.1"])
     record_run([99.0], sets=["algo.lr=0.2"])

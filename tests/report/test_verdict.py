@@ -20,6 +20,7 @@ from rlbench.report.verdict import (
     holm,
     margin_of,
     more_seeds,
+    no_more_than_consistent,
     settle,
     under_both,
     with_failures,
@@ -172,6 +173,16 @@ def test_the_optimum_is_reproduced_missed_or_not_yet_told() -> None:
     assert word(against_optimum([1.0, 1.0, 1.0], 1.0, 0.05)) == "REPRODUCED"
     assert word(against_optimum([0.5, 0.51, 0.49], 1.0, 0.05)) == "BELOW"
     assert word(against_optimum([1.0, 0.9, 1.0], 1.0, 0.05)) == "INCONCLUSIVE"
+
+
+@given(SCORES, st.integers(0, 500))
+def test_a_capped_claim_is_monotone_and_never_reproduced(scores: list[float], more: int) -> None:
+    before, after = (
+        word(no_more_than_consistent(against_seeds(s, 100.0, 20.0, 10, 150.0)))
+        for s in (scores, [x + more for x in scores])
+    )
+    assert ORDER[after] >= ORDER[before]
+    assert "REPRODUCED" not in {before, after}
 
 
 def test_holm_by_hand() -> None:

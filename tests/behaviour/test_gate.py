@@ -1,0 +1,27 @@
+"""The gate on runs that were really trained: a tenfold learning rate is named, an honest re-run is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+CELL = ("toy", "a2c", "--task", "Catch", "--quiet")
+
+
+def test_a_tenfold_learning_rate_exits_3_and_names_the_cell_and_an_honest_rerun_exits_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = str(tmp_path / "base.json")
+    before, again, broken = (str(tmp_path / name) for name in ("before", "again", "broken"))
+    assert main(["run", *CELL, "--seeds", "100-109", "--results", before]) == 0
+    assert main(["baseline", "save", base, "--results", before]) == 0
+    assert main(["run", *CELL, "--seeds", "110-112", "--results", again]) == 0
+    assert main(["check", "toy", "--baseline", base, "--results", again]) == 0
+    assert main(["run", *CELL, "--seeds", "10-14", "--set", "algo.lr=0.05", "--results", broken]) == 0  # ten times 5e-3
+    capsys.readouterr()
+    assert main(["check", "toy", "--baseline", base, "--results", broken]) == 3
+    assert "toy/a2c/Catch score: REGRESSED" in capsys.readouterr().err
