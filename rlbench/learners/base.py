@@ -69,7 +69,7 @@ def move(optimizer: torch.optim.Optimizer) -> None:
     """
     group = optimizer.param_groups[0]
     parameters = group["params"]
-    if not _plain(optimizer) or any(p not in optimizer.state or p.grad is None for p in parameters):
+    if not _plain(optimizer) or any(not optimizer.state.get(p) or p.grad is None for p in parameters):
         optimizer.step()
         return
     states = [optimizer.state[parameter] for parameter in parameters]

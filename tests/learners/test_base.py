@@ -66,6 +66,16 @@ def test_the_short_way_is_taken_by_what_it_was_made_for_and_nothing_else(monkeyp
             move(begun_like(copy.deepcopy(net), options))
 
 
+def test_an_optimizer_whose_state_was_looked_at_before_its_first_step_begins_all_the_same() -> None:
+    ours, theirs = network(), network()
+    short, long = adam(ours), adam(theirs)
+    of_optimizer(short)  # as a checkpoint of a run that has not learned yet does
+    for net, optimizer in ((ours, short), (theirs, long)):
+        for _ in range(2):
+            descend(net(torch.ones(4, 5)).sum(), (optimizer,))
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
 def begun() -> torch.optim.Adam:
     """An optimizer of such a network that has made a step, by kernels of its own."""
     net = network()
