@@ -23,7 +23,7 @@ OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""
 
 OfflineLearner: TypeAlias = Learner[
-    Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
+    Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate | QUpdate
 ]
 """Learns from recorded transitions and acts."""
 
