@@ -22,7 +22,7 @@ from rlbench.spec.run import Spec
 METRICS = ("critic_loss", "actor_loss", "q", "entropy", "alpha")
 
 
-def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) -> Parts[OffPolicyLearner]:
+def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) -> Parts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
     actions = size(spec, info)
     scale = algo.policy.noise if isinstance(algo.policy, Deterministic) else 0.0

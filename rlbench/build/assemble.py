@@ -110,7 +110,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
 def _replayed(
     spec: Spec,
     algo: OffPolicy,
-    parts: Parts[OffPolicyLearner],
+    parts: Parts,
     source: Ring | Hindsight,
     info: EnvInfo,
     device: torch.device,
@@ -197,7 +197,7 @@ def _apart(
     return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 
 
-def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts[OffPolicyLearner]:
+def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
     match algo:
         case QLearning():
             return qlearning.parts(spec, algo, info, device)

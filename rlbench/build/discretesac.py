@@ -9,7 +9,7 @@ from torch import nn
 
 from rlbench.buffers.ring import Column
 from rlbench.build.actorcritic import METRICS
-from rlbench.build.parts import OffPolicyLearner, Parts
+from rlbench.build.parts import Parts
 from rlbench.build.qlearning import count
 from rlbench.build.torsos import torso
 from rlbench.collectors.explore import Untouched
@@ -22,7 +22,7 @@ from rlbench.spec import algo as spec_algo
 from rlbench.spec.run import Spec
 
 
-def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device) -> Parts[OffPolicyLearner]:
+def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device) -> Parts:
     """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)

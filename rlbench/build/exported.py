@@ -38,10 +38,8 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
                 mean = "action"
         case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
             state, mean, bounds = _actor(branch(kept, "policy")), "mean", ("", "")
-        case Offline() | OfflineQ():
-            raise UsageError(f"{name}: learned from recorded data; record what a run that plays has learned")
-        case PolicyGradient() | QLearning() | DiscreteSAC():
-            raise UsageError(f"{name}: chooses among numbered actions; only real ones are recorded")
+        case PolicyGradient() | QLearning() | DiscreteSAC() | Offline() | OfflineQ():
+            raise UsageError(f"{name}: chooses among numbered actions or learned offline; record another run's")
         case _:
             assert_never(spec.algo)
     if f"{mean}.weight" not in state:

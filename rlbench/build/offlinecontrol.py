@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from rlbench.buffers.ring import Column
-from rlbench.build.parts import OfflineLearner, Parts
-from rlbench.collectors.explore import Untouched
+from rlbench.build.parts import OfflineLearner, OfflineParts
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.learners import bcq, iql
@@ -48,7 +47,7 @@ class Shape(NamedTuple):
     device: torch.device
 
 
-def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Parts[OfflineLearner]:
+def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> OfflineParts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
 
     Raises:
@@ -56,18 +55,17 @@ def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Part
     """
     shape = _shape(name, info, device)
     metrics, summary = _told(algo.method)
-    return Parts(
-        learner=_learner(algo, shape),
+    learner = _learner(algo, shape)
+    return OfflineParts(
+        learner=learner,
         action=Column((shape.actions,), torch.float32),
-        training=lambda _: Untouched(),
-        judging=lambda _: Untouched(),
-        exploration=lambda _: 0.0,
         metrics=metrics,
         summary=summary,
+        schedules=_schedules(algo, learner),
     )
 
 
-def schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
+def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
     """Learning rates by the number of updates: half a cosine to 0 of IQL's actor, where it falls."""
     decay = algo.method.decay if isinstance(algo.method, offline.ImplicitQ) else None
     if decay is None or not isinstance(learner, iql.IQL):

@@ -7,7 +7,7 @@ from typing import assert_never
 import torch
 
 from rlbench.buffers.ring import Column
-from rlbench.build.parts import OfflineLearner, Parts
+from rlbench.build.parts import OfflineLearner, OfflineParts
 from rlbench.build.qlearning import count, head, optimizers
 from rlbench.build.torsos import torso
 from rlbench.collectors.explore import EpsilonGreedy
@@ -24,7 +24,7 @@ from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Spec
 
 
-def parts(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> Parts[OfflineLearner]:
+def parts(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
 
     Raises:
@@ -33,17 +33,13 @@ def parts(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> Pa
     actions = count(spec, info)
     cloned = isinstance(algo.method, asked.Imitation)
 
-    def judging(generator: torch.Generator) -> EpsilonGreedy:
-        return EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon)
-
-    return Parts(
+    return OfflineParts(
         learner=_learner(spec, algo, info, device),
         action=Column((), torch.int64),
-        training=judging,
-        judging=judging,
-        exploration=lambda _: 0.0,
         metrics=("actor_loss", "error") if cloned else ("loss", "q", "extra"),
         summary=_cloned if cloned else _extended,
+        schedules=[],
+        judging=lambda coin: EpsilonGreedy(actions=actions, generator=coin, epsilon=spec.protocol.epsilon),
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import torch
 
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import Explorer
+from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.learners.actorcritic import ACUpdate
 from rlbench.learners.base import Learner
 from rlbench.learners.bcq import ConstrainedUpdate
@@ -18,6 +18,7 @@ from rlbench.learners.imitation import ClonedUpdate
 from rlbench.learners.qlearning import QUpdate
 from rlbench.ops.types import Transition
 from rlbench.record.types import Learned
+from rlbench.trainers.online import Schedule
 
 OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""
@@ -25,18 +26,31 @@ OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 OfflineLearner: TypeAlias = Learner[
     Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate | QUpdate
 ]
-"""Learns from recorded transitions and acts."""
-
-LearnerT_co = TypeVar("LearnerT_co", OffPolicyLearner, OfflineLearner, covariant=True)
+"""Likewise, of transitions that somebody else made."""
 
 
-class Parts(NamedTuple, Generic[LearnerT_co]):
+class Parts(NamedTuple):
     """One family's share of a run."""
 
-    learner: LearnerT_co
+    learner: OffPolicyLearner
     action: Column  # how an action lies in the ring
     training: Callable[[torch.Generator], Explorer]
     judging: Callable[[torch.Generator], Explorer]
     exploration: Callable[[int], float]  # live agent steps to how much is explored
     metrics: tuple[str, ...]  # fields of the learner's report that are averaged
     summary: Callable[[int, tuple[float, ...]], Learned]  # number of updates and their means, to a record
+
+
+def _as_preferred(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - no coin is thrown
+    return Untouched()
+
+
+class OfflineParts(NamedTuple):
+    """What an algorithm brings to a run that never explores."""
+
+    learner: OfflineLearner
+    action: Column  # how an action lies in the ring
+    metrics: tuple[str, ...]  # fields of the learner's report that are averaged
+    summary: Callable[[int, tuple[float, ...]], Learned]  # number of updates and their means, to a record
+    schedules: list[Schedule]  # of the number of updates made, not of steps
+    judging: Callable[[torch.Generator], Explorer] = _as_preferred

@@ -8,7 +8,7 @@ from typing import assert_never
 import torch
 
 from rlbench.buffers.ring import Column
-from rlbench.build.parts import OffPolicyLearner, Parts
+from rlbench.build.parts import Parts
 from rlbench.build.torsos import torso
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.envs.base import Discrete, EnvInfo
@@ -23,7 +23,7 @@ from rlbench.spec.algo import Categorical, Expected, Head, Implicit, Proposed, Q
 from rlbench.spec.run import Spec
 
 
-def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> Parts[OffPolicyLearner]:
+def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> Parts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)
     net = network(spec, algo, info).to(device)

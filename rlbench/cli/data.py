@@ -39,11 +39,15 @@ def listing(
     json: Json = False,
 ) -> None:
     """Data sets by name: where each lies on this machine, or - where it does not."""
-    from rlbench.datasets import catalogue, places
+    from rlbench.datasets import catalogue, places, recipes
 
     here = {there.name: there for there in places.local()}
     elsewhere = [known for known in catalogue.d4rl().values() if everything or not known.note.startswith("deprecated")]
-    names = [*here, *(known.name for known in elsewhere if known.name not in here)]
+    names = [
+        *here,
+        *(name for name in recipes.RECIPES if name not in here),
+        *(known.name for known in elsewhere if known.name not in here),
+    ]
     if remote:
         from rlbench.datasets.remote import names as remote_names
 
@@ -144,16 +148,30 @@ def download(
 
 @data.command("import")
 def bring(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file in D4RL's layout, or a folder in Minari's.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="D4RL's file, Minari's folder, or a Stable-Baselines3 zip.")
+    ],
     *,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Default: as the file is named.", show_default=False)
     ] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="What a zip's policy plays.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where a zip's policy goes, as safetensors.")
+    ] = None,
 ) -> None:
-    """Check a data set and copy it to where it is found by its name."""
+    """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file."""
+    from rlbench.cli.generate import import_policy
     from rlbench.datasets.obtain import imported
 
-    emit(str(imported(path, name or _named(path)).path))
+    if path.suffix == ".zip":
+        if task is None:
+            raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
+        emit(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
+    elif task is not None or output is not None:
+        raise UsageError(f"{path}: is no zip; --task and --output are for policies")
+    else:
+        emit(str(imported(path, name or _named(path)).path))
 
 
 def _named(path: Path) -> str:
@@ -177,7 +195,7 @@ def _plain(word: str) -> str:
 
 
 def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, object]:
-    kind = there.kind if there else "d4rl" if known else "minari"
+    kind = there.kind if there else "d4rl" if known else "own" if name.startswith("rlb-") else "minari"
     return {
         "name": name,
         "kind": kind,

@@ -200,7 +200,7 @@ def _played(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording
 def _put(path: Path, recording: Recording) -> Written:
     from rlbench.datasets.writing import write
 
-    return write(path, recording.result(), recording.provenance(), source="rlbench data generate")
+    return write(path, recording.result(), recording.provenance())
 
 
 def _told(recording: Recording, written: Written, *, json: bool) -> None:

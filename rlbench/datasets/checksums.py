@@ -94,5 +94,10 @@ def write(path: Path, seal: Seal) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def forget(path: Path) -> None:
+    """The file is to be another."""
+    _beside(path).unlink(missing_ok=True)
+
+
 def _beside(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)

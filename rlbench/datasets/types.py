@@ -17,7 +17,9 @@ class Recorded(NamedTuple):
     """
 
     obs: NDArray[np.float32] | NDArray[np.uint8]  # [N, F]; of pixels [N, height, width], single frames
-    action: NDArray[np.float32] | NDArray[np.int64]  # [N, A] in the data's own units, [−1, 1] in every known set; or [N]
+    action: (
+        NDArray[np.float32] | NDArray[np.int64]
+    )  # [N, A] in the data's own units, [−1, 1] in every known set; or [N]
     reward: NDArray[np.float32]  # [N]
     terminated: NDArray[np.bool_]  # [N] nothing to bootstrap from
     truncated: NDArray[np.bool_]  # [N] the episode was cut here, and its last observation is worth something

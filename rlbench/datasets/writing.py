@@ -5,10 +5,8 @@ Equal experience and attributes give equal bytes: HDF5 is told no times, and one
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from hashlib import file_digest
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,6 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.datasets import checksums
 from rlbench.datasets.types import Recorded
 from rlbench.errors import Halted, UsageError
 
@@ -36,31 +35,29 @@ def own_folder(environ: Mapping[str, str]) -> Path:
     return Path(given) if given else Path.home() / ".rlbench" / "datasets"
 
 
-def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float], *, source: str) -> Written:
-    """Put a data set at ``path``, and its checksum into ``<path>.json``.
+def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float]) -> Written:
+    """Put a data set at ``path``, and its checksum beside it.
 
     Raises:
         UsageError: the folder cannot be written.
         Halted: the disk is full.
     """
-    part, sums = path.with_name(path.name + ".part"), path.with_name(path.name + ".json")
+    part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _fill(part, recorded, attributes)
-        written = Written(path, *_sealed(part))
-        sums.unlink(missing_ok=True)  # of a set that is no more
+        _synced(part)
+        seal = checksums.measured(part)
+        checksums.forget(path)  # what was known of a set that is no more
         part.replace(path)
-        fresh = sums.with_name(sums.name + ".part")
-        told = {"sha256": written.sha256, "bytes": written.bytes, "source": source}
-        fresh.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-        fresh.replace(sums)
+        checksums.write(path, seal)
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder with RLBENCH_DATASETS") from None
     except OSError as error:
         raise Halted(f"{path}: {error.strerror or error}; free some space and run the same command again") from None
     finally:
         part.unlink(missing_ok=True)
-    return written
+    return Written(path, seal.sha256, seal.size)
 
 
 def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
@@ -90,8 +87,7 @@ def _fill(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
             )
 
 
-def _sealed(path: Path) -> tuple[str, int]:
-    """SHA-256 and size of a file that the disk has."""
+def _synced(path: Path) -> None:
+    """Wait until the disk has a file."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-        return file_digest(file, "sha256").hexdigest(), path.stat().st_size

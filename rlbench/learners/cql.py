@@ -83,8 +83,8 @@ class CQL:
     def considered(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """Actions the critics may think too well of, ``[3M, B, A]``, their log-densities ``[3M, B]``, and a goal.
 
-        The goal is ``[B]``. A third is drawn from everywhere, a third from the policy here, a third from the policy at what comes next; the
-        first of these serves the target too. All are judged here, as in the paper's code.
+        The goal is ``[B]``. A third is drawn from everywhere, a third from the policy here, a third from the policy at
+        what comes next; the first of these serves the target too. All are judged here, as in the paper's code.
         """
         count = self.conservatism.repeats
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))

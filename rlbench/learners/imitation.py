@@ -20,7 +20,9 @@ class ClonedUpdate(NamedTuple):
     """What one gradient step has to say."""
 
     actor_loss: Tensor  # []
-    error: Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions; or share missed
+    error: (
+        Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions; or share missed
+    )
     priority: Tensor  # [B]
 
 
@@ -30,11 +32,13 @@ class Imitation:
     every: tuple[Periodic, ...] = ()
     cycle = 1
 
-    def __init__(self, actor: DeterministicActor | BoundedActor | Imitator, *, actor_optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self, actor: DeterministicActor | BoundedActor | Imitator, *, actor_optimizer: torch.optim.Optimizer
+    ) -> None:
         self.actor, self.actor_optimizer = actor, actor_optimizer
 
     def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """Squared error or negative log-density, ``[]``, and every row's squared error, ``[B]``: numbers agree or not."""
+        """Squared error or negative log-density, ``[]``, and every row's squared error, of numbers 0 or 1, ``[B]``."""
         policy = self.actor(batch.obs)
         if isinstance(policy, Discrete):
             error = (policy.mode() != batch.action).to(batch.reward.dtype)
@@ -54,8 +58,10 @@ class Imitation:
         """The preferred actions, ``[N]`` or ``[N, A]``; in training samples, where the policy has any."""
         policy = self.actor(obs)
         if role == "eval" or isinstance(policy, Deterministic):
-            return policy.mode()
-        return policy.draw() if isinstance(policy, Discrete) else policy.draws(1)[0]
+            action: Tensor = policy.mode()
+        else:
+            action = policy.draw() if isinstance(policy, Discrete) else policy.draws(1)[0]
+        return action
 
     def policy(self) -> DeterministicActor | BoundedActor | Imitator:
         """The actor."""

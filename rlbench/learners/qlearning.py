@@ -54,7 +54,7 @@ class QLearner:
             raise ValueError("select: only what the online network chooses is selected; use double=True")
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
-        self.select, self.extra = select, extra
+        self.select, self.added = select, extra
         self.every = (Periodic(sync_every, self.sync),)
 
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
@@ -67,14 +67,14 @@ class QLearner:
         error = value.distance(goal)
         loss = (batch.weight * error).mean() + self.online.head.auxiliary(features, batch.action, value)
         q, priority = value.mean().mean().detach(), error.detach()
-        if self.extra is None:
+        if self.added is None:
             return loss, QUpdate(loss.detach(), q, priority)
-        extra = self.extra(features, values, batch)
+        extra = self.added(features, values, batch)
         return loss + extra, QUpdate((loss + extra).detach(), q, priority, extra.detach())
 
     def future(self, obs: Tensor) -> Value:
         """What the target network says of the best that can be done at ``obs``, ``[B]``."""
-        future = self.target(obs, "target")
+        future: Value = self.target(obs, "target")
         best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
         return future.at(best)
 

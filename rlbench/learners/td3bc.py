@@ -39,7 +39,7 @@ class TD3BC(TD3):
         self.alpha = alpha
 
     def policy_loss(self, batch: Transition) -> Tensor:
-        """λ times how bad the first critic thinks the actor's actions are, and how far they are from the data's, ``[]``.
+        """λ times how bad the first critic thinks the actor's actions, and how far they are from the data's, ``[]``.
 
         λ is α over the mean size of those values (eq. 5), of the rows that count; nothing is learned through it.
         """

@@ -50,7 +50,7 @@ def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, tempera
 
 
 def numbered_gap(mean: Tensor, action: Tensor) -> Tensor:
-    """The same among numbered actions worth ``mean`` ``[B, A]``, of which the data's are ``action`` ``[B]``; ``[B]``."""
+    """The same, ``[B]``, among numbered actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
     return mean.logsumexp(-1) - pick(mean, action)
 
 

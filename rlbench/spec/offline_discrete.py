@@ -11,7 +11,7 @@ from rlbench.spec.canon import Frozen
 
 
 class Imitation(Frozen):
-    """Behaviour cloning by cross entropy; of the family's settings it asks only for the network, ``lr`` and ``batch``."""
+    """Behaviour cloning by cross entropy; of the family's settings it asks for network, ``lr`` and ``batch`` alone."""
 
     kind: Literal["imitation"] = "imitation"
 
@@ -64,6 +64,6 @@ class OfflineQ(Frozen):
 
     @model_validator(mode="after")
     def _averaged(self) -> Self:
-        if isinstance(self.method, CriticRegularized) and not isinstance(self.head, Expected):
+        if self.method.kind == "criticregularized" and self.head.kind != "expected":
             raise ValueError(f"head={self.head.kind}: the critic of method=criticregularized must be head=expected")
         return self

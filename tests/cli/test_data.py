@@ -57,7 +57,7 @@ def test_list_names_what_is_here_and_what_d4rl_has(own: Path, capsys: Capture) -
     assert rows["halfcheetah-medium-v2"] == "-"
     assert "halfcheetah-medium-v0" not in rows
     listed = json.loads(printed(capsys, "list", "--all", "--json"))["datasets"]
-    assert len(listed) == 156
+    assert len(listed) == 156 + 9  # our own recipes
     assert listed[0] == {
         "name": "rlb-toy",
         "kind": "own",
@@ -134,3 +134,20 @@ def test_download_of_an_own_set_says_how_it_is_made(capsys: Capture) -> None:
 def test_a_missing_set_is_one_line_with_a_way_out(capsys: Capture) -> None:
     assert "rlbench data generate rlb-halfcheetah-medium" in complaint(capsys, "show", "halfcheetah-medium-v2")
     assert "did you mean 'halfcheetah-medium-v2'" in complaint(capsys, "show", "halfcheetah-medum-v2")
+
+
+def test_import_turns_a_zip_of_stable_baselines3_into_a_policy_that_data_are_made_with(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    zipped, made = Path(__file__).parents[1] / "datasets/sb3-2.9.2-sac-pendulum.zip", tmp_path / "policy.safetensors"
+    assert "--task" in complaint(capsys, "import", str(zipped))
+    told = printed(capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(made))
+    assert told.startswith(f"{made}: plays Pendulum-v1, 3 numbers to 1, SHA-256 ")
+    assert made.stat().st_size > 1000
+    assert "is there already" in complaint(
+        capsys, "import", str(zipped), "--task", "Pendulum-v1", "--output", str(made)
+    )
+
+
+def test_list_names_the_sets_that_can_be_made(capsys: Capture) -> None:
+    assert "rlb-halfcheetah-medium\t-\n" in printed(capsys, "list")

@@ -40,7 +40,7 @@ def test_a_set_is_made_and_described_in_one_line(folder: Path, capsys: Capture) 
     assert main(line("--noise", "2")) == 0
     told = capsys.readouterr()
     path = folder / "rlb-own.hdf5"
-    sums = json.loads((folder / "rlb-own.hdf5.json").read_text())
+    sums = json.loads((folder / "rlb-own.hdf5.sha256.json").read_text())
     assert told.out.startswith(f"{path}: 60 steps, ") and told.out.endswith(f"SHA-256 {sums['sha256']}\n")
     assert "rlb-own: 60 of 60 steps" in told.err
     with h5py.File(path) as file:

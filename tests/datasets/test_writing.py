@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from rlbench.datasets import writing
+from rlbench.datasets import checksums, writing
 from rlbench.datasets.types import Recorded
 from rlbench.datasets.writing import own_folder, write
 from rlbench.errors import Halted, UsageError
@@ -34,7 +34,7 @@ def recorded(rows: int = 5) -> Recorded:
 
 def put(path: Path, rows: int = 5) -> writing.Written:
     """Write it."""
-    return write(path, recorded(rows), ATTRIBUTES, source="a test")
+    return write(path, recorded(rows), ATTRIBUTES)
 
 
 def test_the_layout_is_d4rls(tmp_path: Path) -> None:
@@ -64,9 +64,10 @@ def test_its_checksum_lies_beside_it(tmp_path: Path) -> None:
     written = put(path)
     raw = path.read_bytes()
     assert written == (path, sha256(raw).hexdigest(), len(raw))
-    told = json.loads((tmp_path / "deep" / "rlb-small.hdf5.json").read_text())
-    assert told == {"sha256": written.sha256, "bytes": written.bytes, "source": "a test"}
-    assert sorted(p.name for p in path.parent.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.json"]
+    told = json.loads((tmp_path / "deep" / "rlb-small.hdf5.sha256.json").read_text())
+    assert (told["sha256"], told["size"], told["url"]) == (written.sha256, written.bytes, None)
+    assert checksums.sealed(path).sha256 == written.sha256
+    assert sorted(p.name for p in path.parent.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
 
 
 def test_equal_experience_gives_equal_bytes_and_other_experience_others(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_equal_experience_gives_equal_bytes_and_other_experience_others(tmp_path
 
 
 def test_experience_without_next_observations_has_no_such_column(tmp_path: Path) -> None:
-    write(tmp_path / "a", recorded()._replace(next_obs=None), {}, source="a test")
+    write(tmp_path / "a", recorded()._replace(next_obs=None), {})
     with h5py.File(tmp_path / "a") as file:
         assert "next_observations" not in file and "observations" in file
 
@@ -93,14 +94,14 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
     with pytest.raises(Halted, match="No space left on device; free some space"):
         put(path, rows=7)
     assert sha256(path.read_bytes()).hexdigest() == before.sha256
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
 
 
 def test_a_set_that_takes_the_place_of_another_takes_its_checksum_too(tmp_path: Path) -> None:
     path = tmp_path / "rlb-small.hdf5"
     put(path)
     written = put(path, rows=7)
-    assert json.loads((tmp_path / "rlb-small.hdf5.json").read_text())["sha256"] == written.sha256
+    assert json.loads((tmp_path / "rlb-small.hdf5.sha256.json").read_text())["sha256"] == written.sha256
 
 
 def test_a_new_set_never_lies_beside_the_checksum_of_an_old_one(
