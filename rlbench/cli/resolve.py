@@ -83,7 +83,7 @@ def resolve(
         UnknownName: a suite, algorithm, task or field does not exist.
         UsageError: a value does not fit its field, a field has its own option, or the file cannot be read.
     """
-    table = suites.spec(suite, algorithm, task, seed=seed or 0)
+    table = suites.spec(suite, algorithm, task, seed=seed or 0, dataset=dataset)
     settings = from_file(config) if config else []
     settings += from_environment(environ or {})
     settings += [parse(text) for text in sets]
