@@ -86,7 +86,7 @@ class Tape:
         lanes = np.flatnonzero(live & (self.count < self.quota))
         here = lanes, self.count[lanes]
         seen = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)
-        for column, rows in zip(self.rows, seen, strict=True):
+        for column, rows in zip(self.rows[:6], seen, strict=True):
             if column is not None:
                 column[here] = rows[lanes]
         self.count[lanes] += 1
@@ -97,7 +97,7 @@ class Tape:
     def laid(self) -> tuple[Recorded, NDArray[np.bool_]]:
         """Lane after lane, and ``[rows]`` where an episode was cut because its lane was full."""
         kept = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Recorded._make(column[kept] for column in self.rows if column is not None)
+        rows = Recorded._make([*(column[kept] for column in self.rows if column is not None), None])
         cut = np.zeros(len(rows.reward), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
@@ -189,7 +189,7 @@ def kept_policy(folder: Path, which: str) -> Policy:
 
 def joined(pieces: Sequence[Recorded]) -> Recorded:
     """One after another; every piece says what its steps led to."""
-    return Recorded(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+    return Recorded(*(np.concatenate(column) for column in zip(*(piece[:6] for piece in pieces), strict=True)))
 
 
 def returns(recorded: Recorded, cut: NDArray[np.bool_]) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 One lane holds the steps in the order of the file. Behind each episode's last step lies what it led to, in a dead row,
 as if it had been collected; a step whose next observation nobody stored is itself that row. So what the ring hands out
-are the file's own transitions, and the rows that start none are never drawn.
+are the file's own transitions, and the rows that start none are never drawn. Recordings that hold such rows already are
+taken as they are, their frames without a copy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Span
 from rlbench.datasets.columns import CHUNK
-from rlbench.datasets.episodes import ends
+from rlbench.datasets.episodes import ends, shown
 from rlbench.datasets.scale import Scale
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
@@ -51,9 +52,9 @@ class Listed:
 
 
 class Rows(NamedTuple):
-    """Where each of N steps lies in the ring, and what is true of its R rows."""
+    """Where each of a file's N rows lies in the ring, and what is true of its R rows."""
 
-    place: NDArray[np.int64]  # [N] the row of each step, growing
+    place: NDArray[np.int64]  # [N] the row of each, growing
     followed: NDArray[np.bool_]  # [N] a row of its own after it holds what it led to
     done: NDArray[np.bool_]  # [R]
     dead: NDArray[np.bool_]  # [R]
@@ -67,6 +68,7 @@ def ring(
     generator: torch.Generator,
     device: torch.device,
     scale: Scale | None = None,
+    stack: int = 1,
 ) -> Ring:
     """A full ring of one lane that draws every transition of the file alike, with observations on ``scale`` if given.
 
@@ -78,32 +80,36 @@ def ring(
     if not len(live):
         raise RefusedFile("data set: not one complete transition; every episode has a single step and no next one")
     made = Ring(
-        capacity=max(len(rows.dead) + 1, horizon + 2),
+        capacity=max(len(rows.dead) + 1, horizon + stack + 1),
         lanes=1,
-        obs=Column(recorded.obs.shape[1:], torch.float32),
-        action=Column(recorded.action.shape[1:], torch.float32),
+        obs=_column(recorded.obs, rows=not _as_it_is(rows, scale)),
+        action=_column(recorded.action),
         horizon=horizon,
         gamma=gamma,
-        stack=1,
+        stack=stack,
         sampler=Listed(torch.as_tensor(live, device=device), generator),
         device=device,
     )
     _fill_marks(made, rows, recorded)
     _fill_arrays(made, rows, recorded, scale)
+    if _as_it_is(rows, scale):
+        made.obs = torch.from_numpy(recorded.obs)[:, None].to(device)
     made.load_state_dict({**made.state_dict(), "head": len(rows.dead), "size": len(rows.dead)})
     return made
 
 
 def _rows(recorded: Recorded) -> Rows:
-    last = ends(recorded)
-    followed = last & recorded.terminated if recorded.next_obs is None else last
+    last, final = ends(recorded), shown(recorded)
+    open_ended = last & ~final & ~np.r_[final[1:], False]  # no row of its own shows what it led to
+    followed = open_ended & recorded.terminated if recorded.next_obs is None else open_ended
     place = np.arange(len(last)) + np.cumsum(followed) - followed
     dead, done = np.zeros((2, len(last) + int(followed.sum())), np.bool_)
     dead[place[followed] + 1] = True
     done[place[followed]] = True
-    (unknown,) = np.nonzero(last & ~followed)  # where it led was not stored: it is what the step before it led to
-    dead[place[unknown]] = True
-    done[place[unknown[unknown > 0]] - 1] = True
+    (unknown,) = np.nonzero(open_ended & ~followed)  # where it led was not stored: it is what the step before it led to
+    for row in (unknown, np.flatnonzero(final)):
+        dead[place[row]] = True
+        done[place[row[row > 0]] - 1] = True
     return Rows(place, followed, done & ~dead, dead)
 
 
@@ -131,10 +137,22 @@ def _fill_arrays(ring: Ring, rows: Rows, recorded: Recorded, scale: Scale | None
         steps = slice(start, start + CHUNK)
         place, followed = rows.place[steps], rows.followed[steps]
         first, stop = int(place[0]), int(place[-1]) + 1 + int(followed[-1])
-        obs = np.empty((stop - first, *recorded.obs.shape[1:]), np.float32)
+        action = np.zeros((stop - first, *recorded.action.shape[1:]), recorded.action.dtype)
+        action[place - first] = recorded.action[steps]
+        ring.action[first:stop, 0] = torch.from_numpy(action)
+        if _as_it_is(rows, scale):
+            continue
+        obs = np.empty((stop - first, *recorded.obs.shape[1:]), recorded.obs.dtype)
         obs[place - first] = recorded.obs[steps]
         obs[place[followed] - first + 1] = led_to[steps][followed]
-        action = np.zeros((stop - first, *recorded.action.shape[1:]), np.float32)
-        action[place - first] = recorded.action[steps]
         ring.obs[first:stop, 0] = torch.from_numpy(obs if scale is None else scale.applied(obs))
-        ring.action[first:stop, 0] = torch.from_numpy(action)
+
+
+def _as_it_is(rows: Rows, scale: Scale | None) -> bool:
+    """Whether the file's own observations can serve as the ring's: a million frames are 7 GB."""
+    return scale is None and len(rows.place) == len(rows.dead)
+
+
+def _column(array: NDArray[np.generic], *, rows: bool = True) -> Column:
+    """How one row of ``array`` lies in the ring; without ``rows`` it takes no room."""
+    return Column(array.shape[1:] if rows else (0,), torch.from_numpy(np.empty(0, array.dtype)).dtype)

@@ -33,6 +33,7 @@ from rlbench.ops.types import Transition, Walk
 from rlbench.seeds import Seeds
 from rlbench.spec import offline as spec_offline
 from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask
 from rlbench.trainers.clock import Pace, Rollouts
@@ -50,7 +51,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
     torch.manual_seed(Seeds(spec.seed).child("init").number())
     made: Online | Offline
     match spec.algo:
-        case spec_offline.Offline():
+        case spec_offline.Offline() | OfflineQ():
             made = offline.learned(spec, spec.algo, info, device, runtime)
         case PolicyGradient():
             made = _on_policy(spec, spec.algo, info, device, runtime)

@@ -18,6 +18,7 @@ from rlbench.errors import UsageError
 from rlbench.ops.state import State, branch, tensor
 from rlbench.spec.algo import ActorCritic, Deterministic, DiscreteSAC, Mlp, PolicyGradient, QLearning, Soft
 from rlbench.spec.offline import Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Spec
 
 HIDDEN = re.compile(r"torso\.layers\.(\d+)\.weight")
@@ -37,7 +38,7 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
                 mean = "action"
         case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
             state, mean, bounds = _actor(branch(kept, "policy")), "mean", ("", "")
-        case PolicyGradient() | QLearning() | DiscreteSAC() | Offline():
+        case PolicyGradient() | QLearning() | DiscreteSAC() | Offline() | OfflineQ():
             raise UsageError(f"{name}: chooses among numbered actions or learned offline; record another run's")
         case _:
             assert_never(spec.algo)

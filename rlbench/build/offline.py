@@ -10,29 +10,28 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.buffers.dataset import ring
-from rlbench.build import offlinecontrol
+from rlbench.build import offlinecontrol, offlinediscrete
 from rlbench.build.device import stepping_threads
 from rlbench.build.environments import environments
+from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
-from rlbench.collectors.explore import Untouched
 from rlbench.datasets import checksums, places, reading
 from rlbench.datasets.scale import scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
-from rlbench.envs.base import Box, EnvInfo, VectorEnv
+from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
 from rlbench.errors import RefusedFile
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager
 from rlbench.seeds import Seeds
+from rlbench.spec.footprint import SMOKE
 from rlbench.spec.offline import Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
 from rlbench.trainers import offline as trainer
-
-SMOKE_STEPS = 2_000
-"""Steps that a smoke run records for itself where it is not given data."""
 
 
 class Experience(NamedTuple):
@@ -55,26 +54,32 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     return Experience(reading.read(path, task.data), checksums.sealed(reading.data_file(path)).sha256)
 
 
-def learned(spec: Spec, algo: Offline, info: EnvInfo, device: torch.device, runtime: Runtime) -> trainer.Offline:
+def learned(
+    spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device, runtime: Runtime
+) -> trainer.Offline:
     """Everything an offline run is made of, at its beginning."""
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
-    seeds, parts = Seeds(spec.seed), offlinecontrol.parts(spec.name, algo, info, device)
+    seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
-    scale = scale_of(recorded) if algo.normalize_obs else None
+    scale = None
+    if isinstance(algo, Offline):
+        scale = scale_of(recorded) if algo.normalize_obs else None
+        recorded = _paid(recorded, algo.return_span)
     data = ring(
-        _paid(recorded, algo.return_span),
+        recorded,
         horizon=algo.horizon,
         gamma=algo.gamma,
         generator=seeds.child("replay").torch(device),
         device=device,
         scale=scale,
+        stack=spec.task.stack,
     )
     stage = Stage(
         actor=parts.learner,
         action=parts.action,
-        judging=lambda _: Untouched(),
+        judging=parts.judging,
         bound=None,
         scale=None if scale is None else Fixed(scale.mean, scale.deviation),
         threads=stepping_threads(runtime),
@@ -93,13 +98,41 @@ def learned(spec: Spec, algo: Offline, info: EnvInfo, device: torch.device, runt
     )
 
 
+def _parts(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+    if isinstance(algo, Offline):
+        return offlinecontrol.parts(spec.name, algo, info, device)
+    return offlinediscrete.parts(spec, algo, info, device)
+
+
 def _fits(task: OfflineTask, recorded: Recorded, info: EnvInfo) -> None:
     """Refuse data of another world."""
-    theirs, ours = (recorded.obs.shape[1], recorded.action.shape[1]), (info.obs_shape[0], _width(task, info))
+    if isinstance(info.actions, Discrete):
+        _fits_numbers(task, recorded, info, info.actions.n)
+        return
+    if recorded.obs.ndim != 2 or recorded.action.ndim != 2:
+        raise RefusedFile(f"{task.data}: holds numbered actions, {task.world.id} has real ones; choose another task")
+    theirs, ours = (recorded.obs.shape[1], recorded.action.shape[1]), (info.obs_shape[0], _width(info.actions))
     if theirs != ours:
         raise RefusedFile(
             f"{task.data}: observations and actions of {theirs[0]} and {theirs[1]} numbers, "
             f"{task.world.id} has {ours[0]} and {ours[1]}; choose the task that was recorded"
+        )
+
+
+def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: int) -> None:
+    """The same where actions are numbered."""
+    if recorded.action.ndim != 1:
+        raise RefusedFile(f"{task.data}: holds real actions, {task.world.id} has numbered ones; choose another task")
+    theirs, ours = (recorded.obs.shape[1:], recorded.obs.dtype), (info.obs_shape, np.dtype(info.obs_dtype))
+    if theirs != ours:
+        raise RefusedFile(
+            f"{task.data}: observations of {theirs[1]} {list(theirs[0])}, {task.world.id} shows {ours[1]} "
+            f"{list(ours[0])}; choose the task that was recorded"
+        )
+    low, high = int(recorded.action.min()), int(recorded.action.max())
+    if low < 0 or high >= count:
+        raise RefusedFile(
+            f"{task.data}: actions {low} to {high}, {task.world.id} has 0 to {count - 1}; choose the task recorded"
         )
 
 
@@ -115,18 +148,19 @@ def _paid(recorded: Recorded, span: float | None) -> Recorded:
 
 
 def _random(task: OfflineTask) -> Recorded:
-    """``SMOKE_STEPS`` steps of random actions in one lane."""
+    """``SMOKE`` steps of random actions in one lane."""
     envs = environments(task.world, seeds=(0,), training=False)
     try:
-        shape = _width(task, envs.info)
-        chosen = np.random.default_rng(0).uniform(-1, 1, (SMOKE_STEPS, 1, shape)).astype(np.float32)
-        return _acted(envs, chosen)
+        draw, actions = np.random.default_rng(0), envs.info.actions
+        if isinstance(actions, Discrete):
+            return _acted(envs, draw.integers(actions.n, size=(SMOKE, 1)))
+        return _acted(envs, draw.uniform(-1, 1, (SMOKE, 1, _width(actions))).astype(np.float32))
     finally:
         envs.close()
 
 
-def _acted(envs: VectorEnv, chosen: NDArray[np.float32]) -> Recorded:
-    """What one lane answers to actions ``[N, 1, A]``."""
+def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> Recorded:
+    """What one lane answers to actions ``[N, 1, A]`` or ``[N, 1]``."""
     obs, seen, led_to, answers = envs.reset(), [], [], []
     for action in chosen:
         envs.send(action)
@@ -140,16 +174,14 @@ def _acted(envs: VectorEnv, chosen: NDArray[np.float32]) -> Recorded:
             obs = envs.recv().obs
     reward, terminated, truncated = zip(*answers, strict=True)
     return Recorded(
-        obs=np.asarray(seen, np.float32),
+        obs=np.asarray(seen, envs.info.obs_dtype),
         action=chosen[:, 0],
         reward=np.asarray(reward, np.float32),
         terminated=np.asarray(terminated, np.bool_),
         truncated=np.asarray(truncated, np.bool_),
-        next_obs=np.asarray(led_to, np.float32),
+        next_obs=np.asarray(led_to, envs.info.obs_dtype),
     )
 
 
-def _width(task: OfflineTask, info: EnvInfo) -> int:
-    if not isinstance(info.actions, Box):
-        raise RefusedFile(f"{task.data}: holds real actions, {task.world.id} has numbered ones; choose another task")
-    return int(info.actions.low.shape[0])
+def _width(actions: Box) -> int:
+    return int(actions.low.shape[0])

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import Explorer
+from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.learners.actorcritic import ACUpdate
 from rlbench.learners.base import Learner
 from rlbench.learners.bcq import ConstrainedUpdate
@@ -24,7 +24,7 @@ OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""
 
 OfflineLearner: TypeAlias = Learner[
-    Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate
+    Transition, ACUpdate | ClonedUpdate | ConstrainedUpdate | ConservativeUpdate | FilteredUpdate | QUpdate
 ]
 """Likewise, of transitions that somebody else made."""
 
@@ -41,6 +41,10 @@ class Parts(NamedTuple):
     summary: Callable[[int, tuple[float, ...]], Learned]  # number of updates and their means, to a record
 
 
+def _as_preferred(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - no coin is thrown
+    return Untouched()
+
+
 class OfflineParts(NamedTuple):
     """What an algorithm brings to a run that never explores."""
 
@@ -49,3 +53,4 @@ class OfflineParts(NamedTuple):
     metrics: tuple[str, ...]  # fields of the learner's report that are averaged
     summary: Callable[[int, tuple[float, ...]], Learned]  # number of updates and their means, to a record
     schedules: list[Schedule]  # of the number of updates made, not of steps
+    judging: Callable[[torch.Generator], Explorer] = _as_preferred

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 import torch
@@ -18,7 +19,7 @@ from rlbench.nets.heads import QNet
 from rlbench.nets.streams import Streams
 from rlbench.ops.types import Role
 from rlbench.record.types import QUpdated
-from rlbench.spec.algo import Categorical, Expected, Implicit, Proposed, QLearning, Quantiles
+from rlbench.spec.algo import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
 from rlbench.spec.run import Spec
 
 
@@ -28,7 +29,7 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> P
     net = network(spec, algo, info).to(device)
     learner = QLearner(
         net,
-        optimizers=_optimizers(algo, net),
+        optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
         max_grad_norm=algo.max_grad_norm,
         double=algo.double,
         sync_every=algo.sync_every,
@@ -48,18 +49,23 @@ def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
     """The value network, freshly drawn from torch's own generator."""
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)
-    return QNet(body, _head(algo, body.features, actions))
-
-
-def _head(algo: QLearning, features: int, actions: int) -> heads.Head:
-    """The one choice that makes DQN, C51, QR-DQN, IQN or FQF."""
 
     def streams(width: int) -> Streams:
         return Streams(
-            features=features, hidden=algo.hidden, actions=actions, width=width, dueling=algo.dueling, noisy=algo.noisy
+            features=body.features,
+            hidden=algo.hidden,
+            actions=actions,
+            width=width,
+            dueling=algo.dueling,
+            noisy=algo.noisy,
         )
 
-    match algo.head:
+    return QNet(body, head(algo.head, body.features, streams))
+
+
+def head(chosen: Head, features: int, streams: Callable[[int], Streams]) -> heads.Head:
+    """The one choice that makes DQN, C51, QR-DQN, IQN or FQF, on streams of as many numbers per action as it asks."""
+    match chosen:
         case Expected(huber=huber):
             return heads.ExpectedHead(streams(1), huber=huber)
         case Categorical(atoms=atoms, low=low, high=high):
@@ -72,18 +78,18 @@ def _head(algo: QLearning, features: int, actions: int) -> heads.Head:
         case Proposed(count=count, entropy=entropy, cosines=cosines):
             return heads.ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
-            assert_never(algo.head)
+            assert_never(chosen)
 
 
-def _optimizers(algo: QLearning, net: QNet) -> list[torch.optim.Optimizer]:
+def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
     """Adam for all but FQF's proposal, which has its own: a far slower RMSprop."""
     proposal = list(net.head.proposal.parameters()) if isinstance(net.head, heads.ProposedHead) else []
     own = {id(p) for p in proposal}
     rest = [p for p in net.parameters() if id(p) not in own]
-    adam = torch.optim.Adam(rest, lr=algo.lr, eps=algo.adam_epsilon, fused=True)
-    match algo.head:
-        case Proposed(lr=lr):
-            return [adam, torch.optim.RMSprop(proposal, lr=lr)]
+    adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
+    match chosen:
+        case Proposed(lr=slow):
+            return [adam, torch.optim.RMSprop(proposal, lr=slow)]
         case _:
             return [adam]
 

@@ -20,6 +20,7 @@ from rlbench.envs.normalize import Scaling
 from rlbench.seeds import Seeds
 from rlbench.spec.algo import PolicyGradient
 from rlbench.spec.offline import Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Spec
 
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
@@ -55,7 +56,7 @@ def evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, ep
 
 
 def _horizon(spec: Spec) -> int:
-    if isinstance(spec.algo, PolicyGradient | Offline):
+    if isinstance(spec.algo, PolicyGradient | Offline | OfflineQ):
         return 1  # nothing is drawn of it
     return spec.algo.replay.horizon
 

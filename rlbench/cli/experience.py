@@ -20,9 +20,13 @@ class Data:
     def tasks(self, suite: str) -> tuple[str, ...]:
         """The task that a named set is of itself, where ``--task`` does not say which."""
         from rlbench import suites
+        from rlbench.suites.offline_discrete import RECORDINGS
 
-        named = self.given is not None and self.path is None and suite == "offline"
-        return (self.given,) if named and self.given in suites.tasks(suite) else ()
+        if self.given is None or self.path is not None or suite != "offline":
+            return ()
+        if self.given in RECORDINGS:
+            return (RECORDINGS[self.given],)
+        return (self.given,) if self.given in suites.tasks(suite) else ()
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
         """What the data are called where they are not the task's own.

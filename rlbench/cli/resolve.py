@@ -18,9 +18,10 @@ from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.algo import PolicyGradient, Surrogate
 from rlbench.spec.canon import fields
 from rlbench.spec.offline import Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.override import Setting, applied, flatten, parse
 from rlbench.spec.run import Spec
-from rlbench.spec.task import AtariTask
+from rlbench.spec.task import AtariTask, OfflineTask
 
 SELECTORS = ("kind", "family")
 """Fields that say which model a part is; written as the part itself, ``algo.torso=mlp``."""
@@ -82,7 +83,7 @@ def resolve(
         UnknownName: a suite, algorithm, task or field does not exist.
         UsageError: a value does not fit its field, a field has its own option, or the file cannot be read.
     """
-    table = suites.spec(suite, algorithm, task, seed=seed or 0)
+    table = suites.spec(suite, algorithm, task, seed=seed or 0, dataset=dataset)
     settings = from_file(config) if config else []
     settings += from_environment(environ or {})
     settings += [parse(text) for text in sets]
@@ -157,7 +158,7 @@ def _checked(setting: Setting) -> Setting:
 
 def _limits(spec: Spec) -> list[Setting]:
     """What a smoke run makes smaller."""
-    steps = 200 if isinstance(spec.algo, Offline) else 2_000  # each of them is a gradient step
+    steps = 200 if isinstance(spec.algo, Offline | OfflineQ) else 2_000  # each of them is a gradient step
     caps: dict[str, tuple[float, float]] = {
         "budget.steps": (spec.budget.steps, steps),
         "budget.epoch": (spec.budget.epoch, steps // 2),
@@ -165,7 +166,7 @@ def _limits(spec: Spec) -> list[Setting]:
         "protocol.episodes": (spec.protocol.episodes, 2),
         "protocol.envs": (spec.protocol.envs, 2),
     }
-    if isinstance(spec.algo, Offline):
+    if isinstance(spec.algo, Offline | OfflineQ):
         caps["algo.batch"] = (spec.algo.batch, 64)
     elif isinstance(spec.algo, PolicyGradient):
         caps["algo.rows"] = (spec.algo.rows, 4)
@@ -178,6 +179,8 @@ def _limits(spec: Spec) -> list[Setting]:
         caps["algo.updates_per_step"] = (spec.algo.updates_per_step, 1.0)
     if isinstance(spec.task, AtariTask):
         caps["task.max_frames"] = (spec.task.max_frames, 2_000)
+    elif isinstance(spec.task, OfflineTask) and isinstance(spec.task.world, AtariTask):
+        caps["task.world.max_frames"] = (spec.task.world.max_frames, 2_000)
     found = [Setting(path, limit, "--smoke") for path, (value, limit) in caps.items() if value > limit]
     return [*found, Setting("smoke", True, "--smoke")]
 

@@ -20,7 +20,7 @@ class Scale(NamedTuple):
     mean: NDArray[np.float32]  # [F]
     deviation: NDArray[np.float32]  # [F], positive
 
-    def applied(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def applied(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
         """Observations ``[…, F]`` on this scale."""
         return (obs - self.mean) / self.deviation
 

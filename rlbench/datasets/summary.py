@@ -76,7 +76,7 @@ def summary(recorded: Recorded) -> Summary:
         lengths=_spread(found.lengths[counted].astype(np.float64)),
         histogram=_histogram(returns),
         outside=float((np.abs(recorded.action) > 1).mean()),
-        action_cover=_cover(recorded.action),
+        action_cover=_cover(recorded.action.astype(np.float32, copy=False)),
         constant=int((~deviations).sum()),
         directions=_directions(recorded),
     )

@@ -1,4 +1,4 @@
-"""Behaviour cloning: the data's actions, by squared error or by likelihood."""
+"""Behaviour cloning: the data's actions, by squared error or by likelihood; numbered ones by cross entropy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch import Tensor
 
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.actors import BoundedActor, DeterministicActor
-from rlbench.ops.policy import Deterministic
+from rlbench.nets.imitators import Imitator
+from rlbench.ops.policy import Deterministic, Discrete
 from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
 from rlbench.ops.terms import counted, imitation_error
 from rlbench.ops.types import Role, Transition
@@ -19,23 +20,30 @@ class ClonedUpdate(NamedTuple):
     """What one gradient step has to say."""
 
     actor_loss: Tensor  # []
-    error: Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions
+    error: (
+        Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions; or share missed
+    )
     priority: Tensor  # [B]
 
 
 class Imitation:
-    """The documented IL with a deterministic actor, and maximum likelihood with a Gaussian one."""
+    """The documented IL with a deterministic actor, and maximum likelihood with any other."""
 
     every: tuple[Periodic, ...] = ()
     cycle = 1
 
-    def __init__(self, actor: DeterministicActor | BoundedActor, *, actor_optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self, actor: DeterministicActor | BoundedActor | Imitator, *, actor_optimizer: torch.optim.Optimizer
+    ) -> None:
         self.actor, self.actor_optimizer = actor, actor_optimizer
 
     def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """Squared error or negative log-density, ``[]``, and every row's squared error, ``[B]``."""
+        """Squared error or negative log-density, ``[]``, and every row's squared error, of numbers 0 or 1, ``[B]``."""
         policy = self.actor(batch.obs)
-        error = imitation_error(policy.mode(), batch.action)
+        if isinstance(policy, Discrete):
+            error = (policy.mode() != batch.action).to(batch.reward.dtype)
+        else:
+            error = imitation_error(policy.mode(), batch.action)
         surprise = error if isinstance(policy, Deterministic) else -policy.log_prob(batch.action)
         return (batch.weight * surprise).mean(), error.detach()
 
@@ -47,12 +55,15 @@ class Imitation:
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The preferred actions, ``[N, A]``; in training samples, where the policy has any."""
+        """The preferred actions, ``[N]`` or ``[N, A]``; in training samples, where the policy has any."""
         policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" or isinstance(policy, Deterministic) else policy.draws(1)[0]
+        if role == "eval" or isinstance(policy, Deterministic):
+            action: Tensor = policy.mode()
+        else:
+            action = policy.draw() if isinstance(policy, Discrete) else policy.draws(1)[0]
         return action
 
-    def policy(self) -> DeterministicActor | BoundedActor:
+    def policy(self) -> DeterministicActor | BoundedActor | Imitator:
         """The actor."""
         return self.actor
 

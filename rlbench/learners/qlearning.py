@@ -1,10 +1,13 @@
-"""Q-learning with a target network; what it predicts is a ``Value``, so DQN and its distributional kin share it."""
+"""Q-learning with a target network; what it predicts is a ``Value``, so DQN and its distributional kin share it.
+
+Two functions make other algorithms of it: a *selector*, which says what may be chosen, and an *extra* term of the loss.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +16,13 @@ from rlbench.learners.base import Periodic, descend
 from rlbench.nets.heads import QNet
 from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
 from rlbench.ops.types import Role, Transition
+from rlbench.ops.value import Value
+
+Selector: TypeAlias = Callable[[Tensor], Tensor]
+"""From the online network's features ``[B, F]`` to the actions that may be chosen, ``[B, A]`` bool, at least one."""
+
+Extra: TypeAlias = Callable[[Tensor, Value, Transition], Tensor]
+"""From features ``[B, F]``, the values of all actions there and the batch to a term of the loss, ``[]``."""
 
 
 class QUpdate(NamedTuple):
@@ -21,6 +31,7 @@ class QUpdate(NamedTuple):
     loss: Tensor  # []
     q: Tensor  # [] mean value of the actions taken
     priority: Tensor  # [B]
+    extra: Tensor | None = None  # [] the extra term; None where there is none
 
 
 class QLearner:
@@ -36,23 +47,44 @@ class QLearner:
         max_grad_norm: float | None,
         double: bool,
         sync_every: int,
+        select: Selector | None = None,
+        extra: Extra | None = None,
     ) -> None:
+        if select is not None and not double:
+            raise ValueError("select: only what the online network chooses is selected; use double=True")
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
+        self.select, self.added = select, extra
         self.every = (Periodic(sync_every, self.sync),)
 
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
         """Pure and of fixed shape: compiles whole, captures as a CUDA graph, never waits for the host."""
         features = self.online.torso(batch.obs)
-        value = self.online.head(features, "learn").at(batch.action)
+        values = self.online.head(features, "learn")
+        value = values.at(batch.action)
         with torch.no_grad():
-            future = self.target(batch.next_obs, "target")
-            chooser = self.online(batch.next_obs, "target") if self.double else future
-            best = chooser.mean().argmax(-1)
-            goal = future.at(best).backup(batch.reward, batch.discount)
+            goal = self.future(batch.next_obs).backup(batch.reward, batch.discount)
         error = value.distance(goal)
         loss = (batch.weight * error).mean() + self.online.head.auxiliary(features, batch.action, value)
-        return loss, QUpdate(loss.detach(), value.mean().mean().detach(), error.detach())
+        q, priority = value.mean().mean().detach(), error.detach()
+        if self.added is None:
+            return loss, QUpdate(loss.detach(), q, priority)
+        extra = self.added(features, values, batch)
+        return loss + extra, QUpdate((loss + extra).detach(), q, priority, extra.detach())
+
+    def future(self, obs: Tensor) -> Value:
+        """What the target network says of the best that can be done at ``obs``, ``[B]``."""
+        future: Value = self.target(obs, "target")
+        best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
+        return future.at(best)
+
+    def best(self, obs: Tensor, role: Role) -> Tensor:
+        """Of the actions that may be chosen the ones of highest expected return, ``[B]``."""
+        features = self.online.torso(obs)
+        mean = self.online.head(features, role).mean()
+        if self.select is not None:
+            mean = mean.masked_fill(~self.select(features), -torch.inf)
+        return mean.argmax(-1)
 
     def update(self, batch: Transition, phase: int = 0) -> QUpdate:  # noqa: ARG002 - every update is like the others
         """One step down the weighted loss, each optimizer on its own parameters."""
@@ -67,8 +99,7 @@ class QLearner:
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The actions of highest expected return, ``[N]``."""
-        preferred: Tensor = self.online(obs, role).mean().argmax(-1)
-        return preferred
+        return self.best(obs, role)
 
     def policy(self) -> QNet:
         """The online network."""

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from rlbench.ops.value import pick
+
 
 def counted(weight: Tensor, x: Tensor) -> Tensor:
     """The mean of ``x`` ``[B]`` over the rows that count, ``[]``; 0 where none does."""
@@ -45,6 +47,19 @@ def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, tempera
     ``[M, B]``, ``sampled`` ``[K, M, B]``. The sum over them is importance-weighted but not divided by M, as documented.
     """
     return temperature * ((sampled - log_density) / temperature).logsumexp(1) - data
+
+
+def numbered_gap(mean: Tensor, action: Tensor) -> Tensor:
+    """The same, ``[B]``, among numbered actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
+    return mean.logsumexp(-1) - pick(mean, action)
+
+
+def likely(logits: Tensor, threshold: float) -> Tensor:
+    """Actions at least ``threshold`` times as probable as the likeliest (1910.01708, eq. 10), ``[B, A]`` bool.
+
+    Of logits, so that no probability is rounded; the likeliest itself is always among them.
+    """
+    return logits - logits.amax(-1, keepdim=True) >= (math.log(threshold) if threshold > 0 else -math.inf)
 
 
 def standard_divergence(mean: Tensor, log_std: Tensor) -> Tensor:

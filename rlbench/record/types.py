@@ -42,6 +42,16 @@ class QUpdated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExtendedUpdated:
+    """Means over an epoch's gradient steps of Q-learning whose loss has a term more: BCQ, CQL and CRR of numbers."""
+
+    count: int  # gradient steps
+    loss: float  # the term included
+    q: float  # value of the actions taken
+    extra: float  # the term: imitation, conservative gap, or both
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ACUpdated:
     """Means over an epoch's gradient steps of an actor and its critics."""
 
@@ -70,7 +80,7 @@ class ClonedUpdated:
 
     count: int  # gradient steps
     actor_loss: float  # squared error, or nats
-    error: float  # squared distance of preferred actions from the data's, mean over their dimensions
+    error: float  # squared distance of preferred actions from the data's, mean over dimensions; share of numbers missed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +122,14 @@ class FilteredUpdated:
 
 
 Learned: TypeAlias = (
-    QUpdated | ACUpdated | PGUpdated | ClonedUpdated | ConstrainedUpdated | ConservativeUpdated | FilteredUpdated
+    QUpdated
+    | ExtendedUpdated
+    | ACUpdated
+    | PGUpdated
+    | ClonedUpdated
+    | ConstrainedUpdated
+    | ConservativeUpdated
+    | FilteredUpdated
 )
 
 

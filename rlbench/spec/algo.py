@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from rlbench.spec.canon import Frozen
-from rlbench.spec.offline import Offline
 
 
 class Linear(Frozen):
@@ -301,5 +300,3 @@ class PolicyGradient(Frozen):
 
 OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC
 """The families that learn from a replay."""
-
-Algo = Annotated[QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline, Field(discriminator="family")]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import assert_never
 
+from rlbench.spec import offline_discrete
 from rlbench.spec.algo import (
     ActorCritic,
     Categorical,
@@ -23,6 +25,7 @@ from rlbench.spec.algo import (
     Quantiles,
 )
 from rlbench.spec.offline import BatchConstrained, Conservative, CriticRegularized, Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, OfflineTask, Task
 
@@ -70,6 +73,10 @@ MOST_ACTIONS = 18
 
 RECORDED = 1_000_000
 """Steps of a data set, as nearly every published one has."""
+
+
+SMOKE = 2_000
+"""Steps that a smoke run records for itself where it is not given data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,13 +130,18 @@ def footprint(spec: Spec) -> Footprint:
         case Offline():
             networks = _from_data(spec.task, algo)
             stored = RECORDED * (2 * slot + 4 * numbers)  # the file's own arrays too, while the ring is filled
+        case OfflineQ():
+            networks = _recalled(spec.task, algo, numbers)
+            stored = _recorded(spec) * slot  # frames lie once: the file's array is the ring's
         case PolicyGradient():
             networks = _rollouts(spec.task, algo, numbers)
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
     curious = (
-        0 if isinstance(algo, ActorCritic | Offline) or algo.curiosity is None else _foresight(spec, algo.curiosity)
+        0
+        if isinstance(algo, ActorCritic | Offline | OfflineQ) or algo.curiosity is None
+        else _foresight(spec, algo.curiosity)
     )
     return Footprint(
         replay=stored,
@@ -164,6 +176,22 @@ def _from_data(task: Task, algo: Offline) -> int:
             pass
     parameters = sum(a * b + b for layer in layers for a, b in pairwise(layer))
     return 4 * (COPIES * parameters + WORKSPACES * rows * sum(sum(layer) for layer in layers))
+
+
+def _recalled(task: Task, algo: OfflineQ, numbers: int) -> int:
+    """Bytes of what learns numbered actions from data: of a value network, twice where a second head imitates."""
+    alike = QLearning(head=algo.head, torso=algo.torso, hidden=algo.hidden, batch=algo.batch)
+    heads = 1 if isinstance(algo.method, offline_discrete.Imitation | offline_discrete.Conservative) else 2
+    return heads * _networks(world_of(task), alike, numbers)
+
+
+def _recorded(spec: Spec) -> int:
+    """Steps of the data set, where its name tells them; what a smoke run records for itself is small."""
+    data = spec.task.data if isinstance(spec.task, OfflineTask) else ""
+    found = re.search(r"-1e([3-6])$", data)
+    if found is not None:
+        return int(10 ** int(found[1]))
+    return SMOKE if spec.smoke and spec.task.id == data else RECORDED
 
 
 def _shapes(task: Task) -> tuple[int, int, int]:
@@ -224,7 +252,7 @@ def _foresight(spec: Spec, curiosity: Curiosity) -> int:
     match spec.algo:
         case PolicyGradient(rows=rows):
             read = (rows + 1) * spec.task.envs
-        case Offline():
+        case Offline() | OfflineQ():
             read = 0
         case _:
             read = spec.algo.batch * (spec.algo.replay.horizon + 1)

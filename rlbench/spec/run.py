@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rlbench.spec.algo import ActorCritic, Algo, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
+from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
 from rlbench.spec.canon import Frozen, canonical, digest
 from rlbench.spec.offline import Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.task import AtariTask, MujocoTask, OfflineTask, Task
 
 SCHEMA_VERSION = 1
+
+Algo = Annotated[
+    QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
+]
 
 
 class Protocol(Frozen):
@@ -75,7 +80,7 @@ class Spec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        if isinstance(self.algo, Offline) != isinstance(self.task, OfflineTask):
+        if isinstance(self.algo, Offline | OfflineQ) != isinstance(self.task, OfflineTask):
             raise ValueError(
                 f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they"
             )
@@ -83,20 +88,21 @@ class Spec(Frozen):
             return self
         if not isinstance(self.algo, ActorCritic):
             self._torso_fits(self.algo.torso, "algo")
-            if self.algo.curiosity is not None:
+            if not isinstance(self.algo, OfflineQ) and self.algo.curiosity is not None:
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
-        if self.protocol.epsilon > 0 and not isinstance(self.algo, QLearning):
+        if self.protocol.epsilon > 0 and not isinstance(self.algo, QLearning | OfflineQ):
             raise ValueError(
                 f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is judged with it; set it to 0"
             )
         if isinstance(self.algo, PolicyGradient):
             self._rollouts_fit(self.algo)
-        else:
+        elif not isinstance(self.algo, OfflineQ):
             self._replay_fits(self.algo)
         return self
 
     def _torso_fits(self, torso: Torso, where: str) -> None:
-        if torso.kind == "nature" and self.task.kind != "atari":
+        world = self.task.world if isinstance(self.task, OfflineTask) else self.task
+        if torso.kind == "nature" and world.kind != "atari":
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:

@@ -18,6 +18,10 @@ SUITES: dict[str, ModuleType] = {
 }
 
 
+FEW = 8
+"""Names that a message lists."""
+
+
 def names() -> list[str]:
     """Every suite."""
     return list(SUITES)
@@ -57,8 +61,8 @@ def plays(suite: str, algorithm: str, task: str) -> bool:
     return (algorithm, task) not in unplayed
 
 
-def spec(suite: str, algorithm: str, task: str, *, seed: int = 0) -> Spec:
-    """The documented settings of one cell.
+def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str = "") -> Spec:
+    """The documented settings of one cell; offline with ``dataset``, where that is other data than the task's own.
 
     Raises:
         UnknownName: the suite, algorithm or task does not exist; the nearest names are in the message.
@@ -72,10 +76,15 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0) -> Spec:
         raise UnknownName("task", task, module.TASKS, where=suite)
     known = module.TASKS[by_folded[task.lower()]]
     if not plays(suite, algorithm, known):
-        able = ", ".join(t for t in module.DOCUMENTED if plays(suite, algorithm, t))
+        able = _few([t for t in module.DOCUMENTED if plays(suite, algorithm, t)])
         raise UsageError(f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}")
-    found: Spec = module.spec(algorithm, known, seed)
+    found: Spec = module.spec(algorithm, known, seed, dataset) if dataset else module.spec(algorithm, known, seed)
     return found
+
+
+def _few(names: list[str]) -> str:
+    """As many names as one line holds."""
+    return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])}, …"
 
 
 def _module(suite: str) -> ModuleType:

@@ -2,7 +2,8 @@
 
 Settings: thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ;
 CRR and IQL have no row there and follow their papers, CRR with the settings of d3rlpy 2.8.1. Our own data carry names
-that begin with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those.
+that begin with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. Worlds whose actions
+are numbered are in ``offline_discrete``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import MujocoTask, OfflineTask
+from rlbench.suites import offline_discrete
 
 BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
 QUALITIES = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay")
@@ -27,7 +29,8 @@ FARAMA = tuple(
 )
 """Minari's ids; recorded on ``-v5`` tasks and judged, as all here, on ``-v4``."""
 
-WORLDS = tuple(f"{body}-v4" for body in ("HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Ant", "InvertedPendulum"))
+BODILY = tuple(f"{body}-v4" for body in ("HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Ant", "InvertedPendulum"))
+WORLDS = (*BODILY, *offline_discrete.WORLDS)
 """What other data, named with ``--dataset``, may be of."""
 
 DOCUMENTED = (*PUBLISHED, *OWN)
@@ -47,6 +50,11 @@ ALGORITHMS: dict[str, Offline] = {
 }
 """``td3bc-raw`` is TD3+BC on observations as they are, the other half of the documented pairs."""
 
+IMPOSSIBLE = frozenset(
+    (name, task) for name in ALGORITHMS if name not in offline_discrete.ALGORITHMS for task in offline_discrete.WORLDS
+)
+"""These learn real actions alone; the others have settings for both."""
+
 EPOCH = 5_000
 
 
@@ -60,6 +68,8 @@ def world_of(task: str) -> str:
 
 def spec(algorithm: str, task: str, seed: int, dataset: str = "") -> Spec:
     """The settings of one cell of the offline table."""
+    if task in offline_discrete.WORLDS:
+        return offline_discrete.spec(algorithm, task, seed, dataset)
     steps, algo = SHORT if task in OWN else LONG, ALGORITHMS[algorithm]
     if isinstance(algo.method, ImplicitQ):
         algo = algo.model_copy(update={"method": ImplicitQ(decay=steps)})

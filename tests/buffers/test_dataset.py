@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.dataset import ring
 from rlbench.buffers.ring import Ring
+from rlbench.datasets.episodes import episodes
 from rlbench.datasets.scale import scale_of
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
+from rlbench.ops.types import Transition
 
 GAMMA = 0.9
 CPU = torch.device("cpu")
@@ -129,7 +131,7 @@ def test_a_break_between_rows_is_a_cut() -> None:
 def test_a_shuffled_file_keeps_its_transitions() -> None:
     file = file_of([0] * 9 + [1], next_obs=True)
     order = np.array([3, 1, 4, 0, 9, 2, 6, 5, 8, 7])
-    shuffled = Recorded(*(column[order] for column in file))
+    shuffled = Recorded(*(column[order] for column in file if column is not None))
     assert sorted(every(filled(shuffled))) == sorted(every(filled(file)))
 
 
@@ -172,3 +174,75 @@ def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("rlbench.buffers.dataset.CHUNK", rows)
         monkeypatch.setattr("rlbench.datasets.episodes.CHUNK", rows)
         assert every(filled(file, 2)) == whole
+
+
+class Episode(NamedTuple):
+    """Frames shown, one more than steps, and how it ended."""
+
+    steps: int
+    terminated: bool
+
+
+def films(episodes: list[Episode], *, rows_behind: bool) -> Recorded:
+    """Numbered frames ``[2, 2]``: where an episode ended is told by a row behind it, or by what every step led to."""
+    parts, frame = [], 0
+    for steps, terminated in episodes:
+        shown = np.arange(frame, frame + steps + 1, dtype=np.uint8)[:, None, None] + np.zeros((1, 2, 2), np.uint8)
+        count, frame = steps + rows_behind, frame + steps + 1
+        action, reward, ended, final = (np.zeros(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_))
+        action[:steps], reward[:steps] = np.arange(steps) % 3, np.arange(1, steps + 1)
+        ended[steps - 1] = True
+        final[steps:] = True
+        led_to = None if rows_behind else shown[1:]
+        parts.append((shown[:count], action, reward, ended & terminated, ended & (not terminated), led_to, final))
+    columns = [None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Recorded(*columns[:6], columns[6] if rows_behind else None)
+
+
+def drawn(file: Recorded, horizon: int, stack: int) -> Transition:
+    made = ring(file, horizon=horizon, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=stack)
+    slots = made.sampler.slots
+    return made.gather(slots, torch.ones(len(slots)))
+
+
+@given(
+    lives=st.lists(st.builds(Episode, st.integers(1, 6), st.booleans()), min_size=1, max_size=8),
+    horizon=st.integers(1, 4),
+    stack=st.integers(1, 4),
+)
+def test_rows_that_show_where_an_episode_ended_tell_what_next_observations_tell(
+    lives: list[Episode], horizon: int, stack: int
+) -> None:
+    lean, full = (drawn(films(lives, rows_behind=rows), horizon, stack) for rows in (True, False))
+    assert len(lean.obs) == sum(steps for steps, _ in lives)
+    for ours, theirs in zip(lean[:4], full[:4], strict=True):
+        assert torch.equal(ours, theirs)
+    bootstraps = lean.discount > 0
+    assert torch.equal(lean.next_obs[bootstraps], full.next_obs[bootstraps])
+    assert (lean.weight == 1).all()
+    assert (lean.obs.dtype, lean.action.dtype) == (torch.uint8, torch.int64)
+
+
+def test_a_stack_repeats_the_first_frame_of_its_own_episode() -> None:
+    found = drawn(films([Episode(2, terminated=True), Episode(3, terminated=False)], rows_behind=True), 1, 3)
+    assert found.obs[:, :, 0, 0].tolist() == [[0, 0, 0], [0, 0, 1], [3, 3, 3], [3, 3, 4], [3, 4, 5]]
+    assert found.next_obs[[0, 2, 3, 4], :, 0, 0].tolist() == [[0, 0, 1], [3, 3, 4], [3, 4, 5], [4, 5, 6]]
+    assert found.discount.tolist() == pytest.approx([0.9, 0.0, 0.9, 0.9, 0.9])
+
+
+def test_frames_that_were_read_are_those_that_are_drawn_without_a_copy() -> None:
+    file = films([Episode(4, terminated=True), Episode(5, terminated=False)], rows_behind=True)
+    made = ring(file, horizon=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
+    assert np.shares_memory(made.obs.numpy(), file.obs)
+
+
+def test_a_recording_that_breaks_off_ends_where_it_still_knows_what_came() -> None:
+    whole = films([Episode(3, terminated=True), Episode(4, terminated=True)], rows_behind=True)
+    cut = Recorded(*(None if column is None else column[:7] for column in whole))
+    assert drawn(cut, 1, 1).obs[:, 0, 0].tolist() == [0, 1, 2, 4, 5]
+    assert drawn(cut, 1, 1).discount.tolist() == pytest.approx([0.9, 0.9, 0.0, 0.9, 0.9])
+
+
+def test_rows_that_are_no_steps_belong_to_no_episode() -> None:
+    found = episodes(films([Episode(3, terminated=True), Episode(1, terminated=False)], rows_behind=True))
+    assert (found.returns.tolist(), found.lengths.tolist(), found.closed.tolist()) == ([6, 1], [3, 1], [True, True])

@@ -1,0 +1,163 @@
+"""What every learner of recorded numbered actions promises; one list, to which each new one is added."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlbench import suites
+from rlbench.build.environments import describe
+from rlbench.build.offlinediscrete import parts
+from rlbench.build.parts import OfflineParts
+from rlbench.errors import UsageError
+from rlbench.learners.imitation import Imitation
+from rlbench.learners.qlearning import QLearner
+from rlbench.ops.state import State
+from rlbench.ops.types import Transition
+from rlbench.spec import offline_discrete as asked
+from rlbench.spec.algo import Categorical, Expected, Head, Implicit, Proposed, Quantiles
+from rlbench.spec.offline_discrete import OfflineQ
+
+BATCH, CPU = 6, torch.device("cpu")
+KINDS: dict[str, tuple[asked.Method, Head]] = {
+    "il": (asked.Imitation(), Expected()),
+    "bcq": (asked.BatchConstrained(), Expected(huber=1.0)),
+    "bcq of fractions": (asked.BatchConstrained(), Implicit()),
+    "cql": (asked.Conservative(), Quantiles(count=9)),
+    "cql of atoms": (asked.Conservative(), Categorical()),
+    "cql of proposed fractions": (asked.Conservative(), Proposed(count=5, lr=1e-3)),
+    "crr": (asked.CriticRegularized(mode="all"), Expected()),
+    "crr with cql": (asked.CriticRegularized(conservative=2.0), Expected()),
+}
+SPEC = suites.spec("offline", "bcq", "Catch")
+INFO = describe(SPEC)
+
+
+def brought(name: str, seed: int = 0) -> OfflineParts:
+    assert isinstance(SPEC.algo, OfflineQ)
+    method, head = KINDS[name]
+    torch.manual_seed(seed)
+    return parts(SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, "hidden": 9}), INFO, CPU)
+
+
+def made(name: str, seed: int = 0) -> tuple[Imitation | QLearner, Transition]:
+    draw = torch.Generator().manual_seed(1)
+
+    def boards() -> Tensor:
+        return torch.randint(0, 256, (BATCH, 10, 5), generator=draw, dtype=torch.uint8)
+
+    learner = brought(name, seed).learner
+    assert isinstance(learner, Imitation | QLearner)
+    return learner, Transition(
+        obs=boards(),
+        action=torch.randint(0, 3, (BATCH,), generator=draw),
+        reward=torch.randn(BATCH, generator=draw),
+        discount=torch.full((BATCH,), 0.97),
+        next_obs=boards(),
+        weight=torch.tensor([1.0, 1, 1, 1, 1, 0]),
+        slot=torch.arange(BATCH),
+    )
+
+
+def net(learner: Imitation | QLearner) -> nn.Module:
+    return learner.actor if isinstance(learner, Imitation) else learner.online
+
+
+def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
+    """Every tensor of a state, copied, by its path."""
+    found = {}
+    for key, value in state.items():
+        if isinstance(value, dict):
+            found |= leaves(value, f"{prefix}{key}/")
+        elif isinstance(value, Tensor):
+            found[prefix + key] = value.detach().clone()
+    return found
+
+
+@pytest.fixture(params=KINDS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_an_update_changes_every_parameter_that_learns(name: str) -> None:
+    learner, batch = made(name)
+    before = {key: value.detach().clone() for key, value in net(learner).named_parameters()}
+    learner.update(batch)
+    assert not [key for key, value in net(learner).named_parameters() if torch.equal(value, before[key])]
+
+
+def test_actions_are_numbers_that_exist_and_carry_no_gradient(name: str) -> None:
+    learner, batch = made(name)
+    for role in ("act", "eval"):
+        action = learner.act(batch.obs, role)
+        assert (action.dtype, action.shape, action.requires_grad) == (torch.int64, (BATCH,), False)
+        assert 0 <= int(action.min()) <= int(action.max()) < 3
+
+
+def test_a_row_of_weight_zero_has_no_effect(name: str) -> None:
+    (one, batch), (other, _) = made(name), made(name)
+    if name == "cql of proposed fractions":
+        pytest.skip("FQF's own loss counts every row, online too")
+    spoiled = batch._replace(obs=batch.obs.clone(), action=batch.action.clone(), reward=batch.reward.clone())
+    spoiled.obs[5], spoiled.action[5], spoiled.reward[5] = 255 - spoiled.obs[5], (spoiled.action[5] + 1) % 3, 100.0
+    for learner, seen in ((one, batch), (other, spoiled)):
+        torch.manual_seed(2)
+        for _ in range(2):
+            learner.update(seen)
+    assert all(torch.equal(a, b) for a, b in zip(net(one).parameters(), net(other).parameters(), strict=True))
+
+
+def test_its_report_has_finite_figures_and_a_priority_a_row(name: str) -> None:
+    learner, batch = made(name)
+    report, told = learner.update(batch), brought(name)
+    assert report.priority.shape == (BATCH,)
+    assert bool((report.priority >= 0).all())
+    figures = [getattr(report, figure) for figure in told.metrics]
+    assert all(x.shape == () and not x.requires_grad and bool(x.isfinite()) for x in figures)
+    assert set(told.metrics) == set(type(report)._fields) - {"priority"}
+    record = told.summary(7, tuple(x.item() for x in figures))
+    assert [record.count, *(getattr(record, figure) for figure in told.metrics)] == [7, *(x.item() for x in figures)]
+
+
+def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(name: str) -> None:
+    one, batch = made(name)
+    one.update(batch)
+    other, _ = made(name, seed=7)
+    other.load_state_dict(one.state_dict())
+    for learner in (one, other):
+        torch.manual_seed(3)
+        learner.update(batch)
+    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
+    assert set(ours) == set(theirs)
+    assert all(torch.equal(value, theirs[key]) for key, value in ours.items())
+
+
+def test_a_target_that_is_copied_stays_until_it_is_due(name: str) -> None:
+    learner, batch = made(name)
+    if isinstance(learner, Imitation):
+        assert learner.every == ()
+        return
+    before = [value.clone() for value in learner.target.parameters()]
+    learner.update(batch)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.target.parameters(), strict=True))
+    (due,) = learner.every
+    due.action()
+    assert due.period == 50
+    assert all(torch.equal(a, b) for a, b in zip(learner.online.parameters(), learner.target.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["il", "bcq", "cql", "crr with cql"])
+def test_every_loss_compiles_whole(name: str) -> None:
+    learner, batch = made(name)
+    torch._dynamo.reset()
+    compiled = torch.compile(learner.loss, fullgraph=True, backend="eager")
+    found, plain = compiled(batch)[0], learner.loss(batch)[0]
+    torch.testing.assert_close(found, plain)
+
+
+def test_real_actions_are_refused_in_one_line_that_names_the_run() -> None:
+    hopper = describe(suites.spec("offline", "il", "Hopper-v4"))
+    assert isinstance(SPEC.algo, OfflineQ)
+    with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*real vectors[^\n]*$"):
+        parts(SPEC, SPEC.algo, hopper, CPU)

@@ -1,0 +1,130 @@
+"""The numbered half of the offline table against its documents, typed out again from where they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.cli.app import main
+from rlbench.cli.experience import Data
+from rlbench.cli.resolve import resolve
+from rlbench.errors import UsageError
+from rlbench.record.store import read
+from rlbench.spec.algo import Expected, Nature, Quantiles
+from rlbench.spec.footprint import footprint
+from rlbench.spec.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Spec
+from rlbench.spec.task import OfflineTask
+
+PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
+
+
+def algo_of(spec: Spec) -> OfflineQ:
+    assert isinstance(spec.algo, OfflineQ)
+    return spec.algo
+
+
+@pytest.mark.parametrize(("task", "epochs"), [(PONG, 5), (BREAKOUT, 12)])
+@pytest.mark.parametrize("algorithm", ["il", "bcq", "cql", "crr"])
+def test_every_cell_has_the_documented_budget_and_network(algorithm: str, task: str, epochs: int) -> None:
+    """examples/offline/README.md at v0.4.7: epochs of 10,000 gradient steps, batches of 32, ten test episodes."""
+    spec = suites.spec("offline", algorithm, task)
+    algo = algo_of(spec)
+    assert (spec.budget.steps, spec.budget.epoch) == (epochs * 10_000, 10_000)
+    assert (spec.protocol.episodes, spec.protocol.stop, algo.batch, algo.gamma) == (10, None, 32, 0.99)
+    assert (algo.torso, algo.hidden, algo.horizon, algo.max_grad_norm) == (Nature(scale=False), 512, 1, None)
+    assert spec.protocol.epsilon == (0.001 if algorithm in {"bcq", "cql"} else 0.0)
+    assert isinstance(spec.task, OfflineTask)
+    assert (spec.task.world.kind, spec.task.stack) == ("atari", 4)
+
+
+def test_the_settings_are_those_of_the_documented_scripts() -> None:
+    """thu-ml/tianshou examples/offline/atari_{il,bcq,cql,crr}.py at v0.4.7."""
+    il, bcq, cql, crr = (algo_of(suites.spec("offline", name, PONG)) for name in ("il", "bcq", "cql", "crr"))
+    assert (il.method, il.lr) == (Imitation(), 1e-4)
+    assert (bcq.method, bcq.lr) == (BatchConstrained(threshold=0.3, penalty=0.01), 6.25e-5)
+    assert (bcq.head, bcq.sync_every) == (Expected(huber=1.0), 8_000)
+    assert (cql.head, cql.lr, cql.sync_every) == (Quantiles(count=200), 1e-4, 500)
+    assert crr.method == CriticRegularized(mode="exp", beta=1.0, bound=20.0, conservative=None, greedy=False)
+    assert (crr.lr, crr.sync_every) == (1e-4, 500)
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "weight"),
+    [
+        *((PONG, "1e6", 10), (PONG, "1e5", 10), (PONG, "1e4", 1)),
+        *((BREAKOUT, "1e6", 50), (BREAKOUT, "1e5", 20), (BREAKOUT, "1e4", 10)),
+    ],
+)
+def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str, size: str, weight: float) -> None:
+    name = f"rlb-{'pong' if task == PONG else 'breakout'}-qrdqn-{size}"
+    assert Data(name).tasks("offline") == (task,)
+    spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
+    assert algo_of(spec).method == Conservative(weight=weight)
+    assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
+
+
+def test_unknown_data_are_taken_for_a_million_transitions() -> None:
+    spec = resolve("offline", "cql", BREAKOUT, dataset="mine-01234567").spec
+    assert algo_of(spec).method == Conservative(weight=50.0)
+
+
+def test_a_world_does_not_say_what_to_learn_from() -> None:
+    with pytest.raises(UsageError, match="name it with --dataset"):
+        Data(None).name("offline", PONG, smoke=False)
+    assert Data(None).name("offline", PONG, smoke=True) == ""
+
+
+@pytest.mark.parametrize("algorithm", ["td3bc", "td3bc-raw", "iql"])
+@pytest.mark.parametrize("task", [PONG, BREAKOUT, "Catch", "CartPole-v1"])
+def test_what_learns_real_actions_alone_is_refused_in_one_line(algorithm: str, task: str) -> None:
+    with pytest.raises(UsageError, match=rf"^offline/{algorithm}: cannot play {task}[^\n]{{0,400}}$"):
+        suites.spec("offline", algorithm, task)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "text", "told"),
+    [
+        ("crr", "algo.head=quantiles", "must be head=expected"),
+        ("bcq", "algo.method.threshold=1.5", "threshold"),
+        ("bcq", "algo.torso=nature", "needs 84×84 frames"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(algorithm: str, text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        applied(suites.spec("offline", algorithm, "Catch"), [parse(text)])
+
+
+def test_memory_is_a_frame_a_row_once() -> None:
+    sizes = {
+        size: footprint(resolve("offline", "bcq", PONG, dataset=f"rlb-pong-qrdqn-{size}").spec).replay
+        for size in ("1e6", "1e5", "1e4")
+    }
+    assert sizes == {"1e6": 7_075_000_000, "1e5": 707_500_000, "1e4": 70_750_000}
+    assert footprint(resolve("offline", "bcq", PONG, smoke=True).spec).replay == 2_000 * 7_075
+
+
+def test_a_smoke_run_shortens_the_game_that_judges_it() -> None:
+    spec = resolve("offline", "bcq", PONG, smoke=True).spec
+    assert isinstance(spec.task, OfflineTask)
+    assert spec.task.world.kind == "atari"
+    assert spec.task.world.max_frames == 2_000
+    assert spec.budget.steps == 200
+
+
+@pytest.mark.parametrize("algorithm", ["il", "bcq", "cql", "crr"])
+def test_a_smoke_run_records_its_own_data_and_says_so(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "offline", algorithm, "--task", "Catch", "--smoke", "--device", "cpu"]) == 0
+    (folder,) = Path("results").glob(f"offline/{algorithm}/Catch/*/seed=0")
+    record = read(folder)
+    assert record.spec.smoke
+    assert "data" not in record.environment
+    assert [type(epoch.updated).__name__ for epoch in record.epochs[1:]] == [
+        "ClonedUpdated" if algorithm == "il" else "ExtendedUpdated"
+    ] * 2
