@@ -21,3 +21,4 @@ class Recorded(NamedTuple):
     terminated: NDArray[np.bool_]  # [N] nothing to bootstrap from
     truncated: NDArray[np.bool_]  # [N] the episode was cut here, and its last observation is worth something
     next_obs: NDArray[np.float32] | None  # [N, F]
+    final: NDArray[np.bool_] | None = None  # [N] rows that show where an episode ended; no action was taken there

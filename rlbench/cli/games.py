@@ -1,0 +1,90 @@
+"""Recorded play: ``rlbench data generate --epsilon``, and what ``show`` says of such a set."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlbench.cli.output import emit, emit_json, remark
+from rlbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlbench.generate import Filming
+
+GAMES_SCHEMA = 1
+SAYINGS = 20
+"""Lines of progress in all."""
+
+
+def filmed(
+    task: str,
+    run: Path,
+    which: str,
+    *,
+    name: str,
+    options: tuple[int, float, int, int],
+    force: bool,
+    quiet: bool,
+    json: bool,
+) -> None:
+    """Record games of a finished run; ``options`` are steps, ε, seed and lanes."""
+    from rlbench.build.playing import fingerprint
+    from rlbench.datasets.recipes import games
+    from rlbench.datasets.writing import own_folder
+    from rlbench.generate import Filming, kept_run
+
+    if not run.is_dir():
+        raise UsageError(f"--policy {run}: no such run; --epsilon wants the folder of a finished Q-learning run")
+    steps, epsilon, seed, lanes = options
+    spec, kept = kept_run(run, which)
+    recipe = games(
+        name=name,
+        task=task,
+        policy=f"{spec.name} {spec.id} seed={spec.seed} {which}",
+        sha256=fingerprint(kept),
+        steps=steps,
+        epsilon=epsilon,
+        seed=seed,
+        lanes=lanes,
+    )
+    folder = _free(own_folder(os.environ), name, force=force)
+    _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
+
+
+def _free(folder: Path, name: str, *, force: bool) -> Path:
+    """Where a set of that name goes; one that is there is removed if that is wanted."""
+    from rlbench.datasets import film, frames
+
+    path, flat = folder / f"{name}{film.SUFFIX}", folder / f"{name}.hdf5"
+    if flat.exists():
+        raise UsageError(f"{flat}: is there already; choose another --name")
+    if path.exists() and not force:
+        state = "is there already" if frames.finished(path) else "is there, unfinished"
+        raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
+    film.clear(path)
+    return path
+
+
+def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
+    """Carry a recipe out, with a line on stderr now and then, and say what came of it."""
+    from rlbench.datasets.checksums import sealed
+    from rlbench.datasets.film import CONTENTS
+
+    recipe, said = filming.recipe, 0
+    for done in filming:
+        if not quiet and done * SAYINGS // recipe.steps > said:
+            said = done * SAYINGS // recipe.steps
+            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    told = filming.finish()
+    size = sum(path.stat().st_size for path in filming.folder.iterdir())
+    digest = sealed(filming.folder / CONTENTS).sha256
+    if json:
+        document = {"path": str(filming.folder), "sha256": digest, "bytes": size, **told}
+        emit_json({"schema_version": GAMES_SCHEMA, **document})
+        return
+    mean = f"return {told['return_mean']:,.1f} ± {told['return_std']:,.1f}, " if "return_mean" in told else ""
+    emit(
+        f"{filming.folder}: {recipe.steps:,} steps, {told['episodes']} whole games, {mean}"
+        f"{size:,} bytes, SHA-256 {digest}"
+    )
