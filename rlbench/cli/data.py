@@ -68,11 +68,16 @@ def show(
     """What a data set holds: shapes, episodes, returns, ends, coverage."""
     from dataclasses import asdict
 
-    from rlbench.datasets import catalogue, checksums, places
+    from rlbench.datasets import catalogue, checksums, frames, places
     from rlbench.datasets.reading import data_file, read, told
     from rlbench.datasets.summary import summary
 
     of, path = places.resolved(name)
+    if frames.is_frames(path):
+        from rlbench.cli.games import shown
+
+        shown(path, json=json)
+        return
     seal = checksums.sealed(data_file(path))
     made = summary(read(path, of))
     score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
@@ -106,7 +111,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Read data sets whole and compare their SHA-256 with the one recorded on first use."""
-    from rlbench.datasets import checksums, places
+    from rlbench.datasets import checksums, frames, places
     from rlbench.datasets.reading import data_file, read
 
     rows: list[tuple[str, str, str | None]] = []
@@ -114,7 +119,10 @@ def verify(
         try:
             of, path = places.resolved(name)
             seal = checksums.verified(data_file(path))
-            read(path, of)
+            if frames.is_frames(path):
+                frames.verify(path)
+            else:
+                read(path, of)
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
@@ -144,6 +152,19 @@ def download(
             remark(f"{name}: {_spoken(progress)}")
             said = _share(progress) + EVERY
     emit(str(places.found(name)))
+
+
+@data.command("subset")
+def subset(
+    source: Annotated[str, typer.Argument(metavar="NAME|PATH", help="Recorded play, finished or broken off.")],
+    *,
+    steps: Annotated[str, typer.Option("--steps", metavar="N", help="Transitions, as 100000 or 1e5.")],
+    name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the subset is called.")],
+) -> None:
+    """Make a data set of the first transitions of another one."""
+    from rlbench.cli.games import taken
+
+    taken(source, steps, name)
 
 
 @data.command("import")

@@ -88,3 +88,70 @@ def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
         f"{filming.folder}: {recipe.steps:,} steps, {told['episodes']} whole games, {mean}"
         f"{size:,} bytes, SHA-256 {digest}"
     )
+
+
+def taken(source: str, steps: str, name: str) -> None:
+    """The first steps of a set of recorded play as one of its own."""
+    from rlbench.datasets import frames, places
+    from rlbench.datasets.recipes import own
+    from rlbench.datasets.writing import own_folder
+
+    own(name)
+    _, path = places.resolved(source)
+    if not frames.is_frames(path):
+        raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
+    target = _free(own_folder(os.environ), name, force=False)
+    frames.subset(path, target, _count(steps))
+    emit(str(target))
+
+
+def shown(path: Path, *, json: bool) -> None:
+    """What a set of recorded play holds, without unpacking a frame."""
+    from dataclasses import asdict
+
+    from rlbench.datasets import checksums, frames
+    from rlbench.datasets.reading import data_file, told
+    from rlbench.datasets.summary import played
+
+    seal = checksums.sealed(data_file(path)) if frames.finished(path) else None
+    made, words = played(frames.outline(path)), told(path)
+    size = sum(file.stat().st_size for file in path.iterdir())
+    if json:
+        head = {"path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
+        emit_json({"schema_version": GAMES_SCHEMA, "name": path.stem, **head, **asdict(made), "told": words})
+        return
+    returns = made.returns
+    lines = [
+        ("name", path.stem),
+        ("path", str(path)),
+        ("sha256", seal.sha256 if seal else "unfinished: what was written before it was broken off"),
+        ("bytes", f"{size:,}"),
+        ("steps", f"{made.steps:,}"),
+        ("episodes", f"{made.episodes:,}: {made.terminated:,} terminated, {made.truncated:,} cut"),
+        (
+            "return",
+            f"{returns.mean:.1f} ± {returns.deviation:.1f}, from {returns.low:.1f} to {returns.high:.1f}"
+            if returns
+            else "no episode has ended",
+        ),
+        ("actions", " ".join(f"{share:.1%}" for share in made.actions)),
+        *words.items(),
+    ]
+    wide = max(len(key) for key, _ in lines)
+    emit("\n".join(f"{_plain(key):<{wide}}  {_plain(value)}" for key, value in lines))
+
+
+def _count(text: str) -> int:
+    """A whole number, written out or as 1e5."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number <= 1e12 or number != int(number):
+        raise UsageError(f"--steps {text}: no whole number of transitions; write it as 100000 or 1e5")
+    return int(number)
+
+
+def _plain(word: str) -> str:
+    """A word that a file brought along, without the codes that move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in word[:400])

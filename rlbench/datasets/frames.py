@@ -116,7 +116,8 @@ def subset(path: Path, target: Path, steps: int) -> None:
     events = _cut(_closed(parts), steps, path)
     source, at = film.Film(target), 0
     opened: tuple[Path, Segment] | None = None
-    for track, part in enumerate(parts):
+    tracks: dict[tuple[str, int], int] = {}
+    for part in parts:
         if at >= len(events.marks):
             break
         if opened is None or opened[0] != part.path:
@@ -125,10 +126,12 @@ def subset(path: Path, target: Path, steps: int) -> None:
         rows = min(place.rows, len(events.marks) - at)
         obs: Frames = np.empty((rows, *opened[1].shape), opened[1].dtype)
         opened[1].fill(place, obs)
-        source.add(Piece(track, obs, events.rows(at, at + rows)))
+        source.add(Piece(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
         at += rows
     source.flush()
-    film.finish(target, source.written, {**told(path), "subset_of": path.name.removesuffix(SUFFIX), "steps": steps})
+    kept = {key: value for key, value in told(path).items() if not key.startswith(("episodes", "return_", "state"))}
+    own = {"name": target.name.removesuffix(SUFFIX), "subset_of": path.name.removesuffix(SUFFIX), "steps": steps}
+    film.finish(target, source.written, {**kept, **own})
 
 
 def _parts(path: Path) -> list[Part]:
