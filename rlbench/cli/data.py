@@ -169,8 +169,12 @@ def subset(
 
 @data.command("import")
 def bring(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="D4RL's file, Minari's folder, or a Stable-Baselines3 zip.")
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH | rlu FILE… | dqn-replay FOLDER",
+            help="D4RL's file, Minari's folder, a Stable-Baselines3 zip; shards of RL Unplugged; Dopamine's logs.",
+        ),
     ],
     *,
     name: Annotated[
@@ -180,12 +184,26 @@ def bring(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where a zip's policy goes, as safetensors.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; default: one a core.")
+    ] = None,
 ) -> None:
-    """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file."""
+    """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file.
+
+    Shards of RL Unplugged and DQN-replay logs become recorded play; the same line goes on where it was broken off.
+    """
     from rlbench.cli.generate import import_policy
+    from rlbench.cli.shards import KINDS, assembled
     from rlbench.datasets.obtain import imported
 
-    if path.suffix == ".zip":
+    path, *more = paths
+    if str(path) in KINDS and not path.exists():
+        if task is not None or output is not None:
+            raise UsageError(f"{path}: is no zip; --task and --output are for policies")
+        assembled(str(path), more, name, workers)
+    elif more:
+        raise UsageError(f"{more[0]}: one file or folder is imported at a time; only rlu takes several")
+    elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
         emit(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))

@@ -75,8 +75,7 @@ def last(track: int, obs: Frames) -> Piece:
 
 def finish(folder: Path, written: Mapping[str, str], told: Told) -> None:
     """Say that the set is whole: which files it is, and all that is known of it."""
-    head = {"schema_version": SCHEMA_VERSION, "segments": dict(sorted(written.items())), "told": dict(told)}
-    put(folder / CONTENTS, _sealed(head))
+    put(folder / CONTENTS, sealed({"segments": dict(sorted(written.items())), "told": dict(told)}))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
@@ -88,26 +87,46 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     path = folder / CONTENTS
     if not path.is_file():
         return None
+    head = unsealed(path)
+    files, told = head.get("segments"), head.get("told")
+    if not isinstance(files, dict) or not isinstance(told, dict):
+        raise segments.refused(path, "names no files")
+    return {str(name): str(digest) for name, digest in files.items()}, told
+
+
+def sealed(head: Mapping[str, object]) -> bytes:
+    """A document with its version and the SHA-256 of the rest of it."""
+    rest = {"schema_version": SCHEMA_VERSION, **head}
+    digest = sha256(json.dumps(rest, indent=1, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({**rest, "sha256": digest}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def unsealed(path: Path) -> dict[str, object]:
+    """A document whose every byte is as it was written.
+
+    Raises:
+        RefusedFile: it is not, or of a newer version.
+    """
     try:
         raw = path.read_bytes()
-        head = json.loads(raw)
-        whole = raw == _sealed({key: value for key, value in head.items() if key != "sha256"})
-        newer = whole and head["schema_version"] > SCHEMA_VERSION
-        files, told = {str(k): str(v) for k, v in head["segments"].items()}, dict(head["told"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        head = dict(json.loads(raw))
+        whole = raw == sealed({key: value for key, value in head.items() if key != "sha256"})
+    except (OSError, ValueError, TypeError) as error:
         raise segments.refused(path, str(error)) from None
-    if newer:
-        raise RefusedFile(f"{path}: was written by a newer rlbench; upgrade")
     if not whole:
         raise segments.refused(path, "its SHA-256 is not the one it names")
-    return files, told
+    if head["schema_version"] > SCHEMA_VERSION:
+        raise RefusedFile(f"{path}: was written by a newer rlbench; upgrade")
+    return head
 
 
 def clear(folder: Path) -> None:
     """Remove a set, what makes it one first; other files in its folder stay."""
     with writing(folder):
-        for path in (folder / CONTENTS, *sorted(folder.glob("*.segment")), *sorted(folder.glob("*.part"))):
-            path.unlink(missing_ok=True)
+        (folder / CONTENTS).unlink(missing_ok=True)
+        for kind in ("*.segment", "*.part", "*.json"):
+            for path in folder.glob(kind):
+                path.unlink()
 
 
 def put(path: Path, raw: bytes) -> None:
@@ -148,9 +167,3 @@ def _joined(pieces: list[Piece]) -> Piece:
     obs: NDArray[np.generic] = np.concatenate([piece.obs for piece in pieces])
     steps = Steps(*(np.concatenate(column) for column in zip(*(piece.steps for piece in pieces), strict=True)))
     return Piece(pieces[0].track, obs, steps)
-
-
-def _sealed(head: Mapping[str, object]) -> bytes:
-    """A document with the SHA-256 of the rest of it."""
-    rest = json.dumps(dict(head), indent=1, sort_keys=True)
-    return (json.dumps({**head, "sha256": sha256(rest.encode()).hexdigest()}, indent=1, sort_keys=True) + "\n").encode()

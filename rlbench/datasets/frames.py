@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,7 +124,7 @@ def subset(path: Path, target: Path, steps: int) -> None:
         if opened is None or opened[0] != part.path:
             opened = part.path, segments.read(part.path)
         place = opened[1].places[part.number]
-        rows = min(place.rows, len(events.marks) - at)
+        rows = min(len(part.steps.marks), len(events.marks) - at)
         obs: Frames = np.empty((rows, *opened[1].shape), opened[1].dtype)
         opened[1].fill(place, obs)
         source.add(Piece(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
@@ -148,11 +149,29 @@ def _parts(path: Path) -> list[Part]:
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):
             parts.append(Part(segment.path, number, (source, place.track), segment.steps(place)))
-    return sorted(parts, key=lambda part: (part.track, part.path))
+    return _tidied(sorted(parts, key=lambda part: (part.track, part.path)))
+
+
+def _tidied(parts: Sequence[Part]) -> list[Part]:
+    """Without the last rows of a track that no transition leads to: those that a killed process had just begun with."""
+    found: list[Part] = []
+    for _, own in groupby(parts, key=lambda part: part.track):
+        track = list(own)
+        marks = np.concatenate([[FINAL], *(part.steps.marks for part in track)])
+        (reached,) = np.nonzero(marks[:-1] & FINAL == 0)  # rows behind which another one shows where they led
+        left = int(reached[-1]) + 1 if len(reached) else 0
+        for part in track:
+            rows = min(left, len(part.steps.marks))
+            if rows:
+                found.append(part._replace(steps=part.steps.rows(0, rows)))
+            left -= rows
+    return found
 
 
 def _closed(parts: Sequence[Part]) -> Steps:
     """All that happened; a track that was left open ends where it was left."""
+    if not parts:
+        raise UsageError("recorded play: not one transition; it was broken off before its second row")
     events = Steps(*(np.concatenate(column) for column in zip(*(part.steps for part in parts), strict=True)))
     marks, ends = events.marks.copy(), np.cumsum([len(part.steps.marks) for part in parts])
     for part, after, end in zip(parts, [*parts[1:], None], ends, strict=True):
@@ -177,9 +196,7 @@ def _cut(events: Steps, steps: int | None, path: Path) -> Steps:
 def _end(marks: NDArray[np.uint8], row: int) -> None:
     """Let a row only show what the one before it led to."""
     if not marks[row] & FINAL:
-        marks[row] = FINAL
-        if row and not marks[row - 1]:
-            marks[row - 1] = TRUNCATED
+        marks[row], marks[row - 1] = FINAL, marks[row - 1] or TRUNCATED
 
 
 def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:

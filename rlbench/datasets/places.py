@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from rlbench.datasets import catalogue, frames
+from rlbench.datasets.film import SUFFIX
 from rlbench.errors import UnknownName, UsageError
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
@@ -47,7 +48,7 @@ def place(name: str) -> Place:
     if MINARI_NAME.fullmatch(name):
         return Place(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
-        played = folder("own") / f"{name}{frames.SUFFIX}"
+        played = folder("own") / f"{name}{SUFFIX}"
         return Place(name, "own", played if played.is_dir() else folder("own") / f"{name}.hdf5")
     raise UnknownName("data set", name, [*(there.name for there in local()), *catalogue.d4rl()])
 
@@ -61,7 +62,7 @@ def present(there: Place) -> bool:
 
 def local() -> list[Place]:
     """Every data set on this machine: own, D4RL's, Minari's."""
-    made = sorted(path for suffix in (".hdf5", frames.SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
+    made = sorted(path for suffix in (".hdf5", SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
     own = [Place(path.stem, "own", path) for path in made]
     d4rl = [place(name) for name in catalogue.d4rl()]
     root = folder("minari")
@@ -97,7 +98,7 @@ def resolved(text: str) -> tuple[str | None, Path]:
     path = Path(text)
     if path.is_file() or (path / MINARI_DATA).is_file() or frames.is_frames(path):
         return None, path
-    if path.suffix in {".hdf5", ".h5", frames.SUFFIX}:
+    if path.suffix in {".hdf5", ".h5", SUFFIX}:
         raise UsageError(f"{path}: no such file; check the path")
     return text, found(text)
 

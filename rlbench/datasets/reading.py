@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlbench.datasets import catalogue, d4rl, frames, minari
+from rlbench.datasets.film import CONTENTS
 from rlbench.datasets.places import MINARI_DATA
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
@@ -53,5 +54,5 @@ def data_file(path: Path) -> Path:
     if frames.is_frames(path):
         if not frames.finished(path):
             raise UsageError(f"{path}: is unfinished; take what is there with rlbench data subset, or make it again")
-        return path / frames.CONTENTS
+        return path / CONTENTS
     return path / MINARI_DATA if path.is_dir() else path

