@@ -24,7 +24,7 @@ WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download after which it says how far it is
 
 data = typer.Typer(
-    help="Data sets: list, show, generate, verify, download, import.",
+    help="Data sets: list, show, generate, subset, verify, download, import.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

@@ -21,14 +21,11 @@ def filmed(
     task: str,
     run: Path,
     which: str,
-    *,
     name: str,
-    options: tuple[int, float, int, int],
-    force: bool,
-    quiet: bool,
-    json: bool,
+    numbers: tuple[int, float, int, int],
+    manner: tuple[bool, bool, bool],
 ) -> None:
-    """Record games of a finished run; ``options`` are steps, ε, seed and lanes."""
+    """Record games of a finished run: steps, ε, seed and lanes; whether by force, quietly and as JSON."""
     from rlbench.build.playing import fingerprint
     from rlbench.datasets.recipes import games
     from rlbench.datasets.writing import own_folder
@@ -36,7 +33,7 @@ def filmed(
 
     if not run.is_dir():
         raise UsageError(f"--policy {run}: no such run; --epsilon wants the folder of a finished Q-learning run")
-    steps, epsilon, seed, lanes = options
+    (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
     spec, kept = kept_run(run, which)
     recipe = games(
         name=name,

@@ -74,16 +74,7 @@ def generate(
 
         if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
-        filmed(
-            task,
-            Path(policy[0]),
-            kept,
-            name=name,
-            options=(steps, epsilon, seed, lanes),
-            force=force,
-            quiet=quiet,
-            json=json,
-        )
+        filmed(task, Path(policy[0]), kept, name, (steps, epsilon, seed, lanes), (force, quiet, json))
         return
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
