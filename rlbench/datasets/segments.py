@@ -94,7 +94,7 @@ class Segment:
 
     def _unpacked(self, start: int, size: int, expected: int) -> NDArray[np.uint8]:
         try:
-            found = np.frombuffer(zlib.decompress(self.raw[start : start + size]), np.uint8)
+            found = np.frombuffer(zlib.decompress(self.raw[start : start + size], bufsize=expected), np.uint8)
         except zlib.error as error:
             raise refused(self.path, f"byte {start}: {error}") from None
         if len(found) != expected:
