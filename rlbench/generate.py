@@ -1,30 +1,39 @@
 """A recipe carried out: environments side by side, a player for every part, and everything that happened in order.
 
 Each lane gives its share of a part's steps and is cut there, as a time limit would cut it; the lanes are then laid one
-after the other. So what is recorded depends on the recipe alone, and on no clock.
+after the other. Games are filmed in the same way, and written while they are played. So what is recorded depends on the
+recipe alone, and on no clock.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 import rlbench
 from rlbench import checkpoint, suites
 from rlbench.build.environments import environments
 from rlbench.build.exported import exported
+from rlbench.build.playing import playing
+from rlbench.collectors.filming import Tracks, filmed
+from rlbench.datasets import film
+from rlbench.datasets.film import Film
 from rlbench.datasets.policies import Policy, parsed
-from rlbench.datasets.recipes import Part, Recipe
+from rlbench.datasets.recipes import Games, Part, Recipe
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
+from rlbench.ops.state import State
 from rlbench.record.store import read
 from rlbench.seeds import Seeds
+from rlbench.spec.run import Spec
 from rlbench.spec.task import Task
 
 KEPT = ("best", "last")
@@ -97,7 +106,7 @@ class Tape:
     def laid(self) -> tuple[Recorded, NDArray[np.bool_]]:
         """Lane after lane, and ``[rows]`` where an episode was cut because its lane was full."""
         kept = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Recorded._make([*(column[kept] for column in self.rows if column is not None), None])
+        rows = Recorded._make(None if column is None else column[kept] for column in self.rows)
         cut = np.zeros(len(rows.reward), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
@@ -156,6 +165,50 @@ class Recording:
         }
 
 
+class Filming:
+    """Games of a finished run under way: iterate it to the end, a vector step at a time, then ``finish`` it."""
+
+    def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
+        spec, kept = kept_run(run, which)
+        if spec.task.id != recipe.task:
+            raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
+        self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
+        self.tracks = Tracks(Film(folder), lanes=recipe.lanes, steps=recipe.steps)
+        self.versions: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[int]:
+        """Plays; gives the number of steps so far after every vector step."""
+        recipe = self.recipe
+        actor, stacked, explorer, envs = playing(
+            self.spec, self.kept, epsilon=recipe.epsilon, lanes=recipe.lanes, seed=recipe.seed
+        )
+        try:
+            self.versions = dict(envs.info.versions)
+            yield from filmed(actor, stacked, explorer, envs, self.tracks)
+        finally:
+            envs.close()
+
+    def finish(self) -> dict[str, str | float]:
+        """Say that the set is whole; all that a stranger needs to make it again, and what came of it."""
+        whole = np.array([value for lane in self.tracks.returns for value in lane])
+        told: dict[str, str | float] = {
+            "name": self.recipe.name,
+            "recipe": self.recipe.model_dump_json(exclude_defaults=True),
+            "task": self.recipe.task,
+            "spec": self.spec.id,
+            "smoke": str(self.spec.smoke).lower(),
+            "rewards": "raw points of whole games",
+            "rlbench": rlbench.__version__,
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+            "zlib": zlib.ZLIB_RUNTIME_VERSION,
+            **self.versions,
+            **_worth(whole, self.tracks.cut),
+        }
+        film.finish(self.folder, self.tracks.film.written, told)
+        return told
+
+
 def task_of(name: str) -> Task:
     """The task of that id, as the suites play it.
 
@@ -180,11 +233,22 @@ def kept_policy(folder: Path, which: str) -> Policy:
         UsageError: it keeps none, or one that takes no real actions.
         RefusedFile: the record or the checkpoint is damaged.
     """
+    spec, kept = kept_run(folder, which)
+    name = f"{spec.name} {spec.id} seed={spec.seed} {which}"
+    return parsed(exported(spec, kept, name=name), str(folder / "checkpoint" / which))
+
+
+def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
+    """A run's settings and the policy it keeps, its ``best`` or its ``last``.
+
+    Raises:
+        UsageError: it keeps none.
+        RefusedFile: the record or the checkpoint is damaged.
+    """
     spec, place = read(folder).spec, folder / "checkpoint" / which
     if which not in KEPT or not checkpoint.exists(place):
         raise UsageError(f"{place}: no such checkpoint; a finished run keeps {' and '.join(KEPT)}, records in git none")
-    name = f"{spec.name} {spec.id} seed={spec.seed} {which}"
-    return parsed(exported(spec, checkpoint.load(place), name=name), str(place))
+    return spec, checkpoint.load(place)
 
 
 def joined(pieces: Sequence[Recorded]) -> Recorded:
@@ -196,8 +260,12 @@ def returns(recorded: Recorded, cut: NDArray[np.bool_]) -> dict[str, float]:
     """How good the whole episodes are; those that are ``cut`` ``[N]`` at their last row do not count."""
     ends = np.flatnonzero(recorded.terminated | recorded.truncated)
     totals = np.add.reduceat(recorded.reward.astype(np.float64), [0, *(ends[:-1] + 1)])
-    whole = totals[~cut[ends]]
-    counts: dict[str, float] = {"episodes": len(whole), "episodes_cut": int(cut.sum())}
+    return _worth(totals[~cut[ends]], int(cut.sum()))
+
+
+def _worth(whole: NDArray[np.float64], cut: int) -> dict[str, float]:
+    """Returns of whole episodes ``[E]``, in numbers."""
+    counts: dict[str, float] = {"episodes": len(whole), "episodes_cut": cut}
     if not len(whole):
         return counts
     found = {"mean": whole.mean(), "std": whole.std(), "min": whole.min(), "max": whole.max()}

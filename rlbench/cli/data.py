@@ -24,7 +24,7 @@ WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download after which it says how far it is
 
 data = typer.Typer(
-    help="Data sets: list, show, generate, verify, download, import.",
+    help="Data sets: list, show, generate, subset, verify, download, import.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -68,11 +68,16 @@ def show(
     """What a data set holds: shapes, episodes, returns, ends, coverage."""
     from dataclasses import asdict
 
-    from rlbench.datasets import catalogue, checksums, places
+    from rlbench.datasets import catalogue, checksums, frames, places
     from rlbench.datasets.reading import data_file, read, told
     from rlbench.datasets.summary import summary
 
     of, path = places.resolved(name)
+    if frames.is_frames(path):
+        from rlbench.cli.games import shown
+
+        shown(path, json=json)
+        return
     seal = checksums.sealed(data_file(path))
     made = summary(read(path, of))
     score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
@@ -106,7 +111,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Read data sets whole and compare their SHA-256 with the one recorded on first use."""
-    from rlbench.datasets import checksums, places
+    from rlbench.datasets import checksums, frames, places
     from rlbench.datasets.reading import data_file, read
 
     rows: list[tuple[str, str, str | None]] = []
@@ -114,7 +119,10 @@ def verify(
         try:
             of, path = places.resolved(name)
             seal = checksums.verified(data_file(path))
-            read(path, of)
+            if frames.is_frames(path):
+                frames.verify(path)
+            else:
+                read(path, of)
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
@@ -146,10 +154,27 @@ def download(
     emit(str(places.found(name)))
 
 
+@data.command("subset")
+def subset(
+    source: Annotated[str, typer.Argument(metavar="NAME|PATH", help="Recorded play, finished or broken off.")],
+    *,
+    steps: Annotated[str, typer.Option("--steps", metavar="N", help="Transitions, as 100000 or 1e5.")],
+    name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the subset is called.")],
+) -> None:
+    """Make a data set of the first transitions of another one."""
+    from rlbench.cli.games import taken
+
+    taken(source, steps, name)
+
+
 @data.command("import")
 def bring(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="D4RL's file, Minari's folder, or a Stable-Baselines3 zip.")
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH | rlu FILE… | dqn-replay FOLDER",
+            help="D4RL's file, Minari's folder, a Stable-Baselines3 zip; shards of RL Unplugged; Dopamine's logs.",
+        ),
     ],
     *,
     name: Annotated[
@@ -159,12 +184,26 @@ def bring(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where a zip's policy goes, as safetensors.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; default: one a core.")
+    ] = None,
 ) -> None:
-    """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file."""
+    """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file.
+
+    Shards of RL Unplugged and DQN-replay logs become recorded play; the same line goes on where it was broken off.
+    """
     from rlbench.cli.generate import import_policy
+    from rlbench.cli.shards import KINDS, assembled
     from rlbench.datasets.obtain import imported
 
-    if path.suffix == ".zip":
+    path, *more = paths
+    if str(path) in KINDS and not path.exists():
+        if task is not None or output is not None:
+            raise UsageError(f"{path}: is no zip; --task and --output are for policies")
+        assembled(str(path), more, name, workers)
+    elif more:
+        raise UsageError(f"{more[0]}: one file or folder is imported at a time; only rlu takes several")
+    elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
         emit(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))

@@ -48,6 +48,10 @@ def generate(
     ] = None,
     noise: Annotated[float, typer.Option("--noise", metavar="STD", help="Normal noise added to actions.")] = 0.0,
     uniform: Annotated[float, typer.Option("--uniform", metavar="P", help="How often an action is random.")] = 0.0,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", metavar="P", help="Games of a Q-learning run: how often an action is random."),
+    ] = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Preferred actions instead of samples.")
     ] = False,
@@ -58,13 +62,20 @@ def generate(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a data set of one's own, in D4RL's layout.
+    """Make a data set of one's own, in D4RL's layout, or single frames of games where --epsilon is given.
 
     Equal recipes give equal files. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.datasets.recipes import PREFIX
     from rlbench.datasets.writing import own_folder
 
+    if epsilon is not None:
+        from rlbench.cli.games import filmed
+
+        if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
+            raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
+        filmed(task, Path(policy[0]), kept, name, (steps, epsilon, seed, lanes), (force, quiet, json))
+        return
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from rlbench.datasets import catalogue
+from rlbench.datasets import catalogue, frames
+from rlbench.datasets.film import SUFFIX
 from rlbench.errors import UnknownName, UsageError
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
@@ -47,20 +48,22 @@ def place(name: str) -> Place:
     if MINARI_NAME.fullmatch(name):
         return Place(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
-        return Place(name, "own", folder("own") / f"{name}.hdf5")
+        played = folder("own") / f"{name}{SUFFIX}"
+        return Place(name, "own", played if played.is_dir() else folder("own") / f"{name}.hdf5")
     raise UnknownName("data set", name, [*(there.name for there in local()), *catalogue.d4rl()])
 
 
 def present(there: Place) -> bool:
-    """Whether the data set is on this machine, whole."""
+    """Whether the data set is on this machine; recorded play that was broken off is too, as far as it came."""
     if there.kind == "minari":
         return all((there.path / inside).is_file() for inside in (MINARI_DATA, MINARI_TOLD))
-    return there.path.is_file()
+    return there.path.is_file() or frames.is_frames(there.path)
 
 
 def local() -> list[Place]:
     """Every data set on this machine: own, D4RL's, Minari's."""
-    own = [Place(path.stem, "own", path) for path in sorted(folder("own").glob("rlb-*.hdf5"))]
+    made = sorted(path for suffix in (".hdf5", SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
+    own = [Place(path.stem, "own", path) for path in made]
     d4rl = [place(name) for name in catalogue.d4rl()]
     root = folder("minari")
     minari = [
@@ -93,9 +96,9 @@ def resolved(text: str) -> tuple[str | None, Path]:
         UsageError: it is neither; says where it was looked for, and what can be done.
     """
     path = Path(text)
-    if path.is_file() or (path / MINARI_DATA).is_file():
+    if path.is_file() or (path / MINARI_DATA).is_file() or frames.is_frames(path):
         return None, path
-    if path.suffix in {".hdf5", ".h5"}:
+    if path.suffix in {".hdf5", ".h5", SUFFIX}:
         raise UsageError(f"{path}: no such file; check the path")
     return text, found(text)
 

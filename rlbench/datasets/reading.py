@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlbench.datasets import catalogue, d4rl, minari
+from rlbench.datasets import catalogue, d4rl, frames, minari
+from rlbench.datasets.film import CONTENTS
 from rlbench.datasets.places import MINARI_DATA
 from rlbench.datasets.types import Recorded
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 
 
 def read(path: Path, name: str | None = None) -> Recorded:
-    """The steps of D4RL's file or Minari's folder at ``path``; ``name`` is what it is said to be, where that is known.
+    """The steps of D4RL's file, Minari's folder or recorded play at ``path``; ``name`` is what it is said to be.
 
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
     """
+    if frames.is_frames(path):
+        return frames.read(path)
     if path.is_dir():
         return minari.read(path)
     if path.parts[-2:] == MINARI_DATA.parts:
@@ -33,7 +36,9 @@ def read(path: Path, name: str | None = None) -> Recorded:
 
 
 def told(path: Path) -> dict[str, str]:
-    """What a data set says of itself: D4RL's attributes, or Minari's metadata."""
+    """What a data set says of itself: D4RL's attributes, Minari's metadata, where recorded play came from."""
+    if frames.is_frames(path):
+        return {key: str(value) for key, value in frames.told(path).items()}
     if path.is_dir():
         said = minari.metadata(path)._asdict()
         return {key: str(value) for key, value in said.items() if value is not None}
@@ -41,5 +46,13 @@ def told(path: Path) -> dict[str, str]:
 
 
 def data_file(path: Path) -> Path:
-    """The file that holds the numbers: the one whose checksum counts."""
+    """The file that holds the numbers, or names every one that does: the one whose checksum counts.
+
+    Raises:
+        UsageError: it is recorded play that was broken off, of which nothing says how much it is.
+    """
+    if frames.is_frames(path):
+        if not frames.finished(path):
+            raise UsageError(f"{path}: is unfinished; take what is there with rlbench data subset, or make it again")
+        return path / CONTENTS
     return path / MINARI_DATA if path.is_dir() else path

@@ -69,6 +69,42 @@ class Recipe(Frozen):
         return self.model_dump_json(exclude_defaults=True)
 
 
+class Games(Frozen):
+    """A set of single frames from one policy that chooses among numbered actions: whole games for raw points."""
+
+    name: str
+    task: str
+    policy: str  # the run it is of
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of its weights
+    steps: int = Field(ge=1, le=100_000_000)
+    epsilon: float = Field(default=0.0, ge=0, le=1)  # how often an action is drawn from all of them instead
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    lanes: int = Field(default=10, ge=1, le=1_000)  # games side by side, each lane giving its share of the steps
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.steps < self.lanes:
+            raise ValueError(f"fewer steps than the {self.lanes} lanes; give more steps or fewer lanes")
+        return self
+
+
+def games(
+    *, name: str, task: str, policy: str, sha256: str, steps: int, epsilon: float, seed: int, lanes: int
+) -> Games:
+    """A recipe for games, checked.
+
+    Raises:
+        UsageError: the name is not free, or a number is out of its range.
+    """
+    own(name)
+    try:
+        return Games(
+            name=name, task=task, policy=policy, sha256=sha256, steps=steps, epsilon=epsilon, seed=seed, lanes=lanes
+        )
+    except ValidationError as error:
+        raise UsageError(f"{name}: {one_line(error)}") from None
+
+
 def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int, lanes: int) -> Recipe:
     """A recipe of the user's own, checked.
 

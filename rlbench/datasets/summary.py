@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rlbench.datasets.episodes import episodes
 from rlbench.datasets.scale import scale_of
+from rlbench.datasets.segments import TERMINATED, TRUNCATED, Steps
 from rlbench.datasets.types import Recorded
 
 BINS = 20
@@ -79,6 +80,36 @@ def summary(recorded: Recorded) -> Summary:
         action_cover=_cover(recorded.action.astype(np.float32, copy=False)),
         constant=int((~deviations).sum()),
         directions=_directions(recorded),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Played:
+    """A set of recorded play at a glance."""
+
+    steps: int
+    episodes: int
+    terminated: int
+    truncated: int
+    returns: Spread | None  # of the episodes that ended by themselves; None where none did
+    actions: tuple[float, ...]  # share of the steps in which each was taken
+
+
+def played(events: Steps) -> Played:
+    """A set of recorded play at a glance, from what happened in it."""
+    ended = (events.marks & (TERMINATED | TRUNCATED)) > 0
+    terminated = (events.marks & TERMINATED) > 0
+    ends = np.flatnonzero(ended)
+    totals = np.diff(np.cumsum(events.reward, dtype=np.float64)[ends], prepend=0.0)
+    own = totals[terminated[ends]]
+    live = events.action[~events.final]
+    return Played(
+        steps=len(live),
+        episodes=len(ends),
+        terminated=int(terminated.sum()),
+        truncated=int((ended & ~terminated).sum()),
+        returns=_spread(own) if len(own) else None,
+        actions=tuple(float(count) / len(live) for count in np.bincount(live)) if len(live) else (),
     )
 
 

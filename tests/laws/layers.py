@@ -35,6 +35,8 @@ HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool",
 LIGHT: Final = {"errors", "spec", "suites", "record", "report", "datasets"}  # never import what is heavy
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
+IMPORTED_AS: Final = {"pillow": "PIL"}  # distributions whose package has another name
+
 
 def only_known_units(module: Module) -> Iterator[Finding]:
     """Every module has a place in the table."""
@@ -110,7 +112,8 @@ def _unit(found: Import) -> str | None:
 @cache
 def _core() -> frozenset[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return frozenset(re.split(r"[<>=!~ \[]", name)[0].replace("-", "_") for name in project["dependencies"])
+    names = (re.split(r"[<>=!~ \[]", name)[0].replace("-", "_") for name in project["dependencies"])
+    return frozenset(IMPORTED_AS.get(name, name) for name in names)
 
 
 LAWS: Final = (only_known_units, downwards, trainers_see_protocols, light, empty_packages, declared)

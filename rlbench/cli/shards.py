@@ -1,0 +1,51 @@
+"""``rlbench data import rlu FILE…`` and ``dqn-replay FOLDER``: recorded play from elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rlbench.cli.output import emit, remark
+from rlbench.errors import RefusedFile, UsageError
+
+if TYPE_CHECKING:
+    from rlbench.datasets.shards import Brought
+
+KINDS: Final = ("rlu", "dqn-replay")
+
+
+def assembled(kind: str, paths: list[Path], name: str | None, workers: int | None) -> None:
+    """Bring shards of one kind into the set of that name, a line for each."""
+    from rlbench.datasets import dqnreplay, film, rlu, shards
+    from rlbench.datasets.recipes import own
+    from rlbench.datasets.writing import own_folder
+
+    if not paths or name is None:
+        raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
+    own(name)
+    folder = own_folder(os.environ) / f"{name}{film.SUFFIX}"
+    if folder.is_dir() and any(folder.glob("play.*.segment")):
+        raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
+    convert = rlu.converted
+    if kind == "dqn-replay":
+        if len(paths) != 1:
+            raise UsageError("dqn-replay: give one folder, replay_logs")
+        paths, convert = dqnreplay.logs(paths[0]), dqnreplay.converted
+    origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
+    refused = 0
+    files = shards.brought(paths, folder, convert, workers=workers or os.cpu_count() or 1, origin=origin)
+    for number, brought in enumerate(files, 1):
+        remark(f"{number} of {len(paths)}: {_spoken(brought)}")
+        refused += brought.refused is not None
+    if refused < len(paths):
+        emit(str(folder))
+    if refused:
+        raise RefusedFile(f"{name}: {refused} of {len(paths)} files were refused, see above; the others are kept")
+
+
+def _spoken(brought: Brought) -> str:
+    if brought.refused is not None:
+        return brought.refused
+    counts = ", ".join(f"{count:,} {what}" for what, count in brought.counts.items())
+    return f"{brought.path.name}: {counts}{', done before' if brought.before else ''}"

@@ -1,0 +1,167 @@
+"""One file of recorded play: pieces of tracks, every frame once, compressed in blocks, and checked whole.
+
+``rlbench-frames-1 <SHA-256 of the rest>``, a line of JSON, then zlib streams: each piece's actions, rewards and marks,
+then its frames in blocks of 64. A frame of 84×84 repeats the one before it within zlib's window, so that differences
+gain nothing: random Pong takes 102 bytes a frame as it is and 92 as differences, which take longer to undo.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.errors import RefusedFile, UsageError
+
+MAGIC: Final = b"rlbench-frames-1 "
+BLOCK: Final = 64  # frames compressed in one go: whoever wants one frame unpacks as many
+LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
+TERMINATED, TRUNCATED, FINAL = 1, 2, 4
+HEAD: Final = len(MAGIC) + 64 + 1
+
+Frames = NDArray[np.generic]
+
+
+class Steps(NamedTuple):
+    """What happened in n rows beside what was seen."""
+
+    action: NDArray[np.int64]  # [n]
+    reward: NDArray[np.float32]  # [n]
+    marks: NDArray[np.uint8]  # [n] TERMINATED | TRUNCATED | FINAL
+
+    @property
+    def final(self) -> NDArray[np.bool_]:
+        """``[n]`` rows in which no action was taken."""
+        return (self.marks & FINAL) > 0
+
+    def rows(self, start: int, stop: int) -> Steps:
+        """Some of them."""
+        return Steps(self.action[start:stop], self.reward[start:stop], self.marks[start:stop])
+
+
+class Piece(NamedTuple):
+    """Consecutive rows of one track."""
+
+    track: int
+    obs: Frames  # [n, *shape]
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a piece lies in its file."""
+
+    track: int
+    rows: int
+    steps: int  # offset of its steps
+    sizes: tuple[int, ...]  # bytes of its steps, then of every block of frames
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file that was read and found whole."""
+
+    path: Path
+    raw: bytes
+    sha256: str  # of all behind its first line
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    places: tuple[Place, ...]
+
+    def steps(self, place: Place) -> Steps:
+        """What happened in a piece."""
+        stream = self._unpacked(place.steps, place.sizes[0], 13 * place.rows)
+        action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
+        return Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
+
+    def fill(self, place: Place, out: Frames) -> None:
+        """Put a piece's first ``len(out)`` frames into ``out``, ``[n, *shape]``, contiguous."""
+        width = int(np.prod(self.shape)) * self.dtype.itemsize
+        rows = out.reshape(len(out), -1).view(np.uint8)
+        at = place.steps + place.sizes[0]
+        for start, size in zip(range(0, len(out), BLOCK), place.sizes[1:], strict=False):
+            count = min(BLOCK, place.rows - start)
+            block = self._unpacked(at, size, count * width).reshape(count, width)
+            rows[start : start + count] = block[: len(rows) - start]
+            at += size
+
+    def _unpacked(self, start: int, size: int, expected: int) -> NDArray[np.uint8]:
+        try:
+            found = np.frombuffer(zlib.decompress(self.raw[start : start + size], bufsize=expected), np.uint8)
+        except zlib.error as error:
+            raise refused(self.path, f"byte {start}: {error}") from None
+        if len(found) != expected:
+            raise refused(self.path, f"byte {start}: {len(found)} bytes, {expected} were due")
+        return found
+
+
+def packed(pieces: Sequence[Piece]) -> bytes:
+    """The bytes of a file."""
+    streams: list[bytes] = []
+    told: list[tuple[int, int, list[int]]] = []
+    for piece in pieces:
+        columns = (piece.steps.action.astype("<i8"), piece.steps.reward.astype("<f4"), piece.steps.marks)
+        made = [zlib.compress(b"".join(column.tobytes() for column in columns), LEVEL), *_blocks(piece.obs)]
+        told.append((piece.track, len(piece.obs), [len(stream) for stream in made]))
+        streams += made
+    first = pieces[0].obs
+    head = {"shape": first.shape[1:], "dtype": first.dtype.newbyteorder("<").str, "pieces": told}
+    rest = json.dumps(head, separators=(",", ":")).encode() + b"\n" + b"".join(streams)
+    return MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
+def named(raw: bytes) -> str:
+    """The SHA-256 that a file names."""
+    return raw[len(MAGIC) : HEAD - 1].decode("ascii", "replace")
+
+
+def read(path: Path) -> Segment:
+    """A whole file.
+
+    Raises:
+        UsageError: it is not there, or may not be read.
+        RefusedFile: it is damaged, or none of ours.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check it, or restore the data set") from None
+    if not raw.startswith(MAGIC):
+        raise refused(path, "does not begin as one of ours, or as one of a newer rlbench")
+    if sha256(memoryview(raw)[HEAD:]).hexdigest() != named(raw) or raw[HEAD - 1] != ord("\n"):
+        raise refused(path, "its SHA-256 is not the one it names")
+    end = raw.find(b"\n", HEAD)
+    try:
+        head = json.loads(raw[HEAD:end])
+        shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
+        places = tuple(_places(head["pieces"], end + 1))
+    except (ValueError, KeyError, TypeError) as error:
+        raise refused(path, f"its head says nothing ({error})") from None
+    return Segment(path, raw, named(raw), shape, dtype, places)
+
+
+def refused(path: Path, reason: str) -> RefusedFile:
+    """What is said of a damaged file."""
+    return RefusedFile(f"{path}: damaged: {reason}; restore it, or make the data set again with --force")
+
+
+def _blocks(obs: Frames) -> Iterator[bytes]:
+    """Frames ``[n, *shape]``, so many at a time."""
+    little = np.ascontiguousarray(obs, obs.dtype.newbyteorder("<"))
+    for start in range(0, len(little), BLOCK):
+        yield zlib.compress(little[start : start + BLOCK].tobytes(), LEVEL)
+
+
+def _places(told: list[tuple[int, int, list[int]]], at: int) -> Iterator[Place]:
+    for track, rows, sizes in told:
+        if len(sizes) != 1 - (-rows // BLOCK) or rows < 1:
+            raise ValueError(f"a piece of {rows} rows in {len(sizes)} streams")
+        yield Place(int(track), int(rows), at, tuple(int(size) for size in sizes))
+        at += sum(sizes)

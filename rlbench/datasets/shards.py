@@ -1,0 +1,130 @@
+"""Many files from elsewhere to one set of recorded play: side by side, and what is done stays done.
+
+Every source leaves ``<source>.done.json`` behind its files. The same call goes on where it was broken off; a call with
+further files adds them. A file that is refused is named, and the others are kept.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from rlbench.datasets import film
+from rlbench.datasets.film import Film
+from rlbench.errors import RefusedFile, UsageError
+
+Convert: TypeAlias = Callable[[Path, Film], dict[str, int]]
+"""Puts a file on film and says how much it was; refuses what is damaged."""
+
+DONE = ".done.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A source whose rows are on disk."""
+
+    file: str
+    size: int  # bytes of the file it was
+    counts: dict[str, int]
+    segments: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What became of a file."""
+
+    path: Path
+    counts: dict[str, int]  # of transitions, episodes and the like
+    refused: str | None = None
+    before: bool = False  # done by an earlier call
+
+
+def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str) -> Iterator[Brought]:
+    """Convert what is not yet there, and say at the end what the set is.
+
+    Raises:
+        UsageError: a file is not there, or two have one name.
+    """
+    sources = {_source(path): path for path in files}
+    if len(sources) != len(files):
+        raise UsageError(f"{folder.name}: two files have the same name; import them into two sets")
+    missing = [str(path) for path in files if not path.is_file()]
+    if missing:
+        raise UsageError(f"{missing[0]}: no such file; check the path")
+    left = {}
+    for source, path in sources.items():
+        record = _record(folder, source)
+        if record is not None and record.size == path.stat().st_size:
+            yield Brought(path, record.counts, before=True)
+        else:
+            left[source] = path
+    yield from _converted(left, folder, convert, workers)
+    _finish(folder, origin)
+
+
+def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Brought]:
+    if workers < 2 or len(left) < 2:
+        for source, path in left.items():
+            yield _one(path, source, folder, convert)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(left)), mp_context=context) as pool:
+        waiting: list[Future[Brought]] = [
+            pool.submit(_one, path, source, folder, convert) for source, path in left.items()
+        ]
+        for future in as_completed(waiting):
+            yield future.result()
+
+
+def _one(path: Path, source: str, folder: Path, convert: Convert) -> Brought:
+    """One file, in whatever process."""
+    for old in folder.glob(f"{source}.*"):
+        old.unlink()  # of an attempt that was broken off
+    made = Film(folder, source)
+    try:
+        counts = convert(path, made)
+    except RefusedFile as error:
+        for name in made.written:
+            (folder / name).unlink()
+        return Brought(path, {}, str(error))
+    record = Done(path.name, path.stat().st_size, counts, made.written)
+    film.put(folder / f"{source}{DONE}", film.sealed(asdict(record)))
+    return Brought(path, counts)
+
+
+def _finish(folder: Path, origin: str) -> None:
+    """Say what the set is: all that is done, whoever did it."""
+    found = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
+    if not found:
+        return
+    segments = {name: digest for record in found for name, digest in record.segments.items()}
+    keys = sorted({key for record in found for key in record.counts})
+    counts = {key: sum(record.counts.get(key, 0) for record in found) for key in keys}
+    sources = ", ".join(record.file for record in found)
+    film.finish(folder, segments, {"origin": origin, "files": len(found), "sources": sources, **counts})
+
+
+def _record(folder: Path, source: str) -> Done | None:
+    """What is known of a source, if it is done."""
+    path = folder / f"{source}{DONE}"
+    if not path.is_file():
+        return None
+    told = film.unsealed(path)
+    file, size, counts, segments = (told.get(key) for key in ("file", "size", "counts", "segments"))
+    if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
+        raise RefusedFile(f"{path}: says nothing of its source; delete it, and its file is imported again")
+    return Done(str(file), size, counts, segments)
+
+
+def _all(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{DONE}"))
+
+
+def _source(path: Path) -> str:
+    """A file's name as files here are named."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_")

@@ -1,0 +1,201 @@
+"""TFRecord shards of ``tf.train.Example`` without TensorFlow: every checksum is compared, nothing is guessed.
+
+A record is its length, the length's masked CRC-32C, the bytes, and theirs. An Example is a map from names to lists of
+bytes, floats or integers, in protocol buffers' wire format.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.errors import RefusedFile, UsageError
+
+Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
+
+POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, reflected
+ROW: Final = 256  # bytes whose sums are looked up at once
+MOST: Final = 1 << 26  # bytes of a record; a longer one is no transition
+
+
+def records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Every record of a gzipped shard, and where it begins in what the shard unpacks to.
+
+    Raises:
+        UsageError: there is no such file, or it may not be read.
+        RefusedFile: it is cut, no gzip, or a checksum is wrong; the message says where.
+    """
+    at = 0
+    try:
+        with gzip.open(path, "rb") as file:
+            while head := file.read(12):
+                size, check = struct.unpack("<QI", _whole(head, 12))
+                if masked(head[:8]) != check or size > MOST:
+                    raise _damaged(path, at, "the length's CRC-32C is wrong")
+                body = _whole(file.read(size + 4), size + 4)
+                if masked(body[:size]) != int.from_bytes(body[size:], "little"):
+                    raise _damaged(path, at, "its CRC-32C is wrong")
+                yield at, body[:size]
+                at += size + 16
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(path, at, str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+
+
+def masked(data: bytes) -> int:
+    """The CRC-32C as TFRecord writes it."""
+    check = crc32c(data)
+    return ((check >> 15 | check << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def crc32c(data: bytes) -> int:
+    """Castagnoli's checksum; it is linear, so rows of bytes are summed by table, and then carried over one another."""
+    if len(data) < 4:
+        state = 0xFFFFFFFF
+        for byte in data:
+            state = int(_byte()[(state ^ byte) & 0xFF]) ^ (state >> 8)
+        return state ^ 0xFFFFFFFF
+    rows = np.zeros(-len(data) % ROW + len(data), np.uint8)  # zeros before the data change nothing
+    start = len(rows) - len(data)
+    rows[start:] = np.frombuffer(data, np.uint8)
+    rows[start : start + 4] ^= 0xFF  # where the sum begins
+    sums = np.bitwise_xor.reduce(_positions()[np.arange(ROW), rows.reshape(-1, ROW)], axis=1)
+    state, (first, second, third, fourth) = 0, _carry()
+    for value in sums.tolist():
+        carried = first[state & 0xFF] ^ second[state >> 8 & 0xFF] ^ third[state >> 16 & 0xFF] ^ fourth[state >> 24]
+        state = carried ^ value
+    return state ^ 0xFFFFFFFF
+
+
+def example(raw: bytes) -> Example:
+    """What a record holds, by name.
+
+    Raises:
+        ValueError: it is no Example.
+    """
+    found: Example = {}
+    for number, start, stop in _messages(raw, 0, len(raw)):
+        if number != 1:
+            continue
+        for _, entry, end in _messages(raw, start, stop):
+            parts = {key: (first, after) for key, first, after in _messages(raw, entry, end)}
+            if 1 not in parts or 2 not in parts:
+                raise ValueError("a feature without a name or a value")
+            found[raw[slice(*parts[1])].decode("utf-8", "replace")] = _feature(raw, *parts[2])
+    return found
+
+
+def _feature(raw: bytes, start: int, stop: int) -> list[bytes] | list[float] | list[int]:
+    for kind, first, after in _messages(raw, start, stop):
+        match kind:
+            case 1:  # bytes
+                return [raw[begin:end] for _, begin, end in _messages(raw, first, after)]
+            case 2:  # floats
+                return _floats(raw, first, after)
+            case 3:  # integers
+                return _integers(raw, first, after)
+            case _:
+                raise ValueError(f"a list of the unknown kind {kind}")
+    return []
+
+
+def _floats(raw: bytes, at: int, stop: int) -> list[float]:
+    values: list[float] = []
+    while at < stop:
+        tag, at = _varint(raw, at)
+        size = 4
+        if tag & 7 == 2:
+            size, at = _varint(raw, at)
+        if at + size > stop or size % 4:
+            raise ValueError("a list of floats runs over its end")
+        values += struct.unpack_from(f"<{size // 4}f", raw, at)
+        at += size
+    return values
+
+
+def _integers(raw: bytes, at: int, stop: int) -> list[int]:
+    values: list[int] = []
+    while at < stop:
+        tag, at = _varint(raw, at)
+        end = at + 1  # one number follows, however long
+        if tag & 7 == 2:
+            size, at = _varint(raw, at)
+            end = at + size
+        while at < end:
+            value, at = _varint(raw, at)
+            values.append(value - (value >> 63 << 64))
+    if at > stop:
+        raise ValueError("a list of integers runs over its end")
+    return values
+
+
+def _messages(raw: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Fields that have a length: their numbers, and where their bytes begin and end."""
+    while at < stop:
+        tag, at = _varint(raw, at)
+        size, at = _varint(raw, at)
+        if tag & 7 != 2 or at + size > stop:
+            raise ValueError(f"a field of the wire type {tag & 7}, {size} bytes long")
+        yield tag >> 3, at, at + size
+        at += size
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(raw) and shift < 70:
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise ValueError("a number runs over its end")
+
+
+def _whole(found: bytes, size: int) -> bytes:
+    if len(found) < size:
+        raise EOFError(f"{len(found)} bytes are left of {size}")
+    return found
+
+
+def _damaged(path: Path, at: int, reason: str) -> RefusedFile:
+    return RefusedFile(f"{path}: record at byte {at:,}: {reason}; download the shard again")
+
+
+@cache
+def _byte() -> NDArray[np.uint32]:
+    """What a byte alone adds to the sum, ``[256]``."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> 1 ^ np.uint32(POLYNOMIAL), table >> 1)
+    return table
+
+
+@cache
+def _positions() -> NDArray[np.uint32]:
+    """What a byte adds to the sum of its row from each of its places, ``[ROW, 256]``."""
+    table = [_byte()]
+    for _ in range(ROW - 1):
+        table.append(_byte()[table[-1] & 0xFF] ^ (table[-1] >> 8))
+    return np.stack(table[::-1])
+
+
+@cache
+def _carry() -> tuple[list[int], ...]:
+    """What each byte of a sum becomes after another row, four lists of 256."""
+    made = []
+    for byte in range(4):
+        state = np.arange(256, dtype=np.uint32) << np.uint32(8 * byte)
+        for _ in range(ROW):
+            state = _byte()[state & 0xFF] ^ (state >> 8)
+        made.append(state.tolist())
+    return tuple(made)

@@ -1,0 +1,96 @@
+"""Dopamine's logs: every row of theirs is one of ours, and one more behind every end."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlbench.datasets import dqnreplay, film, frames
+from rlbench.datasets.film import Film
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+
+
+def packed(array: np.ndarray) -> bytes:
+    """As ``np.save`` through gzip."""
+    raw = io.BytesIO()
+    np.save(raw, array)
+    return gzip.compress(raw.getvalue(), 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twelve rows, episodes ending at 4 and 9."""
+    rows = np.arange(12)
+    columns = {
+        "observation": np.broadcast_to(rows[:, None, None], (12, 84, 84)).astype(np.uint8),
+        "action": (rows % 4).astype(np.int32),
+        "reward": (rows / 2).astype(np.float32),
+        "terminal": np.isin(rows, (4, 9)).astype(np.uint8),
+    }
+    for name, column in columns.items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+    return tmp_path
+
+
+def read(folder: Path) -> Recorded:
+    """The log as it is read when it was imported."""
+    (path,) = dqnreplay.logs(folder)
+    made = Film(folder / "x.frames")
+    film.finish(folder / "x.frames", made.written, dqnreplay.converted(path, made))
+    return frames.read(folder / "x.frames")
+
+
+def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rows in (3, 5, 4096):
+        monkeypatch.setattr(dqnreplay, "ROWS", rows)
+        found = read(folder)
+        assert found.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9, 10, 11]
+        assert found.final is not None and np.flatnonzero(found.final).tolist() == [5, 11, 13]
+        assert np.flatnonzero(found.terminated).tolist() == [4, 10] and np.flatnonzero(found.truncated).tolist() == [12]
+        live = found.obs[:, 0, 0][~found.final]
+        assert (found.action[~found.final] == live % 4).all() and (found.reward[~found.final] == live / 2).all()
+        assert frames.told(folder / "x.frames") == {"transitions": 11, "episodes": 2}
+
+
+@pytest.mark.parametrize(("count", "head"), [(19, 7), (22, 10), (12, 0)])
+def test_what_the_ring_buffer_wrote_last_is_not_joined_to_what_is_oldest(folder: Path, count: int, head: int) -> None:
+    (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.array(count)))
+    found = read(folder)
+    assert found.final is not None
+    shown = found.obs[:, 0, 0].tolist()
+    for row in np.flatnonzero(~found.final):
+        here = shown[row]
+        assert found.terminated[row] or shown[row + 1] == here + 1
+        assert here != head - 1 or found.terminated[row]
+    assert frames.told(folder / "x.frames")["transitions"] == (~found.final).sum()
+    assert sorted({*shown}) == list(range(12))
+
+
+def test_damage_is_refused_by_name(folder: Path) -> None:
+    for name in ("observation", "action", "reward", "terminal"):
+        path = folder / f"$store$_{name}_ckpt.3.gz"
+        raw = path.read_bytes()
+        for broken in (raw[:-12], b"x" + raw, packed(np.zeros((12, 7))), packed(np.zeros(12, object)[:0])):
+            path.write_bytes(broken)
+            with pytest.raises(RefusedFile, match=name):
+                read(folder)
+        path.unlink()
+        with pytest.raises((RefusedFile, UsageError), match=name):
+            read(folder)
+        path.write_bytes(raw)
+    (folder / "add_count_ckpt.3.gz").write_bytes(b"nothing")
+    with pytest.raises(RefusedFile, match="add_count"):
+        read(folder)
+    (folder / "$store$_reward_ckpt.3.gz").write_bytes(packed(np.zeros(11, np.float32)))
+    with pytest.raises(RefusedFile, match="its columns have"):
+        read(folder)
+
+
+def test_a_folder_without_logs_says_what_it_should_be(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give the folder replay_logs"):
+        dqnreplay.logs(tmp_path)

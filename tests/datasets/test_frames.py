@@ -1,0 +1,237 @@
+"""Recorded play on disk: what was written is read, whole or as far as it came, and damage is refused by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench.datasets import film, frames, places, reading, segments
+from rlbench.datasets.film import Film, last, step
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, RlbenchError, UsageError
+
+SHAPE = (4, 3)
+
+Episode = tuple[int, bool]  # steps, and whether it ended by itself
+
+
+def frame(track: int, episode: int, number: int, dtype: str = "u1") -> np.ndarray:
+    """What nobody confuses with another."""
+    return np.random.default_rng((track, episode, number)).integers(0, 255, SHAPE).astype(dtype)
+
+
+def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: bool = True, dtype: str = "u1") -> None:
+    """Tracks side by side, a row of each in turn, as lanes play."""
+    written = Film(folder, rows=rows)
+    plans = [
+        [(e, n, steps, ended) for e, (steps, ended) in enumerate(episodes) for n in range(steps + 1)]
+        for episodes in tracks
+    ]
+    for moment in range(max(map(len, plans))):
+        for track, plan in enumerate(plans):
+            if moment < len(plan):
+                episode, number, steps, ended = plan[moment]
+                shown = frame(track, episode, number, dtype)
+                end = number == steps - 1
+                written.add(
+                    last(track, shown)
+                    if number == steps
+                    else step(track, shown, number % 5, number / 2, terminated=end and ended, truncated=end > ended)
+                )
+    written.flush()
+    if done:
+        film.finish(folder, written.written, {"task": "Toy"})
+
+
+def expected(tracks: list[list[Episode]]) -> list[tuple[int, int, int, int]]:
+    """Track, episode, number in it and its steps, of every row in the order of reading."""
+    return [(t, e, n, s) for t, track in enumerate(tracks) for e, (s, _) in enumerate(track) for n in range(s + 1)]
+
+
+episodes = st.lists(
+    st.lists(st.tuples(st.integers(1, 90), st.booleans()), min_size=1, max_size=3), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=15, phases=(Phase.explicit, Phase.generate))
+@given(episodes, st.integers(1, 400), st.sampled_from(["u1", "<f4"]))
+def test_any_episodes_are_read_as_they_were_written(tracks: list[list[Episode]], rows: int, dtype: str) -> None:
+    with TemporaryDirectory() as place:
+        folder = Path(place, "x.frames")
+        write(folder, tracks, rows=rows, dtype=dtype)
+        found = frames.read(folder)
+    due = expected(tracks)
+    assert found.next_obs is None and found.final is not None and found.obs.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(found.obs, np.stack([frame(t, e, n, dtype) for t, e, n, _ in due]))
+    live = np.array([n < s for _, _, n, s in due])
+    numbers = np.array([n for _, _, n, _ in due])
+    np.testing.assert_array_equal(found.final, ~live)
+    np.testing.assert_array_equal(found.action, np.where(live, numbers % 5, 0))
+    np.testing.assert_array_equal(found.reward, np.where(live, numbers / 2, 0).astype(np.float32))
+    ends = np.array([n == s - 1 for _, _, n, s in due])
+    itself = np.array([tracks[t][e][1] for t, e, _, _ in due])
+    np.testing.assert_array_equal(found.terminated, ends & itself)
+    np.testing.assert_array_equal(found.truncated, ends & ~itself)
+    assert found.action.dtype == np.int64 and found.reward.dtype == np.float32
+
+
+def check(found: Recorded, whole: Recorded) -> None:
+    """Every transition of ``found`` is one of ``whole``, in its order and with its own next frame."""
+    assert found.final is not None and whole.final is not None and found.final[-1]
+    live = np.flatnonzero(~found.final)
+    by_frame = {whole.obs[row].tobytes(): row for row in np.flatnonzero(~whole.final)}
+    rows = [by_frame[found.obs[row].tobytes()] for row in live]
+    for mine, theirs in zip(live, rows, strict=True):
+        np.testing.assert_array_equal(found.obs[mine + 1], whole.obs[theirs + 1])
+        assert (found.action[mine], found.reward[mine]) == (whole.action[theirs], whole.reward[theirs])
+        assert found.terminated[mine] == whole.terminated[theirs]
+        assert (found.terminated[mine] or found.truncated[mine]) == found.final[mine + 1]
+        assert found.truncated[mine] or not whole.truncated[theirs]
+    assert not (found.action[found.final].any() or found.reward[found.final].any())
+
+
+@settings(max_examples=15, phases=(Phase.explicit, Phase.generate))
+@given(episodes, st.integers(1, 60), st.integers(0, 40))
+def test_a_set_that_lost_its_last_files_reads_up_to_there(tracks: list[list[Episode]], rows: int, lost: int) -> None:
+    with TemporaryDirectory() as place:
+        folder = Path(place, "x.frames")
+        write(folder, tracks, rows=rows)
+        whole = frames.read(folder)
+        (folder / "dataset.json").unlink()
+        files = sorted(folder.glob("*.segment"))
+        for path in files[max(1, len(files) - lost) :]:
+            path.unlink()
+        try:
+            found = frames.read(folder)
+        except UsageError:  # one file, and of every track one row in it
+            return
+    check(found, whole)
+    if lost == 0:
+        assert all(np.array_equal(a, b) for a, b in zip(found[:5], whole[:5], strict=True))
+
+
+@settings(max_examples=15, phases=(Phase.explicit, Phase.generate))
+@given(episodes, st.integers(1, 60), st.data())
+def test_a_subset_is_the_first_transitions_whether_read_or_written(
+    tracks: list[list[Episode]], rows: int, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as place:
+        folder, other = Path(place, "x.frames"), Path(place, "y.frames")
+        write(folder, tracks, rows=rows)
+        whole = frames.read(folder)
+        assert whole.final is not None
+        count = data.draw(st.integers(1, int((~whole.final).sum())))
+        found = frames.read(folder, count)
+        check(found, whole)
+        assert found.final is not None and (~found.final).sum() == count
+        np.testing.assert_array_equal(found.obs, whole.obs[: len(found.obs)])
+        frames.subset(folder, other, count)
+        again = frames.read(other)
+        assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if a is not None and b is not None)
+        assert frames.told(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
+        with pytest.raises(UsageError, match="were asked for; ask for fewer"):
+            frames.read(folder, int((~whole.final).sum()) + 1)
+
+
+def test_equal_play_gives_equal_files(tmp_path: Path) -> None:
+    for name in ("a.frames", "b.frames"):
+        write(tmp_path / name, [[(30, True), (4, False)], [(20, True)]])
+    a, b = ({p.name: p.read_bytes() for p in (tmp_path / n).iterdir()} for n in ("a.frames", "b.frames"))
+    assert a == b and len(a) > 3
+
+
+def test_a_flipped_byte_in_any_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    write(folder, [[(20, True)]], rows=12)
+    for path in sorted(folder.iterdir()):
+        raw = path.read_bytes()
+        for at in {0, 16, 20, 81, 82, 100, len(raw) // 2, len(raw) - 1}:
+            broken = bytearray(raw)
+            broken[at] ^= 1
+            path.write_bytes(broken)
+            with pytest.raises(RefusedFile, match=path.name):
+                frames.read(folder)
+            with pytest.raises(RefusedFile, match=path.name):
+                frames.verify(folder)
+        path.write_bytes(raw[:-3])
+        with pytest.raises(RefusedFile, match=path.name):
+            frames.read(folder)
+        path.write_bytes(raw)
+    frames.verify(folder)
+
+
+def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Path) -> None:
+    folder, other = tmp_path / "x.frames", tmp_path / "y.frames"
+    write(folder, [[(20, True)]], rows=12)
+    write(other, [[(21, True)]], rows=12)
+    path = folder / "play.00000.segment"
+    path.unlink()
+    with pytest.raises(RlbenchError, match=r"play\.00000"):
+        frames.read(folder)
+    path.write_bytes((other / "play.00001.segment").read_bytes())
+    with pytest.raises(RefusedFile, match=r"play\.00000\.segment: is not the file that the set was made of"):
+        frames.read(folder)
+
+
+def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    script = f"""
+    import sys
+    from itertools import count
+    from pathlib import Path
+    import numpy as np
+    from rlbench.datasets.film import Film, step
+    film = Film(Path({str(folder)!r}), rows=50)
+    for n in count():
+        film.add(step(n % 3, np.full((84, 84), n % 251, np.uint8), n % 7, float(n), terminated=False, truncated=False))
+        if n == 200:
+            print("going", flush=True)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"going\n"
+        os.kill(process.pid, signal.SIGKILL)
+    found = frames.read(folder)
+    assert (
+        found.final is not None and (~found.final).sum() >= 200 - 3 and found.truncated.sum() == found.final.sum() == 3
+    )
+    starts = [0, *(np.flatnonzero(found.final) + 1).tolist()]
+    for track, (start, stop) in enumerate(pairwise(starts)):
+        np.testing.assert_array_equal(found.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
+    assert frames.told(folder) == {"state": "unfinished"} and not frames.finished(folder)
+    with pytest.raises(UsageError, match="is unfinished; take what is there with rlbench data subset"):
+        reading.data_file(folder)
+
+
+def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    folder = tmp_path / "rlb-toy.frames"
+    with pytest.raises(UsageError, match="rlb-toy: not in"):
+        places.resolved("rlb-toy")
+    write(folder, [[(5, True)]])
+    assert places.resolved("rlb-toy") == ("rlb-toy", folder) and places.resolved(str(folder)) == (None, folder)
+    assert places.Place("rlb-toy", "own", folder) in places.local()
+    assert len(reading.read(folder, "rlb-toy").obs) == 6 and reading.told(folder) == {"task": "Toy"}
+    assert reading.data_file(folder) == folder / "dataset.json"
+
+
+def test_a_newer_set_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "x.frames", [[(5, True)]])
+    path = tmp_path / "x.frames" / "dataset.json"
+    path.write_bytes(film.sealed({"schema_version": 2, "segments": {}, "told": {}}))
+    with pytest.raises(RefusedFile, match="written by a newer rlbench"):
+        frames.read(tmp_path / "x.frames")
+    segment = tmp_path / "x.frames" / "play.00000.segment"
+    segment.write_bytes(segment.read_bytes().replace(b"frames-1", b"frames-2"))
+    with pytest.raises(RefusedFile, match="or as one of a newer rlbench"):
+        segments.read(segment)

@@ -1,0 +1,171 @@
+"""Games on film: what is recorded is what was played, in raw points and whole games, the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlbench import checkpoint, suites
+from rlbench.build import qlearning
+from rlbench.build.environments import describe, environments
+from rlbench.build.playing import fingerprint, playing
+from rlbench.collectors.explore import EpsilonGreedy, Untouched
+from rlbench.collectors.filming import Tracks, filmed
+from rlbench.datasets import film, frames
+from rlbench.datasets.film import Film
+from rlbench.datasets.recipes import Games, games
+from rlbench.datasets.types import Recorded
+from rlbench.errors import UsageError
+from rlbench.generate import Filming, kept_run
+from rlbench.ops.state import of_module
+from rlbench.record.store import Store
+
+STEPS = 205
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run that keeps its best policy, a network as it was drawn."""
+    spec = suites.spec("toy", "qrdqn", "Catch")
+    torch.manual_seed(0)
+    learner = qlearning.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
+    store.release()
+    return store.folder
+
+
+def recipe(run: Path, **changes: object) -> Games:
+    """How it is played."""
+    digest = fingerprint(kept_run(run, "best")[1])
+    told = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
+    return Games.model_validate({**told, "epsilon": 0.2, **changes})
+
+
+def recorded(run: Path, folder: Path, **changes: object) -> tuple[Recorded, dict[str, str | float]]:
+    """What was played, and what is told of it."""
+    filming = Filming(recipe(run, **changes), run, "best", folder)
+    counts = list(filming)
+    assert counts == sorted(counts) and counts[-1] == filming.recipe.steps
+    told = filming.finish()
+    return frames.read(folder), told
+
+
+def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Path) -> None:
+    rows, told = recorded(run, tmp_path / "rlb-x.frames")
+    assert rows.final is not None and (~rows.final).sum() == STEPS
+    ends = np.flatnonzero(rows.terminated | rows.truncated)
+    np.testing.assert_array_equal(ends + 1, np.flatnonzero(rows.final))
+    live = np.cumsum(~rows.final)
+    cuts = np.flatnonzero(rows.truncated)
+    assert told["episodes_cut"] == len(cuts) and all(live[cut] in {103, 205} for cut in cuts)
+    totals = np.add.reduceat(rows.reward, [0, *(ends[:-1] + 2)])[~rows.truncated[ends]]
+    assert (told["episodes"], told["return_mean"]) == (len(totals), pytest.approx(totals.mean()))
+    assert set(totals) <= {-1.0, 1.0} and told["smoke"] == "false"
+    assert Games.model_validate_json(str(told["recipe"])) == recipe(run)
+
+
+def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) -> None:
+    rows, _ = recorded(run, tmp_path / "rlb-x.frames")
+    spec, kept = kept_run(run, "best")
+    again = playing(spec, kept, epsilon=0.0, lanes=2, seed=0).envs
+    shown, at, waiting = again.reset(), [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2], [False] * 2
+    assert rows.final is not None
+    for _ in range(100):
+        for lane in range(2):
+            if not waiting[lane]:
+                np.testing.assert_array_equal(rows.obs[at[lane]], shown[lane])
+        again.send(np.array([rows.action[place] for place in at]))
+        answer = again.recv()
+        shown = answer.obs
+        for lane in range(2):
+            if waiting[lane]:
+                waiting[lane] = False
+                continue
+            assert rows.reward[at[lane]] == answer.score[lane] and rows.terminated[at[lane]] == answer.terminated[lane]
+            at[lane] += 1
+            if answer.over[lane]:
+                np.testing.assert_array_equal(rows.obs[at[lane]], shown[lane])
+                at[lane] += 1
+                waiting[lane] = True
+    again.close()
+
+
+def test_without_chance_the_actions_are_the_preferred_ones_and_with_it_so_many_are_not(
+    run: Path, tmp_path: Path
+) -> None:
+    spec, kept = kept_run(run, "best")
+    actor = playing(spec, kept, epsilon=0.0, lanes=1, seed=0).actor
+    for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
+        rows, _ = recorded(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
+        assert rows.final is not None
+        live = ~rows.final
+        preferred = actor.act(torch.from_numpy(rows.obs[live][:, None]), "eval").numpy()
+        assert low <= (rows.action[live] != preferred).mean() <= high
+
+
+def test_the_same_recipe_gives_the_same_bytes_and_another_seed_others(run: Path, tmp_path: Path) -> None:
+    places = [tmp_path / f"{name}.frames" for name in "abc"]
+    for place, seed in zip(places, (0, 0, 1), strict=True):
+        recorded(run, place, seed=seed)
+    one, same, other = ({path.name: path.read_bytes() for path in place.iterdir()} for place in places)
+    assert one == same and one["play.00000.segment"] != other["play.00000.segment"]
+
+
+class Random:
+    """Prefers whatever a generator says."""
+
+    def __init__(self, actions: int) -> None:
+        self.pick = EpsilonGreedy(actions=actions, generator=torch.Generator().manual_seed(1), epsilon=1.0)
+
+    def act(self, obs: Tensor, role: str) -> Tensor:
+        return self.pick(torch.zeros(len(obs), dtype=torch.int64))
+
+
+class Nothing:
+    """Stacks nothing."""
+
+    def observe(self, obs: np.ndarray) -> Tensor:
+        return torch.from_numpy(obs)
+
+    def record(self, *_: object) -> None:
+        pass
+
+
+def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> None:
+    spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
+    envs = environments(spec.task, seeds=(1,), training=False)
+    made = Film(tmp_path / "x.frames", rows=300)
+    tracks = Tracks(made, lanes=1, steps=700)
+    list(filmed(Random(9), Nothing(), Untouched(), envs, tracks))
+    envs.close()
+    film.finish(tmp_path / "x.frames", made.written, {})
+    rows = frames.read(tmp_path / "x.frames")
+    assert rows.obs.shape[1:] == (84, 84) and rows.obs.dtype == np.uint8
+    assert rows.reward.max() >= 10 and set(np.unique(rows.reward % 10)) == {0.0}
+    assert 1 <= rows.terminated.sum() <= 2  # three lives each: six losses and more
+    assert (
+        tracks.returns[0] and tracks.returns[0][0] == rows.reward[: int(np.flatnonzero(rows.terminated)[0]) + 1].sum()
+    )
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="plays Catch, not Doors"):
+        Filming(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
+    with pytest.raises(UsageError, match="no such checkpoint; a finished run keeps best and last"):
+        Filming(recipe(run), run, "last", tmp_path / "x.frames")
+    spec = suites.spec("toy", "ppo", "Catch")
+    with pytest.raises(UsageError, match="is no Q-learning"):
+        playing(spec, {}, epsilon=0.0, lanes=1, seed=0)
+    told = recipe(run).model_dump()
+    with pytest.raises(UsageError, match=r"call it rlb-pong"):
+        games(**{**told, "name": "pong"})
+    with pytest.raises(UsageError, match="fewer steps than the 2 lanes"):
+        games(**{**told, "steps": 1})
+    with pytest.raises(UsageError, match="epsilon"):
+        games(**{**told, "epsilon": 1.5})
