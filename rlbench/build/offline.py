@@ -16,7 +16,7 @@ from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, places, reading
-from rlbench.datasets.scale import scale_of
+from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
@@ -76,14 +76,7 @@ def learned(
         scale=scale,
         stack=spec.task.stack,
     )
-    stage = Stage(
-        actor=parts.learner,
-        action=parts.action,
-        judging=parts.judging,
-        bound=None,
-        scale=None if scale is None else Fixed(scale.mean, scale.deviation),
-        threads=stepping_threads(runtime),
-    )
+    stage = _stage(parts, scale, runtime)
     metrics = Metrics(parts.metrics, device)
     return trainer.Offline(
         updater=Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary),
@@ -95,6 +88,17 @@ def learned(
         schedules=parts.schedules,
         data=sha256,
         scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
+    )
+
+
+def _stage(parts: OfflineParts, scale: Scale | None, runtime: Runtime) -> Stage:
+    return Stage(
+        actor=parts.learner,
+        action=parts.action,
+        judging=parts.judging,
+        bound=None,
+        scale=None if scale is None else Fixed(scale.mean, scale.deviation),
+        threads=stepping_threads(runtime),
     )
 
 

@@ -110,13 +110,6 @@ def footprint(spec: Spec) -> Footprint:
     numbers, width, action = _shapes(spec.task)
     lanes, algo = spec.task.envs + spec.protocol.envs, spec.algo
     slot = numbers * width + action + SLOT
-    match world_of(spec.task):
-        case AtariTask():
-            lane = EMULATOR
-        case MujocoTask() | GoalTask():
-            lane = PHYSICS
-        case _:
-            lane = 0
     match algo:
         case QLearning(replay=replay):
             networks = _networks(spec.task, algo, numbers)
@@ -146,9 +139,20 @@ def footprint(spec: Spec) -> Footprint:
     return Footprint(
         replay=stored,
         networks=networks + curious,
-        emulators=lanes * lane,
+        emulators=lanes * _lane(world_of(spec.task)),
         base=PYTHON,
     )
+
+
+def _lane(world: Task) -> int:
+    """Bytes of one lane."""
+    match world:
+        case AtariTask():
+            return EMULATOR
+        case MujocoTask() | GoalTask():
+            return PHYSICS
+        case _:
+            return 0
 
 
 def world_of(task: Task) -> Task:
