@@ -16,7 +16,7 @@ from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
-from rlbench.build import assemble, device
+from rlbench.build import assemble, device, stage
 from rlbench.build.environments import describe
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
@@ -140,7 +140,8 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
         asked.append((seeds, training))
         return real(task, seeds=seeds, training=training, scale=scale, threads=threads)
 
-    monkeypatch.setattr(assemble, "environments", noted)
+    for module in (assemble, stage):
+        monkeypatch.setattr(module, "environments", noted)
     spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
     trainer = made(spec)
     asked.clear()

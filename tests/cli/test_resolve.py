@@ -12,6 +12,8 @@ from rlbench import suites
 from rlbench.cli.resolve import IDENTITY, resolve, smoke, written
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.algo import PolicyGradient, Surrogate
+from rlbench.spec.offline import Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.override import applied, parse
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")
@@ -163,6 +165,9 @@ def test_a_smoke_run_crosses_an_epoch_and_a_segment_and_learns(cell: tuple[str, 
     assert tiny.protocol.episodes == tiny.protocol.envs == 2
     if isinstance(tiny.algo, PolicyGradient):
         assert 2 * tiny.algo.rows * tiny.task.envs < tiny.budget.epoch
+    elif isinstance(tiny.algo, Offline | OfflineQ):
+        assert tiny.budget.steps <= 200  # each of them is a gradient step
+        assert tiny.algo.batch <= 64
     else:
         assert tiny.algo.warmup < tiny.budget.epoch
         assert tiny.algo.replay.capacity <= 5_000
