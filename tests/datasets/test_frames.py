@@ -228,6 +228,22 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
     assert reading.data_file(folder) == folder / "dataset.json"
 
 
+def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) -> None:
+    made, shown = Film(tmp_path / "x.frames"), frame(0, 0, 0)
+    for track, rows in enumerate(("tf", "tfs", "ss", "s", "tff", "ftff")):
+        for kind in rows:
+            made.add(
+                last(track, shown)
+                if kind == "f"
+                else step(track, shown, 1, 1.0, terminated=kind == "t", truncated=False)
+            )
+    made.flush()
+    found = frames.read(tmp_path / "x.frames")
+    assert found.final is not None
+    assert "".join("f" if final else "s" for final in found.final) == "sfsfsfsffsf"
+    assert found.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and found.truncated.nonzero()[0].tolist() == [4]
+
+
 def test_a_newer_set_says_so(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(5, True)]])
     path = tmp_path / "x.frames" / "dataset.json"
