@@ -154,6 +154,14 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     )
 
 
+def test_a_run_plays_as_when_it_is_judged() -> None:
+    spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
+    learner = qlearning.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    kept = {"policy": of_module(learner.policy()), "epoch": 0}
+    rules = playing(spec, kept, epsilon=0.2, lanes=1, seed=0).envs._referee
+    assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="plays Catch, not Doors"):
         Filming(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")

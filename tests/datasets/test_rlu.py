@@ -237,6 +237,8 @@ def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path
     told = frames.told(folder)
     assert (told["files"], told["transitions"], told["episodes"]) == (3, 12, 3)
     assert all(b.before for b in bring(folder, good, bad, late))
+    shard(good, episode(4, 9))
+    assert [b.before for b in bring(folder, good)] == [False] and len(frames.read(folder).obs) == 10 + 7 + 3
     (folder / f"{late.name}.done.json").write_text("{}")
     with pytest.raises(RefusedFile, match=r"run_2-00000-of-00100\.done\.json: damaged"):
         bring(folder, late)
