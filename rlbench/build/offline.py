@@ -16,7 +16,7 @@ from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, places, reading
-from rlbench.datasets.scale import scale_of
+from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
@@ -63,10 +63,7 @@ def learned(
     seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
-    scale = None
-    if isinstance(algo, Offline):
-        scale = scale_of(recorded) if algo.normalize_obs else None
-        recorded = _paid(recorded, algo.return_span)
+    recorded, scale = _scaled(algo, recorded)
     data = ring(
         recorded,
         horizon=algo.horizon,
@@ -134,6 +131,13 @@ def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: i
         raise RefusedFile(
             f"{task.data}: actions {low} to {high}, {task.world.id} has 0 to {count - 1}; choose the task recorded"
         )
+
+
+def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:
+    """The data with rewards as they are learned from, and how observations are to be seen; numbered ones as they are."""
+    if not isinstance(algo, Offline):
+        return recorded, None
+    return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
 
 
 def _paid(recorded: Recorded, span: float | None) -> Recorded:
