@@ -93,7 +93,7 @@ def ring(
     _fill_marks(made, rows, recorded)
     _fill_arrays(made, rows, recorded, scale)
     if _as_it_is(rows, scale):
-        made.obs = torch.from_numpy(recorded.obs)[:, None].to(device)
+        made.obs = torch.as_tensor(recorded.obs, device=device)[:, None]
     made.load_state_dict({**made.state_dict(), "head": len(rows.dead), "size": len(rows.dead)})
     return made
 
