@@ -63,10 +63,7 @@ def learned(
     seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
-    scale = None
-    if isinstance(algo, Offline):
-        scale = scale_of(recorded) if algo.normalize_obs else None
-        recorded = _paid(recorded, algo.return_span)
+    recorded, scale = _scaled(algo, recorded)
     data = ring(
         recorded,
         horizon=algo.horizon,
@@ -138,6 +135,13 @@ def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: i
         raise RefusedFile(
             f"{task.data}: actions {low} to {high}, {task.world.id} has 0 to {count - 1}; choose the task recorded"
         )
+
+
+def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:
+    """The data with rewards as they are learned from, and the scale of observations; for numbered actions as they are."""
+    if not isinstance(algo, Offline):
+        return recorded, None
+    return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
 
 
 def _paid(recorded: Recorded, span: float | None) -> Recorded:

@@ -63,7 +63,7 @@ def key_of(run: Run) -> Key:
 
 def differences(run: Run) -> list[str]:
     """The settings in which a run departs from its cell's documented ones, as ``path=value``."""
-    usual = _reference(run.suite, run.algorithm, run.task)
+    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
     if usual is None:
         return []
     theirs = dict(_flat(usual.model_dump(mode="json")))
@@ -72,7 +72,7 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    usual = _reference(run.suite, run.algorithm, run.task)
+    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
     runs.budget = usual.budget.steps if usual else runs.budget
     if usual is None:
         runs.variants.append(run)
@@ -104,11 +104,12 @@ def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, objec
 
 
 @cache
-def _reference(suite: str, algorithm: str, task: str) -> Spec | None:
+def _reference(suite: str, algorithm: str, task: str, dataset: str) -> Spec | None:
     """The documented settings of a cell, or None where this version has none."""
     from rlbench import suites
+    from rlbench.suites.offline_discrete import RECORDINGS
 
     try:
-        return suites.spec(suite, algorithm, task)
+        return suites.spec(suite, algorithm, task, dataset=dataset if dataset in RECORDINGS else "")
     except UnknownName:
         return None

@@ -84,7 +84,8 @@ def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[in
 def _spec(key: Key) -> Spec | None:
     from rlbench import suites
 
-    for task in dict.fromkeys((key.dataset, key.task)):
+    recorded = key.suite == "offline" and key.dataset  # data that we have not cannot be run, though the game could
+    for task in (key.dataset,) if recorded else dict.fromkeys((key.dataset, key.task)):
         try:
             return suites.spec(key.suite, key.algorithm, task)
         except UnknownName:

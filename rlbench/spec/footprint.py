@@ -26,7 +26,7 @@ from rlbench.spec.algo import (
 )
 from rlbench.spec.offline import BatchConstrained, Conservative, CriticRegularized, Offline
 from rlbench.spec.offline_discrete import OfflineQ
-from rlbench.spec.run import Spec
+from rlbench.spec.run import Algo, Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, OfflineTask, Task
 
 SLOT = 4 + 3 * 1 + 4
@@ -131,14 +131,9 @@ def footprint(spec: Spec) -> Footprint:
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
-    curious = (
-        0
-        if isinstance(algo, ActorCritic | Offline | OfflineQ) or algo.curiosity is None
-        else _foresight(spec, algo.curiosity)
-    )
     return Footprint(
         replay=stored,
-        networks=networks + curious,
+        networks=networks + _curious(spec, algo),
         emulators=lanes * _lane(world_of(spec.task)),
         base=PYTHON,
     )
@@ -153,6 +148,12 @@ def _lane(world: Task) -> int:
             return PHYSICS
         case _:
             return 0
+
+
+def _curious(spec: Spec, algo: Algo) -> int:
+    if isinstance(algo, ActorCritic | Offline | OfflineQ) or algo.curiosity is None:
+        return 0
+    return _foresight(spec, algo.curiosity)
 
 
 def world_of(task: Task) -> Task:

@@ -90,7 +90,9 @@ def test_every_suite_of_the_command_line_has_documented_cells() -> None:
 
 
 def test_data_sets_are_no_algorithms() -> None:
-    assert {c.key.algorithm for c in documented("offline")} == {"il", "bcq", "cql", "crr", "td3bc", "iql"}
+    assert {c.key.algorithm for c in documented("offline")} == {
+        "il", "bcq", "cql", "crr", "td3bc", "td3bc-raw", "iql",
+    }  # fmt: skip
 
 
 def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
@@ -103,12 +105,18 @@ def test_the_mujoco_table_is_tianshous_and_redqs_one_documented_cell() -> None:
 
 def test_every_documented_offline_cell_of_tianshou_is_its_primary() -> None:
     ours = [c for c in documented("offline") if c.primary.system == "Tianshou"]
-    assert len(ours) == 22
+    assert len(ours) == 26
     assert {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == "td3bc"} == {
         ("halfcheetah-medium-v2", 5741.13),
         ("halfcheetah-expert-v2", 11788.25),
         ("walker2d-medium-v2", 4051.76),
         ("walker2d-expert-v2", 5068.15),
+    }
+    assert {(c.key.dataset, c.primary.score) for c in ours if c.key.algorithm == "td3bc-raw"} == {
+        ("halfcheetah-medium-v2", 5724.41),
+        ("halfcheetah-expert-v2", 11665.77),
+        ("walker2d-medium-v2", 3985.59),
+        ("walker2d-expert-v2", 5027.75),
     }
 
 

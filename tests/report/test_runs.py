@@ -31,13 +31,15 @@ def test_every_committed_record_reads_as_the_store_reads_it() -> None:
         hurried, whole = read(folder), store.read(folder)
         judged = [e for e in whole.epochs if e.evaluated is not None]
         assert [(e.env_steps, e.seconds, e.mean) for e in hurried.evaluations] == [
-            (e.env_steps, e.seconds, e.evaluated.mean) for e in judged if e.evaluated is not None
+            (e.steps, e.seconds, e.evaluated.mean) for e in judged if e.evaluated is not None
         ]
-        learned = [e for e in whole.epochs if e.updated is not None and e.collected.steps_per_second > 0]
-        assert hurried.speeds == tuple(e.collected.steps_per_second for e in learned)
+        paces = [
+            e.collected.steps_per_second for e in whole.epochs if e.updated is not None and e.collected is not None
+        ]
+        assert hurried.speeds == tuple(pace for pace in paces if pace > 0)
         assert (hurried.id, hurried.seed, hurried.budget) == (whole.spec.id, whole.spec.seed, whole.spec.budget.steps)
         assert whole.outcome is not None
-        assert (hurried.status, hurried.env_steps) == (whole.outcome.status, whole.epochs[-1].env_steps)
+        assert (hurried.status, hurried.env_steps) == (whole.outcome.status, whole.epochs[-1].steps)
 
 
 def test_a_line_written_in_another_order_is_read_the_slow_way(record_run: Record) -> None:
