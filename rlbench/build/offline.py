@@ -138,7 +138,7 @@ def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: i
 
 
 def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:
-    """The data with rewards as they are learned from, and the scale of observations; for numbered actions as they are."""
+    """The data with rewards as they are learned from, and a scale of observations; numbered ones as they are."""
     if not isinstance(algo, Offline):
         return recorded, None
     return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
