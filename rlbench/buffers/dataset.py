@@ -118,7 +118,10 @@ def _fill_marks(ring: Ring, rows: Rows, recorded: Recorded) -> None:
     reward, terminated = np.zeros(count, np.float32), np.zeros(count, np.bool_)
     reward[rows.place], terminated[rows.place] = recorded.reward, recorded.terminated
     row = np.arange(count, dtype=np.int32)
-    began = np.maximum.accumulate(np.where(np.r_[True, rows.dead[:-1]], row, 0))
+    behind = np.r_[
+        True, rows.dead[:-1]
+    ]  # what is behind two final rows was recorded from mid-game: they fill its stack
+    began = np.maximum.accumulate(np.where(behind & ~np.r_[True, behind[:-1]], row, 0))
     columns = {
         "reward": reward * ~rows.dead,
         "terminated": terminated & ~rows.dead,

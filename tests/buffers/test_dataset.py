@@ -246,3 +246,32 @@ def test_a_recording_that_breaks_off_ends_where_it_still_knows_what_came() -> No
 def test_rows_that_are_no_steps_belong_to_no_episode() -> None:
     found = episodes(films([Episode(3, terminated=True), Episode(1, terminated=False)], rows_behind=True))
     assert (found.returns.tolist(), found.lengths.tolist(), found.closed.tolist()) == ([6, 1], [3, 1], [True, True])
+
+
+def test_what_was_recorded_from_mid_game_is_stacked_on_the_final_rows_before_it() -> None:
+    """RL Unplugged's lines: up to three frames that only fill the first stack, behind another episode's final one."""
+    frames = np.array([1, 2, 3, 10, 11, 12, 13, 14, 15], np.uint8)
+    final = np.isin(frames, [3, 10, 11, 12, 15])
+    recorded = Recorded(
+        obs=np.broadcast_to(frames[:, None, None], (9, 2, 2)).copy(),
+        action=np.zeros(9, np.int64),
+        reward=np.where(final, 0, frames).astype(np.float32),
+        terminated=np.isin(frames, [2, 14]),
+        truncated=np.zeros(9, np.bool_),
+        next_obs=None,
+        final=final,
+    )
+    made = ring(
+        recorded, horizon=1, gamma=0.9, generator=torch.Generator().manual_seed(0), device=torch.device("cpu"), stack=4
+    )
+    drawn = made.sample(200)
+    seen = {
+        tuple(row.tolist()): tuple(after.tolist())
+        for row, after in zip(drawn.obs[..., 0, 0], drawn.next_obs[..., 0, 0], strict=True)
+    }
+    assert seen == {
+        (1, 1, 1, 1): (1, 1, 1, 2),
+        (1, 1, 1, 2): (1, 1, 2, 3),
+        (10, 11, 12, 13): (11, 12, 13, 14),
+        (11, 12, 13, 14): (12, 13, 14, 15),
+    }
