@@ -33,6 +33,9 @@ from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
 from rlbench.trainers import offline as trainer
 
+OWN = "rlb-"
+"""What the names of our own sets begin with: a run on one is never taken for a run on D4RL's."""
+
 
 class Experience(NamedTuple):
     """What is learned from."""
@@ -51,6 +54,10 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     if spec.smoke and runtime.dataset is None:
         return Experience(_random(task), "random actions")
     path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    name = reading.told(path).get("name", "")
+    if name.startswith(OWN) and name != task.data and not task.dataset:
+        world = task.world.id
+        raise RefusedFile(f"{path}: is {name}, not {task.data}; learn from it with --task {world} --dataset {path}")
     return Experience(reading.read(path, task.data), checksums.sealed(reading.data_file(path)).sha256)
 
 

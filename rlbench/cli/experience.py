@@ -35,6 +35,7 @@ class Data:
             UsageError: the suite learns from no data, or nothing says which.
         """
         from rlbench.datasets.checksums import sealed
+        from rlbench.datasets.reading import data_file
         from rlbench.errors import UsageError
         from rlbench.suites.offline import WORLDS
 
@@ -49,7 +50,9 @@ class Data:
         if self.given is None or self.path is None:
             return self.given or ""
         lies = Path(self.given)
-        return f"{lies.stem}-{sealed(lies).sha256[:8]}" if lies.is_file() else lies.name
+        if not lies.exists():
+            return lies.stem  # what reads it says that it is missing
+        return f"{lies.stem}-{sealed(data_file(lies)).sha256[:8]}"
 
     def _lies(self) -> bool:
         text = self.given or ""

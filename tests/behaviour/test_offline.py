@@ -16,6 +16,7 @@ from rlbench import checkpoint, suites
 from rlbench.build.assemble import build
 from rlbench.build.environments import describe
 from rlbench.build.offline import experience
+from rlbench.cli.experience import Data
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.errors import Interrupted, RefusedFile, UsageError
@@ -39,6 +40,7 @@ def spec_of(algorithm: str, *changes: str, task: str = "rlb-hopper-medium") -> S
 
 def write(path: Path, *, seed: int = 0, steps: int = 300, features: int = 11, actions: int = 3) -> Path:
     """A file in D4RL's layout with episodes of 25 steps, every second one terminated."""
+    path.parent.mkdir(exist_ok=True)
     draw = np.random.default_rng(seed)
     obs = draw.standard_normal((steps + 1, features)).astype(np.float32)
     ends = np.arange(1, steps + 1) % 25 == 0
@@ -139,6 +141,28 @@ def test_data_of_another_world_are_refused_by_their_widths(tmp_path: Path) -> No
     spec = spec_of("il")
     with pytest.raises(RefusedFile, match=r"17 and 6 numbers, Hopper-v4 has 11 and 3"):
         build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
+
+
+def test_an_own_set_is_never_taken_for_another(tmp_path: Path) -> None:
+    own = write(tmp_path / "own.hdf5")
+    with h5py.File(own, "a") as file:
+        file.attrs["name"] = "rlb-hopper-expert"
+    runtime = Runtime(device="cpu", threads=1, dataset=str(own))
+    for task in ("hopper-medium-v2", "rlb-hopper-medium"):
+        spec = spec_of("il", task=task)
+        assert isinstance(spec.task, OfflineTask)
+        with pytest.raises(RefusedFile, match=f"is rlb-hopper-expert, not {task}; .*--task Hopper-v4"):
+            experience(spec, spec.task, runtime)
+    for spec in (spec_of("il", task="rlb-hopper-expert"), spec_of("il", "task.dataset=own-1", task="Hopper-v4")):
+        assert isinstance(spec.task, OfflineTask)
+        assert len(experience(spec, spec.task, runtime).recorded.reward) == 300
+
+
+def test_data_that_are_given_by_their_place_are_named_by_what_they_hold(tmp_path: Path) -> None:
+    copies = [write(tmp_path / name / "mine.hdf5", seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    names = [Data(str(path)).name("offline", "Hopper-v4", smoke=False) for path in copies]
+    assert names[0] == names[1] != names[2]
+    assert names[0].startswith("mine-")
 
 
 def test_without_the_data_the_error_says_where_they_were_looked_for_and_what_to_do(
