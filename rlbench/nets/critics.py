@@ -11,9 +11,6 @@ from torch import Tensor, nn
 
 from rlbench.nets.torsos import MlpTorso
 
-NEAR = 2048
-"""Rows whose activations stay in a core's cache; of more, the memory's speed counts and not the products'."""
-
 
 class Parallel(nn.Module):
     """K linear layers, ``[K, B, in]`` to ``[K, B, out]``, each drawn as ``nn.Linear`` draws one."""
@@ -49,12 +46,6 @@ class Critics(nn.Module):
 
     def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
-        if action.device.type != "cpu":
-            return self._together(obs, action, members)
-        parts = torch.split(action, max(1, NEAR // max(1, len(obs))))
-        return torch.cat([self._together(obs, part, members) for part in parts], 1)
-
-    def _together(self, obs: Tensor, action: Tensor, members: int | None) -> Tensor:
         rows = obs.expand(*action.shape[:-1], -1).flatten(0, 1)
         value: Tensor = self(rows, action.flatten(0, 1), members)
         return value.view(-1, *action.shape[:2])

@@ -66,16 +66,3 @@ def test_a_subset_holds_no_member_twice_and_every_pair_is_as_likely() -> None:
     assert all(a != b for a, b in pairs)
     assert stats.chisquare(list(pairs.values())).pvalue > 1e-3
     assert drawn(value, None) is value
-
-
-def test_many_actions_are_worth_what_each_is_worth_alone_however_they_are_split() -> None:
-    torch.manual_seed(0)
-    net = Critics(members=2, obs=3, actions=2, widths=(8,)).double()
-    obs, action = torch.randn(300, 3).double(), torch.rand(17, 300, 2).double()  # 5,100 rows: three parts
-    value = net.each(obs, action)
-    alone = torch.stack([net(obs, one) for one in action], 1)
-    assert value.shape == (2, 17, 300)
-    assert torch.allclose(value, alone, atol=1e-12)
-    gradients = [torch.autograd.grad(v.square().sum(), list(net.parameters())) for v in (value, alone)]
-    assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(*gradients, strict=True))
-    assert torch.allclose(net.each(obs, action, members=1), alone[:1], atol=1e-12)
