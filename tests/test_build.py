@@ -213,9 +213,9 @@ print(faults())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have no such thresholds")
 def test_what_a_step_has_freed_is_there_for_the_next() -> None:
-    """Twenty steps with two batches of 28 MB: mapped anew each time they are seven thousand pages apiece, 280,000 in all.
+    """Twenty steps with two batches of 28 MB: mapped anew each time they are seven thousand pages apiece.
 
-    A kernel that reclaims memory nobody has touched for a while may take one batch's pages once.
+    280,000 in all. A kernel that reclaims memory nobody has touched for a while may take one batch's pages once.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", FAULTS]
