@@ -28,6 +28,7 @@ from rlbench.datasets.film import Film
 from rlbench.datasets.policies import Policy, parsed
 from rlbench.datasets.recipes import Games, Part, Recipe
 from rlbench.datasets.types import Recorded
+from rlbench.datasets.worth import EXPERT
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
 from rlbench.ops.state import State
@@ -170,6 +171,8 @@ class Filming:
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
         spec, kept = kept_run(run, which)
+        outcome = read(run).outcome
+        self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
         self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
@@ -203,6 +206,7 @@ class Filming:
             "torch": torch.__version__,
             "zlib": zlib.ZLIB_RUNTIME_VERSION,
             **self.versions,
+            **({} if self.expert is None else {EXPERT: self.expert}),
             **_worth(whole, self.tracks.cut),
         }
         film.finish(self.folder, self.tracks.film.written, told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -59,9 +59,11 @@ def record_run(tmp_path: Path) -> RecordRun:
         sets: Sequence[str] = (),
         status: Status | None = "done",
         force: bool = False,
+        data: Mapping[str, object] | None = None,
     ) -> Path:
         spec = applied(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
-        store = Store.claim(spec, tmp_path / "results", {"env": {"env": "test/env"}}, force=force)
+        told: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
+        store = Store.claim(spec, tmp_path / "results", told, force=force)
         assert store is not None
         epochs = [epoch(i, mean, i * spec.budget.epoch) for i, mean in enumerate(means)]
         for made in epochs:

@@ -230,15 +230,17 @@ def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
 
 
 def _data(spec: Spec, runtime: Runtime) -> dict[str, object]:
-    """What was learned from: its name, its file and the SHA-256 of that; nothing of a run that plays."""
+    """What was learned from: its name, its file, the SHA-256 of that, its worth; nothing of a run that plays."""
     from rlbench.datasets import checksums, places, reading
+    from rlbench.datasets.worth import worth
     from rlbench.spec.task import OfflineTask
 
     if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
         return {}
     path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
     seal = checksums.sealed(reading.data_file(path))
-    return {"data": {"name": spec.task.data, "file": path.name, "sha256": seal.sha256, "bytes": seal.size}}
+    file = {"name": spec.task.data, "file": path.name, "sha256": seal.sha256, "bytes": seal.size}
+    return {"data": {**file, **worth(path, spec.task.data)._asdict()}}
 
 
 def _card(kind: str) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, comparable, documented, notes
 from rlbench.report.estimate import AMBIGUOUS, interquartile_mean, interval, mean, seed_scores
+from rlbench.report.experience import UNKNOWN, Experience, experience, noted
 from rlbench.report.gather import Runs, gather
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Run
@@ -69,6 +70,7 @@ class Cell:
     note: str
     margin: float | None = None  # below the document, within which a mean is no worse
     claim: Claim | None = None  # what the seeds say before the other cells are heard
+    experience: Experience = UNKNOWN  # what was learned from, where it was recorded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +83,7 @@ class _Open:
     measured: Measured | None
     margin: float | None
     claim: Claim | None
+    experience: Experience
 
 
 def every_cell(
@@ -91,11 +94,12 @@ def every_cell(
     Verdicts are corrected over a suite's table, whatever part of it is shown; ``share`` replaces the margin's own.
     """
     runs = gather(results)
+    known = noted(run for group in runs.values() for run in group.all)
     found: list[Cell] = []
     for suite in suites:
         documents = {cell.key: cell.primary for cell in documented(suite)}
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
-        cells = [_opened(key, documents.get(key), runs.get(key, Runs()), share) for key in (*documents, *beyond)]
+        cells = [_opened(key, documents.get(key), runs.get(key, Runs()), share, known) for key in (*documents, *beyond)]
         found += _settled(cells, alpha)
     return tuple(found)
 
@@ -116,6 +120,7 @@ def _cell(cell: _Open, verdict: Verdict) -> Cell:
         note="; ".join(_remarks(cell, verdict)),
         margin=cell.margin,
         claim=cell.claim,
+        experience=cell.experience,
     )
 
 
@@ -127,7 +132,9 @@ def _unjudged(runs: Runs) -> Verdict:
     return Verdict("NOT COMPARABLE") if runs.elsewhere else Verdict("NOT RUN")
 
 
-def _opened(key: Key, document: Documented | None, runs: Runs, share: float | None) -> _Open:
+def _opened(
+    key: Key, document: Documented | None, runs: Runs, share: float | None, known: Mapping[str, Experience]
+) -> _Open:
     scale = reference(key)
     estimator: Estimator = document.estimator if document else "best-of-run"
     counted = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
@@ -144,7 +151,8 @@ def _opened(key: Key, document: Documented | None, runs: Runs, share: float | No
         if _insensitive(key, document, margin):
             claim = no_more_than_consistent(claim)
     measured = _measured(counted, [*scores, *fallen], estimator, runs)
-    return _Open(key=key, document=document, runs=runs, measured=measured, margin=margin, claim=claim)
+    data = experience(key, runs.all, known)
+    return _Open(key=key, document=document, runs=runs, measured=measured, margin=margin, claim=claim, experience=data)
 
 
 def _scores(

@@ -29,6 +29,11 @@ class Runs:
     variants: list[Run] = field(default_factory=list)  # any other setting
     budget: int = 0  # documented steps of a run
 
+    @property
+    def all(self) -> tuple[Run, ...]:
+        """Every one."""
+        return (*self.complete, *self.failed, *self.short, *self.elsewhere, *self.variants)
+
 
 def gather(results: Path) -> dict[Key, Runs]:
     """The runs below ``results`` by cell; a smoke run belongs to none.

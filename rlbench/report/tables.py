@@ -41,11 +41,13 @@ KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 FOLDED = {"Task": 14, "Documented": 10, "Measured": 9, "Verdict": 12, "Note": 24}
 """Columns that a narrow terminal may fold between words, and to what width."""
 
-COLUMNS = ("Suite", "Algorithm", "Task", "Documented", "Measured", "Seeds", "Steps", "Verdict", "Note")
-SPARED = ("Note", "Steps", "Seeds")
+COLUMNS = (
+    "Suite", "Algorithm", "Task", "Behaviour", "Expert", "Documented", "Measured", "Seeds", "Steps", "Verdict", "Note",
+)  # fmt: skip
+SPARED = ("Note", "Steps", "Seeds", "Expert", "Behaviour")
 """Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
 
-NUMBERS = {"Documented", "Measured", "Seeds", "Steps"}
+NUMBERS = {"Behaviour", "Expert", "Documented", "Measured", "Seeds", "Steps"}
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
@@ -197,6 +199,8 @@ def document(cell: Cell) -> dict[str, object]:
         "dataset": cell.key.dataset or None,
         "documented": _documented(cell.documented) if cell.documented else None,
         "measured": _measured(cell.measured) if cell.measured else None,
+        "behaviour": cell.experience.behaviour,
+        "expert": cell.experience.expert,
         "verdict": str(cell.verdict),
         "note": cell.note,
     }
@@ -204,7 +208,12 @@ def document(cell: Cell) -> dict[str, object]:
 
 def columns(cells: Sequence[Cell]) -> list[str]:
     """The columns that a table of these cells needs."""
-    return [name for name in COLUMNS if name != "Suite" or len({cell.key.suite for cell in cells}) > 1]
+    needed = {
+        "Suite": len({cell.key.suite for cell in cells}) > 1,
+        "Behaviour": any(cell.experience.behaviour is not None for cell in cells),
+        "Expert": any(cell.experience.expert is not None for cell in cells),
+    }
+    return [name for name in COLUMNS if needed.get(name, True)]
 
 
 def legend(cells: Sequence[Cell]) -> list[str]:
@@ -213,6 +222,8 @@ def legend(cells: Sequence[Cell]) -> list[str]:
     found = [f"Documented: {kind}." for kind in kinds]
     if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
         found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
+    if any(cell.experience.behaviour is not None for cell in cells):
+        found.append("Behaviour: mean return of the episodes in the data; Expert: of the policy without its noise.")
     if any(cell.measured for cell in cells):
         found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
     return found
@@ -253,6 +264,8 @@ _EMPTY: dict[str, object] = {
     "dataset": "",
     "documented": dict.fromkeys(("score", "std", "n", "estimator", "source"), ""),
     "measured": dict.fromkeys(("score", "low", "high", "n", "estimator", "env_steps", "env_id"), ""),
+    "behaviour": "",
+    "expert": "",
     "verdict": "",
     "note": "",
 }
@@ -277,6 +290,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Suite": cell.key.suite,
         "Algorithm": cell.key.algorithm,
         "Task": task_name(cell.key),
+        "Behaviour": _worth(cell.experience.behaviour),
+        "Expert": _worth(cell.experience.expert),
         "Documented": published(cell.documented) if cell.documented else "",
         "Measured": _estimate(measured) if measured else "",
         "Seeds": str(measured.n) if measured else "",
@@ -309,6 +324,10 @@ def _estimate(found: Measured) -> str:
 
 def _unit(estimator: str) -> str:
     return " %" if estimator.startswith("normalized") else ""
+
+
+def _worth(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"
 
 
 def rounded(value: float) -> str:

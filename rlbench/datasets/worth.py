@@ -1,0 +1,37 @@
+"""What a data set's behaviour was worth: the line that whoever learns from it should pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from rlbench.datasets import frames, reading
+from rlbench.datasets.episodes import episodes
+from rlbench.datasets.summary import played
+
+EXPERT = "policy_return"
+"""Under which recorded play says what its policy was worth without the noise it was recorded with."""
+
+
+class Worth(NamedTuple):
+    """Mean raw returns; None where nobody knows."""
+
+    behaviour: float | None  # of the data's whole episodes
+    expert: float | None  # of the policy that made them, as it was evaluated
+
+
+def worth(path: Path, name: str | None = None) -> Worth:
+    """What is in the data set at ``path``, which is said to be ``name``.
+
+    Raises:
+        RefusedFile: it cannot be read.
+    """
+    told = reading.told(path)
+    expert = float(told[EXPERT]) if EXPERT in told else None
+    if frames.is_frames(path):
+        returns = played(frames.outline(path)).returns
+        return Worth(None if returns is None else returns.mean, expert)
+    if "return_mean" in told:  # own sets say it, and leave out what was cut where a lane was full
+        return Worth(float(told["return_mean"]), expert)
+    found = episodes(reading.read(path, name))
+    return Worth(float(found.returns[found.closed].mean()) if found.closed.any() else None, expert)
