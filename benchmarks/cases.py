@@ -18,6 +18,8 @@ UNITS = {
     "ppo-halfcheetah": "env steps/s",
     "ppo-pong": "env steps/s",
     "offline-update": "updates/s",
+    "recording": "steps/s",
+    "reading": "transitions/s",
 }
 """The workloads, and in what a contestant is measured."""
 

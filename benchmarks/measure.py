@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import offline, onpolicy
+from benchmarks import offline, onpolicy, recording
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -93,6 +93,8 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "halfcheetah": loop,
     "ppo-halfcheetah": onpolicy.halfcheetah,
     "ppo-pong": onpolicy.pong,
+    "recording": recording.written,
+    "reading": recording.read,
 }
 
 

@@ -1,0 +1,92 @@
+"""Recorded play: what writing games costs while they are played, and how fast they are read.
+
+A freshly drawn QR-DQN plays Pong with ε 0.2 in ten lanes, once into a film and once into nothing, by turns of 2,000
+steps in one process, so that both meet the same machine. It sees what a trained one sees: the emulator's frames.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from benchmarks.cases import Case
+from rlbench import suites
+from rlbench.build import qlearning
+from rlbench.build.environments import describe
+from rlbench.build.playing import playing
+from rlbench.collectors.filming import Tracks, filmed
+from rlbench.datasets import film, frames
+from rlbench.datasets.film import Film
+from rlbench.datasets.segments import Piece
+from rlbench.ops.state import of_module
+from rlbench.spec.algo import QLearning
+
+LANES, TURN = 10, 2_000
+
+
+class Blind(Film):
+    """A film that keeps nothing."""
+
+    def add(self, piece: Piece) -> None:
+        """Nothing is added."""
+
+    def flush(self) -> None:
+        """Nothing is written."""
+
+
+def written(case: Case) -> dict[str, list[float]]:
+    """Steps a second, recorded and not, over ``case.steps`` of each."""
+    with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
+        games = {
+            "rlbench": _games(Film(Path(folder, "kept.frames")), case),
+            "played, not recorded": _games(Blind(Path(folder, "blind.frames")), case),
+        }
+        seconds, done = dict.fromkeys(games, 0.0), dict.fromkeys(games, 0)
+        for turn in range(max(2, case.steps // TURN) + 1):
+            for name, game in games.items():
+                began = perf_counter()
+                steps = _turn(game)
+                if turn:  # the first one warms up
+                    seconds[name] += perf_counter() - began
+                    done[name] += steps
+    return {name: [done[name] / seconds[name]] for name in games}
+
+
+def read(case: Case) -> dict[str, list[float]]:
+    """Transitions a second from the files of a set to arrays."""
+    with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
+        path = Path(folder, "kept.frames")
+        reel = Film(path)
+        game = _games(reel, case)
+        steps = sum(_turn(game) for _ in range(max(2, case.steps // TURN)))
+        reel.flush()
+        film.finish(path, reel.written, {})
+        frames.read(path)
+        began = perf_counter()
+        count = len(frames.read(path).reward)
+        took = perf_counter() - began
+    if count < steps:
+        raise RuntimeError(f"{count} rows were read of {steps} steps")
+    return {"rlbench": [count / took]}
+
+
+def _games(reel: Film, case: Case) -> Iterator[int]:
+    spec = suites.spec("atari", "qrdqn", "PongNoFrameskip-v4")
+    torch.manual_seed(0)
+    torch.set_num_threads(case.threads)
+    if not isinstance(spec.algo, QLearning):
+        raise TypeError(type(spec.algo).__name__)
+    fresh = qlearning.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
+    actor, stacked, explorer, envs = playing(spec, {"policy": of_module(fresh)}, epsilon=0.2, lanes=LANES, seed=0)
+    return filmed(actor, stacked, explorer, envs, Tracks(reel, lanes=LANES, steps=10_000_000))
+
+
+def _turn(game: Iterator[int]) -> int:
+    first = last = next(game)
+    while last - first < TURN:
+        last = next(game)
+    return last - first
