@@ -176,11 +176,14 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
 def _carried(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
 ) -> dict[str, object]:
+    from rlbench.cli.experience import same
     from rlbench.record.store import Store, folder_of, read
 
     folder = folder_of(spec, results)
-    ended = read(folder).outcome if (folder / "outcome.json").exists() and not force else None
-    if ended is not None and ended.status != "interrupted":
+    found = read(folder) if (folder / "outcome.json").exists() and not force else None
+    ended = found.outcome if found is not None else None
+    if found is not None and ended is not None and ended.status != "interrupted":
+        same(found, runtime)
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
     from rlbench.errors import Halted, Interrupted, RunFailed
@@ -256,13 +259,11 @@ def _told(spec: Spec, store: Store) -> dict[str, object]:
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
-    from rlbench.report.documented import primary
-
-    document = None if spec.smoke else primary(spec.suite, spec.algorithm, spec.task.id)
     return {
         "suite": spec.suite,
         "algorithm": spec.algorithm,
         "task": spec.task.id,
+        "dataset": _dataset(spec) or None,
         "seed": spec.seed,
         "folder": str(folder),
         "status": status,
@@ -271,8 +272,27 @@ def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict
         "best": outcome.best if outcome else None,
         "final": outcome.final if outcome else None,
         "inexact": outcome.inexact if outcome else (),
-        "documented": document.score if document else None,
+        "documented": _documented(spec),
     }
+
+
+def _dataset(spec: Spec) -> str:
+    """What was learned from, where it is not the task's own."""
+    from rlbench.spec.task import OfflineTask
+
+    return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
+
+
+def _documented(spec: Spec) -> float | None:
+    """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
+    from rlbench.report.documented import Key, primary, row_of
+    from rlbench.report.references import in_points, reference
+
+    if spec.smoke or _dataset(spec):
+        return None
+    document = primary(spec.suite, spec.algorithm, spec.task.id)
+    key = Key(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
+    return None if document is None else in_points(document, reference(key))
 
 
 def _sentence(row: dict[str, object]) -> str:
@@ -283,7 +303,8 @@ def _sentence(row: dict[str, object]) -> str:
     why = f" ({row['reason']})" if row["status"] in CODES else ""
     resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
-    name = f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}"
+    data = f"@{row['dataset']}" if row["dataset"] else ""
+    name = f"{row['suite']}/{row['algorithm']}/{row['task']}{data} seed {row['seed']}"
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}  {row['folder']}"
 
 

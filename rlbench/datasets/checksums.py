@@ -9,10 +9,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rlbench.datasets.columns import opened
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"
+HDF5 = {".hdf5", ".h5"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +31,7 @@ def sealed(path: Path) -> Seal:
     """The record of a file, made now if there is none.
 
     Raises:
-        RefusedFile: the file is no longer the one that was recorded.
+        RefusedFile: the file is no longer the one that was recorded, or no whole HDF5 file.
     """
     seal, state = recorded(path), path.stat()
     if seal is not None and (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns):
@@ -49,6 +51,9 @@ def verified(path: Path) -> Seal:
             f"{path}: SHA-256 {now.sha256[:12]}… ({now.size:,} bytes), recorded was {seal.sha256[:12]}… "
             f"({seal.size:,} bytes); restore the file, or delete {_beside(path).name} if you meant to change it"
         )
+    if seal is None and path.suffix in HDF5:
+        with opened(path):  # half a file must not become what every whole one is compared with
+            pass
     if seal is None or seal.modified != now.modified:
         seal = Seal(size=now.size, sha256=now.sha256, modified=now.modified, url=seal.url if seal else None)
         with suppress(OSError):  # a file in a folder that cannot be written is measured each time
