@@ -180,7 +180,7 @@ def _carried(
 
     folder = folder_of(spec, results)
     ended = read(folder).outcome if (folder / "outcome.json").exists() and not force else None
-    if ended is not None and ended.status != "interrupted":
+    if ended is not None and ended.status != "interrupted" and not (ended.status == "done" and _unswept(folder)):
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
     from rlbench.errors import Halted, Interrupted, RunFailed
@@ -210,6 +210,12 @@ def _carried(
         return _told(spec, store)
     finally:
         store.release()
+
+
+def _unswept(folder: Path) -> bool:
+    """Whether a crash at a run's very end left more than its policies, which may be gigabytes."""
+    place = folder / "checkpoint"
+    return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
 
 
 def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:

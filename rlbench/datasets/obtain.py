@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlbench import faults
 from rlbench.datasets import catalogue, checksums, download, places, remote
 from rlbench.datasets.columns import opened
 from rlbench.datasets.download import Progress, part_of
@@ -84,7 +85,9 @@ def _copied(source: Path, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, temporary)
+        faults.point("copy.written")
         temporary.replace(target)
+        faults.point("copy.placed")
     except PermissionError:
         raise UsageError(f"{target.parent}: cannot be written; choose another folder") from None
     except OSError as error:
