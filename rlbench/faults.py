@@ -52,6 +52,7 @@ POINTS: Final[Mapping[str, str]] = {
     "download.block": "a block of a download is written",
     "download.settled": "a download has its final name",
     "download.discarded": "a file of what was downloaded so far is gone",
+    "copy.swept": "half a copy that a crash left is gone",
     "copy.written": "the copy of a data set is whole under its temporary name",
     "copy.placed": "the copy of a data set stands",
 }

@@ -197,9 +197,9 @@ class Store:
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
         self._epochs = list(found.epochs)
-        kept = "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
-        if self._epochs and files.read_text(self.folder / "epochs.jsonl") != kept:
-            files.replace(self.folder / "epochs.jsonl", kept)
+        lines, kept = self.folder / "epochs.jsonl", "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
+        if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
+            files.replace(lines, kept)
 
     def _sweep(self) -> None:
         """Remove what a crash left half written; the folder is ours."""
