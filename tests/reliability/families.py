@@ -18,13 +18,14 @@ class Family(NamedTuple):
     algorithm: str
     task: str
     sets: tuple[str, ...]
+    smoke: bool = True
 
     @property
     def name(self) -> str:
         return f"{self.suite}/{self.algorithm}/{self.task}"
 
     def spec(self, seed: int = 0) -> Spec:
-        return resolve(self.suite, self.algorithm, self.task, seed=seed, sets=self.sets, smoke=True).spec
+        return resolve(self.suite, self.algorithm, self.task, seed=seed, sets=self.sets, smoke=self.smoke).spec
 
     def folder(self, results: Path, seed: int = 0) -> Path:
         return folder_of(self.spec(seed), results)
@@ -32,7 +33,7 @@ class Family(NamedTuple):
     def words(self, results: Path, seeds: str = "0") -> list[str]:
         """The command line that makes the run."""
         sets = [word for change in self.sets for word in ("--set", change)]
-        place = ["--device", "cpu", "--results", str(results), "--seeds", seeds, "--smoke"]
+        place = ["--device", "cpu", "--results", str(results), "--seeds", seeds, *(["--smoke"] if self.smoke else [])]
         return ["run", self.suite, self.algorithm, "--task", self.task, *place, *sets]
 
 
@@ -66,6 +67,9 @@ CURIOUS_DOORS = Family("toy", "ppo+icm", "Doors", DOORS)
 REACH = Family("goals", "ddpg+her", "FetchReach-v4", (*REAL, "task.steps=20"))
 FLAT = Family("offline", "td3bc", "rlb-hopper-medium", (*STORED, *WIDTHS))
 GRID = Family("offline", "cql", "Catch", STORED)
+
+GENERATED = FLAT._replace(smoke=False)
+"""From a data set that somebody has to make first."""
 
 FEW = (CATCH, RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, REACH, FLAT, GRID)
 """One of each family: those of the suite that runs at every change."""

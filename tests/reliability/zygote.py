@@ -29,15 +29,16 @@ AROUND = {
 }
 LONGEST = 120.0  # seconds after which a child hangs
 IMPORTED = (
-    "torch",
-    "numpy",
-    "scipy",
-    "gymnasium",
-    "mujoco",
-    "ale_py",
-    "rlbench.run",
-    "rlbench.cli.app",
-    "rlbench.generate",
+    *("torch", "torch._dynamo", "numpy", "scipy", "gymnasium", "mujoco", "ale_py", "imageio", "h5py"),
+    *(
+        "rlbench.run",
+        "rlbench.generate",
+        "rlbench.cli.app",
+        "rlbench.cli.run",
+        "rlbench.cli.live",
+        "rlbench.cli.resolve",
+    ),
+    "rlbench.report.documented",
 )
 
 
