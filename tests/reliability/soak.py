@@ -125,8 +125,8 @@ def told(tolls: dict[str, Toll], seconds: float, seed: int) -> Iterator[str]:
     yield (
         f"{runs} runs survived {kills} SIGKILLs in {seconds / 60:.1f} minutes; {len(faults)} differences. "
         "Each run was killed at random, done again until it ended, and compared with one that was left alone: weights, "
-        "scores, every epoch, the policies it keeps. After every kill `rlbench verify` was asked, and no recorded epoch "
-        "was missing."
+        "scores, every epoch, the policies it keeps. After every kill `rlbench verify` was asked, and no recorded "
+        "epoch was missing."
     )
     yield ""
     yield "| run | uninterrupted, s | runs | attempts | kills | of them with epochs recorded |"
