@@ -47,6 +47,8 @@ POINTS: Final[Mapping[str, str]] = {
     "film.written": "a file is on disk under its temporary name",
     "film.placed": "a file stands",
     "film.cleared": "a file of a set that is to go is gone",
+    "shard.swept": "a file of an attempt to bring in a shard is gone",
+    "shard.refused": "a file of a shard that was refused is gone",
     "download.made": "the folder of a download is there",
     "download.noted": "what is being downloaded is written down",
     "download.block": "a block of a download is written",

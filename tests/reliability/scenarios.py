@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rlbench.cli.app import main
-from rlbench.datasets import checksums, download, film, frames, obtain, writing
+from rlbench.datasets import checksums, download, film, frames, obtain, shards, writing
 from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile
 from rlbench.record.store import Store, read
 from tests.reliability.carried import ending
 from tests.reliability.families import CATCH
@@ -140,6 +141,31 @@ def film_ending(folder: Path) -> object:
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
 
 
+def convert(path: Path, made: film.Film) -> dict[str, int]:
+    """A shard that is a line of text, of which some cannot be read to their end."""
+    for letter in path.read_bytes():
+        made.add(film.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False))
+        made.flush()
+    if "bad" in path.name:
+        raise RefusedFile(f"{path}: is bad; restore it")
+    return {"rows": path.stat().st_size}
+
+
+def brought(words: list[str]) -> int:
+    files = sorted(Path(words[0]).glob("*.txt"))
+    for _ in shards.brought(files, Path(words[0]) / f"{SET}{film.SUFFIX}", convert, workers=1, origin="texts"):
+        pass
+    return 0
+
+
+def texts(folder: Path, golden: Path) -> None:
+    for name in ("a", "bad", "c"):
+        (folder / f"{name}.txt").write_text(f"shard {name}")
+    place = folder / f"{SET}{film.SUFFIX}"
+    place.mkdir()
+    (place / "a_txt.00007.segment").write_text("of an attempt that was broken off")
+
+
 def fetched(words: list[str]) -> int:
     target = Path(words[0]) / "set.hdf5"
     if not target.exists():
@@ -180,6 +206,7 @@ SCENARIOS: dict[str, Scenario] = {
     "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
     "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
     "film": Scenario(("film.",), old_film, f"{HERE}:played", film_ending),
+    "shards": Scenario(("shard.",), texts, f"{HERE}:brought", film_ending),
     "download": Scenario(("download.",), begun, f"{HERE}:fetched", fetched_ending),
     "copy": Scenario(("copy.",), source, f"{HERE}:copied", copied_ending),
 }
