@@ -41,7 +41,7 @@ def begun(folder: Path, golden: Path) -> None:
 
 
 def trained(words: list[str]) -> int:
-    return main([*CATCH.words(Path(words[0])), "--quiet"])
+    return main(CATCH.words(Path(words[0])))
 
 
 def force(folder: Path, golden: Path) -> None:

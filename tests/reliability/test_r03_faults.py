@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import faults
+from rlbench.record import manifest
 from rlbench.report.verified import verified
 from tests.reliability.carried import recorded
 from tests.reliability.families import CATCH
@@ -82,11 +83,14 @@ def survives(point: str, time: int, folder: Path, golden: Path, start: Zygote, a
     if died.status == 0:
         return None
     assert died.status == faults.DIED, died.output
-    before = recorded(run)
+    before, kept = recorded(run), manifest.standing(run / "checkpoint" / "resume").is_dir()
+    done = (run / "outcome.json").exists()
     assert not verified(folder).faults, "what a crash left behind is no fault"
     again = start([str(folder)], function=scenario.function, environ=environ)
     assert again.status == 0, again.output
     assert verified(folder).faults == ()
+    if of(point) == "run" and kept and not done:
+        assert "resumes at" in again.output, "work was lost that a checkpoint held"
     if of(point) not in {"force", "differ"}:  # there the old epochs are meant to go
         assert recorded(run)[: len(before)] == before, "an evaluation was lost"
     return scenario.ending(folder)
