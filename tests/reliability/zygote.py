@@ -84,7 +84,7 @@ class Zygote:
     ) -> Answer:
         """Run a command to its end, or for so many seconds."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.output.unlink(missing_ok=True)
+        self.output.write_text("", encoding="utf-8")  # a child may be killed before it opens it
         job = {"function": function, "words": list(words), "environ": dict(environ or {}), "output": str(self.output)}
         self.process.stdin.write(json.dumps({**job, "kill_after": kill_after}) + "\n")
         self.process.stdin.flush()
