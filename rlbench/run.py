@@ -51,7 +51,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
     folder = store.folder / "checkpoint" / "resume"
     if store.outcome is not None and store.outcome.status != "interrupted":
         if store.outcome.status == "done":
-            checkpoint.discard(folder)
+            _swept(folder.parent)
         return
     trainer = build(spec, runtime, describe(spec))
     try:
@@ -112,7 +112,14 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
             )
     checkpoint.save(folder / "last", _kept(trainer, trainer.clock.epochs - 1))
     _finish(store, trainer, "done", reason)
+    _swept(folder)
+
+
+def _swept(folder: Path) -> None:
+    """Of a run that has ended only its policies stay, also where a crash came before."""
     checkpoint.discard(folder / "resume")
+    for kept in ("best", "last"):
+        checkpoint.recover(folder / kept)
 
 
 def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:

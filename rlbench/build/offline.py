@@ -54,8 +54,9 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     if spec.smoke and runtime.dataset is None:
         return Experience(_random(task), "random actions")
     path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     _meant(task, path)
-    return Experience(reading.read(path, task.data), checksums.sealed(reading.data_file(path)).sha256)
+    return Experience(reading.read(path, task.data), seal.sha256)
 
 
 def _meant(task: OfflineTask, path: Path) -> None:

@@ -24,6 +24,7 @@ from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
 from rlbench.cli.table import table
+from rlbench.cli.verify import verify
 from rlbench.errors import RlbenchError
 
 INTERNAL = 1
@@ -40,6 +41,7 @@ app.command("baseline")(baseline)
 app.command("list")(listing)
 app.command("show")(show)
 app.command("status")(status)
+app.command("verify")(verify)
 app.command("doctor")(doctor)
 app.add_typer(data, name="data")
 

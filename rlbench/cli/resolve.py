@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from rlbench import suites
+from rlbench import faults, suites
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.algo import PolicyGradient, Surrogate
 from rlbench.spec.canon import fields
@@ -128,7 +128,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
             found.append(Setting("budget.steps", environ[name], name))
         elif rest.startswith(GROUPS):
             found.append(Setting(rest.lower().replace("__", "."), environ[name], name))
-        elif rest not in OPTIONS:
+        elif rest not in OPTIONS and name != faults.VARIABLE:
             known = ["RLBENCH_STEPS", *(f"RLBENCH_{o}" for o in OPTIONS), *(f"RLBENCH_{g}…" for g in GROUPS)]
             raise UnknownName("environment variable", name, known)
     return found

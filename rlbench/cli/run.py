@@ -17,7 +17,7 @@ from rlbench.cli.output import emit, emit_json
 
 if TYPE_CHECKING:
     from rlbench.cli.live import Display
-    from rlbench.record.store import Store
+    from rlbench.record.store import Record, Store
     from rlbench.record.types import Outcome
     from rlbench.run import Stop
     from rlbench.spec.run import Runtime, Spec
@@ -181,8 +181,8 @@ def _carried(
 
     folder = folder_of(spec, results)
     found = read(folder) if (folder / "outcome.json").exists() and not force else None
-    ended = found.outcome if found is not None else None
-    if found is not None and ended is not None and ended.status != "interrupted":
+    ended = None if found is None or _unsettled(found) else found.outcome
+    if found is not None and ended is not None:
         same(found, runtime)
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
@@ -215,6 +215,14 @@ def _carried(
         store.release()
 
 
+def _unsettled(found: Record) -> bool:
+    """Whether a run goes on, or a crash at its very end left more than its policies, which may be gigabytes."""
+    place = found.folder / "checkpoint"
+    if found.outcome is None or found.outcome.status != "done":
+        return found.outcome is None or found.outcome.status == "interrupted"
+    return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
+
+
 def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
     """Where and with what the run is made, for its record."""
     from rlbench.build.device import device_of, threads_of
@@ -241,7 +249,7 @@ def _data(spec: Spec, runtime: Runtime) -> dict[str, object]:
     if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
         return {}
     path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
-    seal = checksums.sealed(reading.data_file(path))
+    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     file = {"name": spec.task.data, "file": path.name, "sha256": seal.sha256, "bytes": seal.size}
     return {"data": {**file, **worth(path, spec.task.data)._asdict()}}
 

@@ -9,12 +9,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rlbench import faults
 from rlbench.datasets.columns import opened
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"
 HDF5 = {".hdf5", ".h5"}
+FIELDS = ("schema_version", "size", "sha256", "modified", "url")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,12 +81,7 @@ def recorded(path: Path) -> Seal | None:
     if not beside.is_file():
         return None
     try:
-        told = json.loads(beside.read_text(encoding="utf-8"))
-        if told["schema_version"] > SCHEMA_VERSION:
-            raise RefusedFile(f"{beside}: was written by a newer rlbench; upgrade")
-        return Seal(
-            size=int(told["size"]), sha256=str(told["sha256"]), modified=int(told["modified"]), url=told.get("url")
-        )
+        return _parsed(json.loads(beside.read_text(encoding="utf-8")), beside)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
@@ -93,8 +90,11 @@ def write(path: Path, seal: Seal) -> None:
     """Write the record of a file, whole or not at all."""
     temporary = _beside(path).with_suffix(f".{os.getpid()}.tmp")
     try:
-        temporary.write_text(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(seal)}) + "\n", encoding="utf-8")
+        told = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
+        temporary.write_text(json.dumps({**told, "checksum": _checksum(told)}) + "\n", encoding="utf-8")
+        faults.point("seal.written")
         temporary.replace(_beside(path))
+        faults.point("seal.placed")
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -102,6 +102,24 @@ def write(path: Path, seal: Seal) -> None:
 def forget(path: Path) -> None:
     """The file is to be another."""
     _beside(path).unlink(missing_ok=True)
+    faults.point("seal.forgotten")
+
+
+def _parsed(told: dict[str, object], beside: Path) -> Seal:
+    """The content of a record; the first ones had no checksum of their own."""
+    version, size, digest, modified, url = (told[name] for name in FIELDS)
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise RefusedFile(f"{beside}: was written by a newer rlbench; upgrade")
+    claimed = told.pop("checksum", None)
+    if len(told) != len(FIELDS) or claimed not in {None, _checksum(told)}:
+        raise ValueError
+    if not (isinstance(size, int) and isinstance(modified, int) and isinstance(digest, str)):
+        raise TypeError
+    return Seal(size=size, sha256=digest, modified=modified, url=None if url is None else str(url))
+
+
+def _checksum(told: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _beside(path: Path) -> Path:

@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 
 from filelock import FileLock, Timeout
 
-from rlbench import __version__
+from rlbench import __version__, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 
 BLOCK = 1 << 18
@@ -68,6 +68,7 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
     lock = _lock(part)
     with _writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
+        faults.point("download.made")
     try:
         with FileLock(lock, timeout=0):
             try:
@@ -84,12 +85,14 @@ def discard(target: Path) -> None:
     part = part_of(target)
     for path in (part, _beside(part), _lock(part)):
         path.unlink(missing_ok=True)
+        faults.point("download.discarded")
 
 
 def settle(target: Path) -> None:
     """Give the whole part its final name."""
     with _writing(target):
         part_of(target).replace(target)
+    faults.point("download.settled")
     discard(target)
 
 
@@ -152,6 +155,7 @@ def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int
         while block := response.read(BLOCK):
             with _writing(part):
                 file.write(block)
+            faults.point("download.block")
             done += len(block)
             yield Progress(done, total)
     if total is None:  # the end of the connection is the only end there is
@@ -191,6 +195,7 @@ def _origin(part: Path) -> Origin | None:
 
 def _note(part: Path, origin: Origin) -> None:
     _beside(part).write_text(json.dumps(asdict(origin)), encoding="utf-8")
+    faults.point("download.noted")
 
 
 def _beside(part: Path) -> Path:

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import faults
 from rlbench.datasets import segments
 from rlbench.datasets.segments import FINAL, TERMINATED, TRUNCATED, Frames, Piece, Steps
 from rlbench.errors import Halted, RefusedFile, UsageError
@@ -39,6 +40,7 @@ class Film:
         self._count = 0
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            faults.point("film.made")
 
     def add(self, piece: Piece) -> None:
         """Rows that follow those of the same track so far."""
@@ -124,9 +126,11 @@ def clear(folder: Path) -> None:
     """Remove a set, what makes it one first; other files in its folder stay."""
     with writing(folder):
         (folder / CONTENTS).unlink(missing_ok=True)
+        faults.point("film.cleared")
         for kind in ("*.segment", "*.part", "*.json"):
             for path in folder.glob(kind):
                 path.unlink()
+                faults.point("film.cleared")
 
 
 def put(path: Path, raw: bytes) -> None:
@@ -135,10 +139,13 @@ def put(path: Path, raw: bytes) -> None:
     with writing(path.parent):
         try:
             with part.open("wb") as file:
-                file.write(raw)
+                file.write(faults.cut("film.torn", raw))
                 file.flush()
+                faults.point("film.torn")
                 os.fsync(file.fileno())
+            faults.point("film.written")
             part.replace(path)
+            faults.point("film.placed")
         finally:
             part.unlink(missing_ok=True)
 

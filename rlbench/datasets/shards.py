@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from rlbench import faults
 from rlbench.datasets import film
 from rlbench.datasets.film import Film
 from rlbench.errors import RefusedFile, UsageError
@@ -85,12 +86,14 @@ def _one(path: Path, source: str, folder: Path, convert: Convert) -> Brought:
     """One file, in whatever process."""
     for old in folder.glob(f"{source}.*"):
         old.unlink()  # of an attempt that was broken off
+        faults.point("shard.swept")
     made = Film(folder, source)
     try:
         counts = convert(path, made)
     except RefusedFile as error:
         for name in made.written:
             (folder / name).unlink()
+            faults.point("shard.refused")
         return Brought(path, {}, str(error))
     record = Done(path.name, path.stat().st_size, counts, made.written)
     film.put(folder / f"{source}{DONE}", film.sealed(asdict(record)))

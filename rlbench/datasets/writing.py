@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import faults
 from rlbench.datasets import checksums
 from rlbench.datasets.types import Recorded
 from rlbench.errors import Halted, UsageError
@@ -48,8 +49,11 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
         _fill(part, recorded, attributes)
         _synced(part)
         seal = checksums.measured(part)
+        faults.point("dataset.filled")
         checksums.forget(path)  # what was known of a set that is no more
+        faults.point("dataset.forgotten")
         part.replace(path)
+        faults.point("dataset.placed")
         checksums.write(path, seal)
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder with RLBENCH_DATASETS") from None

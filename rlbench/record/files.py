@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from rlbench import faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 
 SCHEMA_VERSION = 1
@@ -65,10 +66,13 @@ def replace(path: Path, text: str) -> None:
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(faults.cut("replace.torn", text))
                 file.flush()
+                faults.point("replace.torn")
                 os.fsync(file.fileno())
+            faults.point("replace.written")
             temporary.replace(path)
+            faults.point("replace.placed")
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
@@ -77,9 +81,12 @@ def replace(path: Path, text: str) -> None:
 def append(path: Path, line: str) -> None:
     """Add one line and wait until the disk has it."""
     with writing(path), path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+        file.write(faults.cut("append.torn", line + "\n"))
         file.flush()
+        faults.point("append.torn")
         os.fsync(file.fileno())
+        sync_folder(path.parent)
+        faults.point("append.written")
 
 
 def sync_folder(folder: Path) -> None:

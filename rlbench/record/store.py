@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
+from rlbench import faults
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.record.types import Epoch, Outcome
@@ -120,6 +121,7 @@ class Store:
             raise UsageError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
+        faults.point("claim.made")
         lock = FileLock(folder / ".lock")
         try:
             lock.acquire(timeout=0.2)  # `status` looks for a moment
@@ -162,6 +164,7 @@ class Store:
             if scores(self._epochs[epoch.number]) == scores(epoch):
                 return False
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
+            faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
             kept = [files.sealed(_plain(e)) + "\n" for e in self._epochs]
             files.replace(self.folder / "epochs.jsonl", "".join(kept))
@@ -174,6 +177,7 @@ class Store:
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
+        self._sweep()
         if force:
             self._set_aside()
         path = self.folder / "spec.json"
@@ -193,22 +197,37 @@ class Store:
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
         self._epochs = list(found.epochs)
-        kept = "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
-        if self._epochs and files.read_text(self.folder / "epochs.jsonl") != kept:
-            files.replace(self.folder / "epochs.jsonl", kept)
+        lines, kept = self.folder / "epochs.jsonl", "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
+        if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
+            files.replace(lines, kept)
+
+    def _sweep(self) -> None:
+        """Remove what a crash left half written; the folder is ours."""
+        with files.writing(self.folder):
+            for left in self.folder.glob("*.json*.tmp"):
+                left.unlink()
+                faults.point("claim.swept")
 
     def _set_aside(self) -> None:
         present = [self.folder / part for part in PARTS if (self.folder / part).exists()]
         if not present:
             return
-        taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in self.folder.iterdir()]
-        number = 1 + max((int(match[1]) for match in taken if match), default=0)
-        aside = self.folder / f"attempt-{number}"
+        aside = self._aside(present)
         with files.writing(aside):
-            aside.mkdir()
-            for part in reversed(present):  # spec.json last: a crash in between is seen, not taken for a new run
+            aside.mkdir(exist_ok=True)
+            faults.point("aside.made")
+            for part in reversed(present):  # spec.json last: what a crash cut in two is seen, and put together again
                 part.rename(aside / part.name)
+                faults.point("aside.moved")
             files.sync_folder(self.folder)
+
+    def _aside(self, parts: list[Path]) -> Path:
+        """Where an attempt goes: with the rest of it, if a crash came in between, else to a folder of its own."""
+        taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in self.folder.iterdir()]
+        number = max((int(match[1]) for match in taken if match), default=0)
+        last = self.folder / f"attempt-{number}"
+        cut = last.is_dir() and not any((last / name).exists() for name in ("spec.json", *(p.name for p in parts)))
+        return last if cut else self.folder / f"attempt-{number + 1}"
 
 
 def scores(epoch: Epoch) -> tuple[object, ...]:

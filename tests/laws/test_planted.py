@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laws import bans, budgets, layers
+from tests.laws import bans, budgets, layers, writes
 from tests.laws.source import Law, Module
 from tests.laws.test_laws import LAWS
 
@@ -62,6 +62,18 @@ PLANTED: list[tuple[Law, str, str]] = [
     (budgets.telling_names, "envs/toy.py", "class ReplayManager: ...  # !"),
     (budgets.telling_names, "ops/value.py", "def f(loss_fn: int) -> None: ...  # !"),
     (budgets.telling_names, "ops/value.py", "def loss_fn() -> None: ...  # !"),
+    (writes.deadly_writes, "record/store.py", "def f(path):\n    path.unlink()  # !"),
+    (writes.deadly_writes, "record/store.py", "def f(path):\n    path.replace(path)  # !"),
+    (
+        writes.deadly_writes,
+        "datasets/film.py",
+        "def f(path):\n    with path.open('ab'), path.open('wb'):  # !\n        pass",
+    ),
+    (
+        writes.deadly_writes,
+        "checkpoint.py",
+        "from rlbench.faults import point\nimport os\ndef f():\n    point('x')\ndef g():\n    os.rename('a', 'b')  # !",
+    ),
     (bans.banned_names, "buffers/ring.py", "import numpy as np\nx = np.random.rand(3)  # !"),
     (bans.banned_names, "buffers/ring.py", "from numpy import random as r  # !\nx = r.normal()  # !"),
     (bans.banned_names, "buffers/ring.py", "from numpy.random import seed  # !\nseed(0)  # !"),
@@ -132,6 +144,9 @@ INNOCENT = [
     ("cli/run.py", "import typer\ndef f() -> None:\n    from rlbench.run import run\n    run()"),
     ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Stop\n"),
     ("cli/run.py", LONG_COMMAND),
+    ("checkpoint.py", "from rlbench import faults\ndef f(path):\n    path.unlink()\n    faults.point('x')"),
+    ("record/files.py", "def f(path):\n    return path.open('r'), path.name.replace('a', 'b')"),
+    ("cli/run.py", "def f(path):\n    path.unlink()"),
     ("__main__.py", "from rlbench.cli.app import main\nmain()"),
     ("ops/__init__.py", ""),
     ("__init__.py", '"""What it is."""\n__version__ = "1"'),
