@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +49,12 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
     ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", envvar="RLBENCH_PATIENCE", metavar="SECONDS", min=0.1, help="For one answer of environments."
+        ),
+    ] = 600.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
 ) -> None:
@@ -60,6 +63,7 @@ def run(
     A finished run is skipped, an interrupted one resumes where it stopped.
     """
     from rlbench.cli.live import display
+    from rlbench.cli.watch import asked_to_stop
     from rlbench.spec.run import Runtime
 
     data = Data(dataset)
@@ -68,9 +72,9 @@ def run(
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    runtime, told, worst = Runtime(device=device, dataset=data.path), [], 0
+    runtime, told, worst = Runtime(device=device, dataset=data.path, patience=patience), [], 0
     _fits(specs, runtime)
-    with _signals() as stop, display(quiet=quiet, runs=len(specs)) as shown:
+    with asked_to_stop() as stop, display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
             told.append(row)
@@ -176,7 +180,7 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
 def _carried(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
 ) -> dict[str, object]:
-    from rlbench.record.store import Store, folder_of, read
+    from rlbench.record.store import folder_of, read
 
     folder = folder_of(spec, results)
     ended = read(folder).outcome if (folder / "outcome.json").exists() and not force else None
@@ -184,32 +188,45 @@ def _carried(
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
     from rlbench.errors import Halted, Interrupted, RunFailed
+    from rlbench.record.store import Store
+
+    store: Store | None = None
+    try:
+        store = Store.claim(spec, results, _machine(spec, runtime), force=force)
+        if store is None:
+            shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
+            return _row(spec, folder, "running", None)
+        _iterated(spec, runtime, store, stop, shown)
+    except Interrupted as error:
+        shown.end(str(error))
+    except Halted as error:
+        shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
+        return {**_told(spec, folder), "status": "halted", "reason": str(error)}
+    except RunFailed as error:
+        shown.end(f"{spec.name} seed {spec.seed}: failed: {error} (traceback: {folder / 'failure.txt'})")
+    else:
+        shown.end(f"{spec.name} seed {spec.seed}: done")
+    finally:
+        stop.under_way = False
+        if store is not None:
+            store.release()
+    return _told(spec, folder)
+
+
+def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display) -> None:
+    """Every record of a run, shown, while another thread watches over this one."""
+    from rlbench.cli.output import remark
+    from rlbench.cli.watch import Watch
     from rlbench.run import run as carry_on
 
-    store = Store.claim(spec, results, _machine(spec, runtime), force=force)
-    if store is None:
-        shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
-        return _row(spec, folder, "running", None)
-    try:
-        begun = False
-        try:
-            for record in carry_on(spec, runtime, store, stop):
-                if not begun:
-                    begun = True
-                    shown.begin(spec, record.steps)
-                shown.show(record)
-        except Interrupted as error:
-            shown.end(str(error))
-        except Halted as error:
-            shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
-            return {**_told(spec, store), "status": "halted", "reason": str(error)}
-        except RunFailed as error:
-            shown.end(f"{spec.name} seed {spec.seed}: failed: {error}")
-        else:
-            shown.end(f"{spec.name} seed {spec.seed}: done")
-        return _told(spec, store)
-    finally:
-        store.release()
+    if store.died is not None:
+        remark(f"{spec.name} seed {spec.seed}: {store.died}")
+    with Watch(store, runtime.patience):
+        for record in carry_on(spec, runtime, store, stop):
+            if not stop.under_way:
+                stop.under_way = True
+                shown.begin(spec, record.steps)
+            shown.show(record)
 
 
 def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
@@ -248,9 +265,11 @@ def _card(kind: str) -> str | None:
     return cuda.get_device_name() if kind == "cuda" else None
 
 
-def _told(spec: Spec, store: Store) -> dict[str, object]:
-    outcome = store.outcome
-    return _row(spec, store.folder, outcome.status if outcome is not None else "interrupted", outcome)
+def _told(spec: Spec, folder: Path) -> dict[str, object]:
+    from rlbench.record.store import read_outcome
+
+    outcome = read_outcome(folder)
+    return _row(spec, folder, outcome.status if outcome is not None else "interrupted", outcome)
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
@@ -315,25 +334,3 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         for row, spec in zip(rows, specs, strict=True)
     ]
     emit("\n".join(lines))
-
-
-@contextmanager
-def _signals() -> Iterator[Stop]:
-    """SIGINT and SIGTERM ask the run to stop at the next record; a second SIGINT ends the process at once."""
-    from rlbench.run import Stop
-
-    stop = Stop()
-
-    def ask(number: int, _frame: object) -> None:
-        if stop.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.signal = number
-
-    before: dict[signal.Signals, Callable[..., object] | int | None] = {
-        name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield stop
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -112,7 +112,7 @@ class GymnasiumVector:
                     self._play(lane, step)
             except (RlbenchError, MemoryError):
                 raise
-            except Exception as cause:
+            except (Exception, SystemExit) as cause:
                 raise self._inspection.broke(lane, cause) from cause
 
     def progress(self) -> State:

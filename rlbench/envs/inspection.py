@@ -38,7 +38,7 @@ class Inspection:
             message = f"{self.name}: step {self.steps}: {type(cause).__name__}: {cause}"
             raise BrokenEnvironment(message) from cause
 
-    def broke(self, lane: int, cause: Exception) -> BrokenEnvironment:
+    def broke(self, lane: int, cause: BaseException) -> BrokenEnvironment:
         """What a lane raised, as the error that names it."""
         return BrokenEnvironment(self._told(lane, f"{type(cause).__name__}: {cause}"))
 
