@@ -224,8 +224,8 @@ def _figures(updated: Updated) -> dict[str, float]:
 
 
 def _sound(trainer: Trainer) -> None:
-    """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
-    for name, value in _floating(trainer.learner.state_dict()):
+    """Raise ``Diverged`` where a weight or a sum is no number: nothing broken is kept as a state to go on from."""
+    for name, value in _floating({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
         if not torch.isfinite(value).all():
             raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")
 
