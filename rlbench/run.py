@@ -64,7 +64,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
         trainer = build(spec, runtime, describe(spec))
         if checkpoint.exists(folder):
             _resume(trainer, folder, device_of(runtime).type, store)
-        yield from _followed(spec, runtime, store, stop, trainer)
+        yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
@@ -111,6 +111,14 @@ def _resume(trainer: Trainer, folder: Path, device: str, store: Store) -> None:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _under_way(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
+    """The records; a folder that is closed meanwhile is the machine's fault, no longer a wrong request."""
+    try:
+        yield from _followed(spec, runtime, store, stop, trainer)
+    except UsageError as error:
+        raise Halted(f"{error}; or open it again, and the same command resumes") from error
 
 
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
@@ -209,6 +217,8 @@ def _healthy(epoch: Epoch, trainer: Trainer) -> None:
         numbers |= _figures(epoch.updated)
     if epoch.evaluated is not None:
         numbers["evaluated return"] = epoch.evaluated.mean
+    if epoch.collected is not None:
+        numbers["collected return"] = sum(epoch.collected.returns)
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
     if broken:
         raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {broken[0]} is not a finite number")

@@ -63,6 +63,7 @@ def run(
     A finished run is skipped, an interrupted one resumes where it stopped.
     """
     from rlbench.cli.live import display
+    from rlbench.cli.preflight import fits
     from rlbench.cli.watch import asked_to_stop
     from rlbench.spec.run import Runtime
 
@@ -73,7 +74,7 @@ def run(
         return
     _thread_policy(specs)
     runtime, told, worst = Runtime(device=device, dataset=data.path, patience=patience), [], 0
-    _fits(specs, runtime)
+    fits(specs, runtime, results)
     with asked_to_stop() as stop, display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
@@ -139,29 +140,6 @@ def _specs(
         for name in suites.matching(suite, globs or data.tasks(suite), algo)
         for seed in numbers
     ]
-
-
-def _fits(specs: list[Spec], runtime: Runtime) -> None:
-    """Refuse a run that would not fit, with the number, before anything is made."""
-    from rlbench.build.device import device_of, free_memory
-    from rlbench.errors import DoesNotFit
-    from rlbench.record.machine import available_memory
-    from rlbench.spec.footprint import footprint, size
-
-    device, host = device_of(runtime), available_memory()
-    apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
-    for spec in specs:
-        need = footprint(spec)
-        held = need.replay + need.networks
-        for place, bytes_needed, free in (
-            (str(device), held if apart else 0, free_memory(device) if apart else 0),
-            ("this machine", need.total - held if apart else need.total, host),
-        ):
-            if bytes_needed > free:
-                raise DoesNotFit(
-                    f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
-                    "lower algo.replay.capacity with --set, or use a larger machine"
-                )
 
 
 def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:

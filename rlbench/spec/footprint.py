@@ -83,6 +83,7 @@ SMOKE = 2_000
 class Footprint:
     """Bytes of host or device memory, by what holds them."""
 
+    stored: int = 0  # of the replay, what a checkpoint takes along
     replay: int
     networks: int  # parameters, gradients, moments and the activations of one batch
     emulators: int  # training and evaluation lanes
@@ -92,6 +93,16 @@ class Footprint:
     def total(self) -> int:
         """All of it."""
         return self.replay + self.networks + self.emulators + self.base
+
+    @property
+    def disk(self) -> int:
+        """Bytes of disk at most, while a checkpoint and the one that replaces it are both there, and two policies."""
+        return 2 * (self.stored + self.networks) + 2 * self.policies
+
+    @property
+    def policies(self) -> int:
+        """Bytes of disk that stay when the run has ended, about: the best policy and the last."""
+        return 2 * self.networks // COPIES
 
     def line(self) -> str:
         """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, …)``."""
@@ -133,6 +144,7 @@ def footprint(spec: Spec) -> Footprint:
             assert_never(algo)
     return Footprint(
         replay=stored,
+        stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
         networks=networks + _curious(spec, algo),
         emulators=lanes * _lane(world_of(spec.task)),
         base=PYTHON,

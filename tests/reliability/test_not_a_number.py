@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -42,7 +43,7 @@ FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
     "curious": ("toy", "ppo+icm", "Doors", ("algo.rows=8",)),
     **{name: ("offline", name, "rlb-hopper-medium", RECORDED) for name in suites.algorithms("offline")},
 }
-FEW = ("q", "soft", "surrogate", "td3+bc")
+FEW = ("q", "soft", "surrogate", "td3bc")
 """Of every trainer and every engine one."""
 
 Break = Callable[[Any, float], None]
@@ -62,9 +63,12 @@ def weight(trainer: Any, value: float) -> None:
 
 
 def hidden(trainer: Any, value: float) -> None:
-    """One number of what learns beside it: a target, a moment of the optimizer."""
-    tensors = list(floating(trainer.learner.state_dict()))
-    tensors[-1].view(-1)[0] = value
+    """One number of what learns beside it: of a target network, or of the optimizer."""
+    state = copy.deepcopy(trainer.learner.state_dict())
+    tensors = dict(floating(state))
+    targets = [tensor for name, tensor in tensors.items() if "target" in name]
+    [*tensors.values(), *targets][-1].view(-1)[0] = value
+    trainer.learner.load_state_dict(state)
 
 
 def loss(trainer: Any, value: float) -> None:
@@ -72,12 +76,12 @@ def loss(trainer: Any, value: float) -> None:
     trainer.updater.metrics.sums[0] += value
 
 
-def floating(state: State) -> Iterator[torch.Tensor]:
-    for value in state.values():
+def floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    for key, value in state.items():
         if isinstance(value, dict):
-            yield from floating(value)
+            yield from floating(value, f"{prefix}{key}.")
         elif isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 0:
-            yield value
+            yield prefix + key, value
 
 
 def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -125,7 +129,7 @@ def failed(spec: Spec, results: Path) -> str:
 def test_a_weight_that_is_no_number_fails_the_seed_of_every_learner(
     family: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    happened = breaking(20, weight, value, monkeypatch)
+    happened = breaking(2, weight, value, monkeypatch)
     reason = failed(spec_of(family), tmp_path)
     assert happened
     assert "finite" in reason or "nan" in reason.lower(), reason
@@ -137,8 +141,8 @@ def test_a_weight_that_is_no_number_fails_the_seed_of_every_learner(
 def test_what_learns_beside_the_policy_and_what_it_says_are_looked_at_too(
     family: str, into: Break, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    happened = breaking(20, into, value, monkeypatch)
-    assert "is not a finite number" in failed(spec_of(family), tmp_path)
+    happened = breaking(2, into, value, monkeypatch)
+    assert "finite" in failed(spec_of(family), tmp_path)
     assert happened
 
 

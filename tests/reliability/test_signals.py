@@ -193,12 +193,12 @@ def test_a_signal_is_heard_though_the_environment_hangs_and_the_run_is_no_failed
 GENERATING = """
 import sys, time
 import rlbench.datasets.writing as writing
-fill = writing._fill
-def slow(path, *rest):
-    fill(path, *rest)
+put = writing._put
+def slow(path, raw):
+    put(path, raw)
     print("writing", file=sys.stderr, flush=True)
     time.sleep(600)
-writing._fill = slow
+writing._put = slow
 from rlbench.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
