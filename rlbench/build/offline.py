@@ -58,7 +58,7 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     if name.startswith(OWN) and name != task.data and not task.dataset:
         world = task.world.id
         raise RefusedFile(f"{path}: is {name}, not {task.data}; learn from it with --task {world} --dataset {path}")
-    return Experience(reading.read(path, task.data), checksums.sealed(reading.data_file(path)).sha256)
+    return Experience(reading.read(path, task.data, once=True), checksums.sealed(reading.data_file(path)).sha256)
 
 
 def learned(
@@ -71,13 +71,14 @@ def learned(
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
     recorded, scale = _scaled(algo, recorded)
+    placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
     data = ring(
         recorded,
         horizon=algo.horizon,
         gamma=algo.gamma,
         generator=seeds.child("replay").torch(device),
         device=device,
-        scale=scale,
+        scale=None if placed else scale,
         stack=spec.task.stack,
     )
     stage = _stage(parts, scale, runtime)
