@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -56,25 +55,6 @@ def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
         assert time.monotonic() < waited
         time.sleep(0.05)
     assert json.loads((folder(tmp_path) / "outcome.json").read_text())["status"] == "done"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_the_run_and_the_same_command_ends_it(tmp_path: Path, number: signal.Signals) -> None:
-    long = [w.replace("budget.steps=600", "budget.steps=60000") for w in words(tmp_path)]
-    process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "epoch 1" in line:
-            break
-    process.send_signal(number)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert "the same command resumes" in rest
-    again = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert again.stderr is not None
-    assert "resumes at" in again.stderr.readline()
-    again.kill()
-    again.communicate()
 
 
 def test_one_damaged_seed_does_not_hide_the_others(tmp_path: Path) -> None:

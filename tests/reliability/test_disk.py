@@ -60,7 +60,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("limit", "there"),
     [
-        (1_000, set()),  # not even what the run is
+        pytest.param(1_000, set(), marks=pytest.mark.soak),  # not even what the run is
         (3_000, {"spec.json"}),  # not one epoch, or no policy beside it
         (20_000, {"spec.json", "epochs.jsonl"}),  # policies of 5 kB, but no state to go on from
     ],

@@ -76,7 +76,10 @@ def long(results: Path, *more: str) -> list[str]:
     return ["run", "toy", "dqn", "--task", "CartPole-v1", "--device", "cpu", "--results", str(results), *LONG, *more]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
+SIGNALS = [signal.SIGTERM, *(pytest.param(n, marks=pytest.mark.soak) for n in (signal.SIGINT, signal.SIGHUP))]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_in_training_saves_the_run_at_that_very_step(number: signal.Signals, tmp_path: Path) -> None:
     with started(*long(tmp_path, "--json")) as process:
         heard(process, "epoch 2")
@@ -90,6 +93,20 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(number: signal.Sig
     assert record.outcome.steps >= 200
     assert (record.folder / "checkpoint" / "resume").is_dir()
     assert not (record.folder / "crash.txt").exists()
+    with started(*long(tmp_path)) as again:
+        heard(again, f"resumes at {record.outcome.steps:,}/")
+
+
+@pytest.mark.soak
+def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
+    """As ``nohup`` does."""
+    nohup = PROGRAM.replace(
+        "import signal, sys; ", "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    )
+    with started(*long(tmp_path), program=nohup) as process:
+        heard(process, "epoch 1")
+        process.send_signal(signal.SIGHUP)
+        heard(process, "epoch 4")
 
 
 EVALUATING = """
@@ -204,6 +221,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.soak
 def test_a_signal_while_data_are_generated_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     words = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "60", "--name", "rlb-some"]
     with started("data", "generate", *words, program=GENERATING, RLBENCH_DATASETS=str(tmp_path)) as process:
