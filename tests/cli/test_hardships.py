@@ -9,8 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from rlbench import suites
 from rlbench.record.store import folder_of
 from rlbench.spec.override import applied, parse
