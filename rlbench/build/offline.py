@@ -56,7 +56,7 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
     seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     _meant(task, path)
-    return Experience(reading.read(path, task.data), seal.sha256)
+    return Experience(reading.read(path, task.data, once=True), seal.sha256)
 
 
 def _meant(task: OfflineTask, path: Path) -> None:
@@ -87,13 +87,14 @@ def learned(
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
     recorded, scale = _scaled(algo, recorded)
+    placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
     data = ring(
         recorded,
         horizon=algo.horizon,
         gamma=algo.gamma,
         generator=seeds.child("replay").torch(device),
         device=device,
-        scale=scale,
+        scale=None if placed else scale,
         stack=spec.task.stack,
     )
     stage = _stage(parts, scale, runtime)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -46,9 +48,19 @@ app.command("doctor")(doctor)
 app.add_typer(data, name="data")
 
 
+class Terminated(BaseException):
+    """SIGTERM, where no run is under way that would save itself; no error, so that nobody takes it for one."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
@@ -62,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _trace(debug=debug)
         complain(str(error))
         return error.exit_code
+    except Terminated as end:
+        complain("stopped")
+        return end.exit_code
     except typer.Abort:
         complain("stopped")
         return INTERNAL
@@ -93,6 +108,11 @@ def top(
     if context.invoked_subcommand is None:
         emit(context.get_help())
         raise typer.Exit(2)
+
+
+def _terminate(number: int, _frame: object) -> None:
+    """What is half written is swept away, as after Ctrl-C."""
+    raise Terminated(128 + number)
 
 
 def _trace(*, debug: bool) -> None:

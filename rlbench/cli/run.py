@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +49,12 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
     ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", envvar="RLBENCH_PATIENCE", metavar="SECONDS", min=0.1, help="For one answer of environments."
+        ),
+    ] = 600.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
 ) -> None:
@@ -60,6 +63,8 @@ def run(
     A finished run is skipped, an interrupted one resumes where it stopped.
     """
     from rlbench.cli.live import display
+    from rlbench.cli.preflight import fits
+    from rlbench.cli.watch import asked_to_stop
     from rlbench.spec.run import Runtime
 
     data = Data(dataset)
@@ -68,9 +73,9 @@ def run(
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    runtime, told, worst = Runtime(device=device, dataset=data.path), [], 0
-    _fits(specs, runtime)
-    with _signals() as stop, display(quiet=quiet, runs=len(specs)) as shown:
+    runtime, told, worst = Runtime(device=device, dataset=data.path, patience=patience), [], 0
+    fits(specs, runtime, results)
+    with asked_to_stop() as stop, display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
             told.append(row)
@@ -137,29 +142,6 @@ def _specs(
     ]
 
 
-def _fits(specs: list[Spec], runtime: Runtime) -> None:
-    """Refuse a run that would not fit, with the number, before anything is made."""
-    from rlbench.build.device import device_of, free_memory
-    from rlbench.errors import DoesNotFit
-    from rlbench.record.machine import available_memory
-    from rlbench.spec.footprint import footprint, size
-
-    device, host = device_of(runtime), available_memory()
-    apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
-    for spec in specs:
-        need = footprint(spec)
-        held = need.replay + need.networks
-        for place, bytes_needed, free in (
-            (str(device), held if apart else 0, free_memory(device) if apart else 0),
-            ("this machine", need.total - held if apart else need.total, host),
-        ):
-            if bytes_needed > free:
-                raise DoesNotFit(
-                    f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
-                    "lower algo.replay.capacity with --set, or use a larger machine"
-                )
-
-
 def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
     """Carry one run to its end and tell what became of it."""
     from rlbench.cli.output import complain
@@ -177,7 +159,7 @@ def _carried(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
 ) -> dict[str, object]:
     from rlbench.cli.experience import same
-    from rlbench.record.store import Store, folder_of, read
+    from rlbench.record.store import folder_of, read
 
     folder = folder_of(spec, results)
     found = read(folder) if (folder / "outcome.json").exists() and not force else None
@@ -187,32 +169,45 @@ def _carried(
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
     from rlbench.errors import Halted, Interrupted, RunFailed
+    from rlbench.record.store import Store
+
+    store: Store | None = None
+    try:
+        store = Store.claim(spec, results, _machine(spec, runtime), force=force)
+        if store is None:
+            shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
+            return _row(spec, folder, "running", None)
+        _iterated(spec, runtime, store, stop, shown)
+    except Interrupted as error:
+        shown.end(str(error))
+    except Halted as error:
+        shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
+        return {**_told(spec, folder), "status": "halted", "reason": str(error)}
+    except RunFailed as error:
+        shown.end(f"{spec.name} seed {spec.seed}: failed: {error} (traceback: {folder / 'failure.txt'})")
+    else:
+        shown.end(f"{spec.name} seed {spec.seed}: done")
+    finally:
+        stop.under_way = False
+        if store is not None:
+            store.release()
+    return _told(spec, folder)
+
+
+def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display) -> None:
+    """Every record of a run, shown, while another thread watches over this one."""
+    from rlbench.cli.output import remark
+    from rlbench.cli.watch import Watch
     from rlbench.run import run as carry_on
 
-    store = Store.claim(spec, results, _machine(spec, runtime), force=force)
-    if store is None:
-        shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
-        return _row(spec, folder, "running", None)
-    try:
-        begun = False
-        try:
-            for record in carry_on(spec, runtime, store, stop):
-                if not begun:
-                    begun = True
-                    shown.begin(spec, record.steps)
-                shown.show(record)
-        except Interrupted as error:
-            shown.end(str(error))
-        except Halted as error:
-            shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
-            return {**_told(spec, store), "status": "halted", "reason": str(error)}
-        except RunFailed as error:
-            shown.end(f"{spec.name} seed {spec.seed}: failed: {error}")
-        else:
-            shown.end(f"{spec.name} seed {spec.seed}: done")
-        return _told(spec, store)
-    finally:
-        store.release()
+    if store.died is not None:
+        remark(f"{spec.name} seed {spec.seed}: {store.died}")
+    with Watch(store, runtime.patience):
+        for record in carry_on(spec, runtime, store, stop):
+            if not stop.under_way:
+                stop.under_way = True
+                shown.begin(spec, record.steps)
+            shown.show(record)
 
 
 def _unsettled(found: Record) -> bool:
@@ -261,9 +256,11 @@ def _card(kind: str) -> str | None:
     return cuda.get_device_name() if kind == "cuda" else None
 
 
-def _told(spec: Spec, store: Store) -> dict[str, object]:
-    outcome = store.outcome
-    return _row(spec, store.folder, outcome.status if outcome is not None else "interrupted", outcome)
+def _told(spec: Spec, folder: Path) -> dict[str, object]:
+    from rlbench.record.store import read_outcome
+
+    outcome = read_outcome(folder)
+    return _row(spec, folder, outcome.status if outcome is not None else "interrupted", outcome)
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
@@ -346,25 +343,3 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         for row, spec in zip(rows, specs, strict=True)
     ]
     emit("\n".join(lines))
-
-
-@contextmanager
-def _signals() -> Iterator[Stop]:
-    """SIGINT and SIGTERM ask the run to stop at the next record; a second SIGINT ends the process at once."""
-    from rlbench.run import Stop
-
-    stop = Stop()
-
-    def ask(number: int, _frame: object) -> None:
-        if stop.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.signal = number
-
-    before: dict[signal.Signals, Callable[..., object] | int | None] = {
-        name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield stop
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -62,11 +62,27 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     except (OSError, RuntimeError) as error:
         raise damaged(where, error) from None
     for start in range(0, shape[0], CHUNK):
-        finite = np.isfinite(values[start : start + CHUNK])
-        if not finite.all():
-            row = start + int(np.argwhere(~finite)[0, 0])
-            raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
+        _finite(values[start : start + CHUNK], start, where)
     return values.reshape(-1) if rank == 1 else values
+
+
+def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The same of an array ``[N, F]`` that must have this shape: its first row's number and ``CHUNK`` rows at a time.
+
+    Raises:
+        RefusedFile: as above.
+    """
+    stored, where = _stored(group, key), named(group, key)
+    found = _shape(stored, where, len(shape))
+    if found != shape:
+        raise RefusedFile(f"{where}: shape {list(found)}, observations have {list(shape)}; check the file")
+    for start in range(0, shape[0], CHUNK):
+        try:
+            values = stored[start : start + CHUNK].astype(np.float32)
+        except (OSError, RuntimeError) as error:
+            raise damaged(where, error) from None
+        _finite(values, start, where)
+        yield start, values
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
@@ -110,6 +126,14 @@ def _stored(group: h5py.Group, key: str) -> h5py.Dataset:
     if stored.dtype.kind not in "fiub":
         raise RefusedFile(f"{where}: holds {_kind(stored.dtype)}, not numbers, and is not read; convert the file")
     return stored
+
+
+def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
+    """Refuse what is no number, by its row; the first of these is row ``start``."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = start + int(np.argwhere(~finite)[0, 0])
+        raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
 
 
 def _shape(stored: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:

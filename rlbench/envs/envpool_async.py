@@ -56,7 +56,7 @@ class EnvPoolMujocoApart:
             actions=self._stretch.actions,
             versions=(("env", f"envpool/{task}"), ("envpool", version("envpool"))),
         )
-        self._inspection = Inspection(name=f"envpool/{task}", info=self.info)
+        self._inspection = Inspection(name=f"envpool/{task}", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
         """Begin every lane's first episode, ``[N, *obs_shape]``."""

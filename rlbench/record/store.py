@@ -4,6 +4,8 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     spec.json       the resolved Spec, its id and the environment it ran in
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or stands
+    failure.txt     the traceback of what ended it, if it failed
+    crash.txt       there while it runs; left behind by a process that died, with what it could still say
     checkpoint/     what resuming needs; never committed
     attempt-<k>/    what ``--force`` put aside
 """
@@ -13,14 +15,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import IO, Self, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import faults
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
@@ -29,7 +32,7 @@ from rlbench.spec.run import Spec
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
-PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
@@ -105,6 +108,8 @@ class Store:
     def __init__(self, folder: Path, lock: FileLock) -> None:
         self.folder, self._lock = folder, lock
         self._epochs: list[Epoch] = []
+        self.crash: IO[str] | None = None  # where a dying process may still write
+        self.died: str | None = None  # what is known of an attempt that ended without a word
 
     @classmethod
     def claim(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
@@ -134,6 +139,7 @@ class Store:
         store = cls(folder, lock)
         try:
             store._open(spec, environment, force=force)
+            store._begin()
         except BaseException:
             store.release()
             raise
@@ -141,6 +147,13 @@ class Store:
 
     def release(self) -> None:
         """Let other processes have the folder."""
+        if self.crash is not None:
+            self.crash.close()
+            self.crash = None
+            with suppress(OSError):
+                path = self.folder / "crash.txt"
+                if path.stat().st_size == 0:  # what a crash has said stays
+                    path.unlink()
         self._lock.release()
 
     @property
@@ -175,6 +188,19 @@ class Store:
     def finish(self, outcome: Outcome) -> None:
         """Replace the outcome."""
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
+
+    def explain(self, text: str) -> None:
+        """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
+        with suppress(Halted, UsageError):
+            files.replace(self.folder / "failure.txt", text)
+
+    def _begin(self) -> None:
+        path = self.folder / "crash.txt"
+        if path.exists():
+            words = path.stat().st_size > 0
+            self.died = f"an attempt crashed: {path} says where" if words else "the last attempt died without a word"
+        with files.writing(path):
+            self.crash = path.open("a", encoding="utf-8")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
         self._sweep()
