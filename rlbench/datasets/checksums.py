@@ -75,12 +75,15 @@ def recorded(path: Path) -> Seal | None:
         return None
     try:
         told = json.loads(beside.read_text(encoding="utf-8"))
-        if told["schema_version"] > SCHEMA_VERSION:
-            raise RefusedFile(f"{beside}: was written by a newer rlbench; upgrade")
+        version = told["schema_version"]
+        if version > SCHEMA_VERSION:
+            raise RefusedFile(
+                f"{beside}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
+            )
         return Seal(
             size=int(told["size"]), sha256=str(told["sha256"]), modified=int(told["modified"]), url=told.get("url")
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
 

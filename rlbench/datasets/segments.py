@@ -142,7 +142,9 @@ def read(path: Path) -> Segment:
         head = json.loads(raw[HEAD:end])
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
-    except (ValueError, KeyError, TypeError) as error:
+        if dtype.kind not in "uif" or min(shape, default=1) < 1:
+            raise ValueError(f"frames of {dtype} and shape {shape}")
+    except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
         raise refused(path, f"its head says nothing ({error})") from None
     return Segment(path, raw, named(raw), shape, dtype, places)
 
