@@ -176,6 +176,7 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
 def _carried(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
 ) -> dict[str, object]:
+    from rlbench.record.holder import holder
     from rlbench.record.store import Store, folder_of, read
 
     folder = folder_of(spec, results)
@@ -188,8 +189,9 @@ def _carried(
 
     store = Store.claim(spec, results, _machine(spec, runtime), force=force)
     if store is None:
-        shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
-        return _row(spec, folder, "running", None)
+        who = holder(folder)
+        shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
+        return {**_row(spec, folder, "running", None), "reason": f"{who} is running it"}
     try:
         begun = False
         try:

@@ -20,6 +20,9 @@ from rlbench.errors import RlbenchError
 T = TypeVar("T")
 Tree = dict[str, object] | list[object]
 
+DEEP = "<deep>"
+"""Drawn in place of what would be too long to show; ``spelled`` makes brackets of it that no recursion survives."""
+
 NUMBERS = st.one_of(
     st.integers(-3, 300),
     st.sampled_from([2**31, 2**63, -(2**63) - 1, 10**19, 10**400, -(10**400)]),
@@ -32,7 +35,6 @@ TEXTS = st.one_of(
         ["", "..", "../..", "/etc/passwd", "\x00", "\x1b[31m", "\ud800", "1e999", "nan", "none", "O", "|O"]
     ),
 )
-DEEP = st.just("deep")  # replaced by a list too deep for any parser that recurses
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -75,6 +77,11 @@ def changed(draw: st.DrawFn, document: Tree) -> Tree:
 
 
 changes = st.composite(changed)
+
+
+def spelled(text: str) -> bytes:
+    """A drawn text as a file has it."""
+    return text.replace(DEEP, "[" * 100_000).encode("utf-8", "surrogatepass")
 
 
 def sealed(content: object) -> str:

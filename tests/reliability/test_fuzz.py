@@ -23,7 +23,7 @@ from rlbench.record import store
 from rlbench.report import runs
 from rlbench.spec.canon import fields
 from tests.reliability import odd
-from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, told
+from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled, told
 
 RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "b1a082651c37" / "seed=0"
 BASELINE = Path(__file__).parent / "corpus" / "schema-1" / "baseline.json"
@@ -60,14 +60,18 @@ VALUE = st.one_of(
     st.text(max_size=10),
     odd.NUMBERS.map(str),
     st.sampled_from(
-        ["[" * 50_000, "1e999", "-inf", "nan", "9" * 5_000, "1_0", "none", "true", "[1,[2]]", "{}", '"', "1" * 400]
+        [odd.DEEP, "1e999", "-inf", "nan", "9" * 5_000, "1_0", "none", "true", "[1,[2]]", "{}", '"', "1" * 400]
     ),
 )
 
 
 def overridden(drawn: object) -> None:
     cell, settings = drawn  # type: ignore[misc]
-    words = [word for path, value in settings for word in ("--set", f"{path}={value}")]
+    words = [
+        word
+        for path, value in settings
+        for word in ("--set", spelled(f"{path}={value}").decode("utf-8", "surrogateescape"))
+    ]
     told(["show", *cell, *words])
 
 
@@ -75,7 +79,7 @@ def configured(drawn: object) -> None:
     cell, text = drawn  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "mine.toml")
-        file.write_bytes(text.encode("utf-8", "surrogatepass"))
+        file.write_bytes(spelled(text))
         told(["show", *cell, "--config", str(file)])
 
 
@@ -85,9 +89,7 @@ def toml(draw: st.DrawFn) -> str:
     value = st.one_of(
         odd.NUMBERS.map(str),
         st.text(max_size=6).map(json.dumps),
-        st.sampled_from(
-            ["true", "[1, 2]", "2020-01-01", "{a = 1}", "[" * 3_000 + "]" * 3_000, "0x10", "inf", "-nan", "''"]
-        ),
+        st.sampled_from(["true", "[1, 2]", "2020-01-01", "{a = 1}", odd.DEEP, "0x10", "inf", "-nan", "''"]),
     )
     named = st.tuples(st.sampled_from(paths()), value).map(lambda pair: f"{pair[0]} = {pair[1]}")
     line = st.one_of(named, named, st.text(max_size=20), st.sampled_from(["[algo]", "[algo.lr]", "[[task]]", "lr = 1"]))
@@ -121,7 +123,7 @@ def recorded(drawn: object) -> None:
         folder.mkdir(parents=True)
         for part in ("spec.json", "epochs.jsonl", "outcome.json"):
             (folder / part).write_bytes((RUN / part).read_bytes())
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+        (folder / name).write_bytes(text if isinstance(text, bytes) else spelled(text))
         only_refusals(lambda: store.read(folder))
         only_refusals(lambda: runs.read(folder))
         for verb in (
@@ -144,7 +146,7 @@ def lines(draw: st.DrawFn) -> str:
                     lambda c: sealed(c) + "\n"
                 ),
                 st.sampled_from(
-                    ["\n", "{}\n", "[]\n", "null\n", "{", "[" * 100_000 + "\n", '{"checksum":"' + "0" * 16 + '",']
+                    ["\n", "{}\n", "[]\n", "null\n", "{", odd.DEEP + "\n", '{"checksum":"' + "0" * 16 + '",']
                 ),
                 st.text(max_size=30).map(lambda text: text + "\n"),
             )
@@ -155,7 +157,7 @@ def lines(draw: st.DrawFn) -> str:
 def baselined(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "baseline.json")
-        file.write_bytes(drawn if isinstance(drawn, bytes) else str(drawn).encode("utf-8", "surrogatepass"))
+        file.write_bytes(drawn if isinstance(drawn, bytes) else spelled(str(drawn)))
         told(["baseline", "show", str(file)])
         told(["check", "toy", "--baseline", str(file), "--results", str(RUN.parents[4]), "--other-machine"])
 
@@ -177,7 +179,7 @@ def kept(place: Path) -> None:
 def checkpointed(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         kept(Path(place))
-        Path(place, "c", "manifest.json").write_bytes(str(drawn).encode("utf-8", "surrogatepass"))
+        Path(place, "c", "manifest.json").write_bytes(spelled(str(drawn)))
         only_refusals(lambda: checkpoint.load(Path(place, "c")))
 
 
