@@ -131,7 +131,7 @@ def told(arguments: Sequence[str]) -> tuple[int, str, str]:
         code = main(["--debug", *arguments])
     assert code != 1, err.getvalue()
     lines = [line for line in err.getvalue().splitlines() if line.startswith("rlbench: ")]
-    assert code == 0 or lines, f"exit code {code} without a word"
+    assert code in {0, 5} or lines, f"exit code {code} without a word"  # 5: what failed stands in the results
     return code, out.getvalue(), err.getvalue()
 
 
