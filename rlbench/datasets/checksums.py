@@ -77,9 +77,8 @@ def recorded(path: Path) -> Seal | None:
         told = json.loads(beside.read_text(encoding="utf-8"))
         version = told["schema_version"]
         if version > SCHEMA_VERSION:
-            raise RefusedFile(
-                f"{beside}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
-            )
+            newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
+            raise RefusedFile(f"{beside}: {newer}; upgrade")
         return Seal(
             size=int(told["size"]), sha256=str(told["sha256"]), modified=int(told["modified"]), url=told.get("url")
         )

@@ -145,12 +145,10 @@ def read(path: Path) -> Segment:
         head = json.loads(raw[HEAD:end])
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
-        if dtype.kind not in "uif" or min(shape, default=1) < 1:
-            raise ValueError(f"frames of {dtype} and shape {shape}")
-        if prod(shape) * dtype.itemsize > LARGEST:
-            raise ValueError(f"frames of the shape {shape}")
     except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
         raise refused(path, f"its head says nothing ({error})") from None
+    if dtype.kind not in "uif" or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize > LARGEST:
+        raise refused(path, f"frames of {dtype} and the shape {shape}")
     return Segment(path, raw, named(raw), shape, dtype, places)
 
 

@@ -62,12 +62,12 @@ def recorded() -> Recorded:
 def main(target: Path, *folders: Path) -> None:
     """Make the corpus in ``target``, where nothing is yet."""
     results = target / "results"
-    for root, inside in [(Path("results"), run) for run in REAL] + [
+    for source, inside in [(Path("results"), run) for run in REAL] + [
         (root, path.parent.relative_to(root).as_posix()) for root in folders for path in root.rglob("outcome.json")
     ]:
         (results / inside).mkdir(parents=True)
         for part in ("spec.json", "epochs.jsonl", "outcome.json"):
-            shutil.copyfile(root / inside / part, results / inside / part)
+            shutil.copyfile(source / inside / part, results / inside / part)
     (target / "baseline.json").write_text(to_text(made_of(gather(results))), encoding="utf-8")
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
         ended(results, seed, status)  # type: ignore[arg-type]

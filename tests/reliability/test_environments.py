@@ -1,7 +1,7 @@
 """R17: what every family of environments answers to a thousand steps, byte for byte, and with which versions.
 
-A change here changes scores, and the changelog must say so. Where a version differs from the one that made a hash nothing
-can be said: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.
+A change here changes scores, and the changelog must say so. Where a version is not the one that made a hash,
+nothing can be said: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ FAMILIES: dict[str, Make] = {
     "breakout": partial(atari, "ale", "breakout", training=True),
     "breakout, judged": partial(atari, "ale", "breakout", training=False),
     "envpool-cheetah": lambda seeds: environments(
-        spec("mujoco", "sac", "HalfCheetah-v4").task.model_copy(update={"env": "envpool", "envs": 2}), seeds=seeds, training=True
+        spec("mujoco", "sac", "HalfCheetah-v4").task.model_copy(update={"env": "envpool", "envs": 2}),
+        seeds=seeds,
+        training=True,
     ),
 }
 WHOLE = ("catch", "doors", "ale", "pong", "breakout", "breakout, judged", "envpool", "gymnasium")

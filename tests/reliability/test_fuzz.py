@@ -1,7 +1,7 @@
 """Whatever is typed, and whatever a record, a baseline or a manifest says: an answer or one line, never a traceback.
 
-Seals are no signatures, so documents are changed and sealed again. Every body is drawn some dozen times in the suite and
-a thousand times by the slow tests; the same examples in every run.
+Seals are no signatures, so documents are changed and sealed again. Every body is drawn some dozen times in the suite
+and a thousand times by the slow tests; the same examples in every run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from rlbench import checkpoint
+from rlbench import checkpoint, suites
 from rlbench.record import store
 from rlbench.report import runs
 from rlbench.spec.canon import fields
@@ -50,8 +50,6 @@ def document(name: str) -> Tree:
 @cache
 def paths() -> list[str]:
     """Every field of some algorithms, as ``--set`` spells it, and some that are none."""
-    from rlbench import suites
-
     known = [path for cell in CELLS for path, _ in fields(suites.spec(*cell))]
     return [*dict.fromkeys(known), "algo", "task", "", ".", "algo.", "algo.lr.x", "algo.torso", "algo.head"]
 

@@ -1,6 +1,6 @@
 """Recorded experience and policies from strangers: read, or refused by name; nothing is run and nothing breaks.
 
-Headers are changed and their checksums made right again, arrays get types and shapes that no data set has, bytes fall over.
+Headers are changed and their checksums made right again, arrays get types and shapes that no data set has.
 """
 
 from __future__ import annotations

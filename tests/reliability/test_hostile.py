@@ -1,7 +1,7 @@
 """R10: no artefact from a stranger runs code, or writes where it was not asked to.
 
-Every file here would make a canary if anything in it were run; each is given to the real command, which refuses it by name
-with exit code 2. The first test shows that the canary sings.
+Every file here would make a canary if anything in it were run; each is given to the real command, which refuses it by
+name with exit code 2. The first test shows that the canary sings.
 """
 
 from __future__ import annotations
@@ -167,11 +167,13 @@ def wandering(canary: Path) -> Words:
     return ["data", "show", str(folder)]
 
 
-def policy_words(name: str) -> Words:
+def policy_words(name: str, made: str = "rlb-evil") -> Words:
     """Play by a policy from a file."""
-    return ["data", "generate", "HalfCheetah-v4", "--policy", name, "--steps", "10", "--name", "rlb-evil"]
+    return ["data", "generate", "HalfCheetah-v4", "--policy", name, "--steps", "10", "--name", made]
 
 
+CATCH = ("show", "toy", "dqn", "Catch")
+LEARN = ("run", "offline", "il", "--task", "hopper-medium-v2")
 CODE = "__import__('os').system('touch ../canary')"
 HOSTILE: dict[str, Callable[[Path], Words]] = {
     "pickle as a policy": lambda c: raw_file("e.safetensors", pickle.dumps(Evil(c))) and policy_words("e.safetensors"),
@@ -205,11 +207,11 @@ HOSTILE: dict[str, Callable[[Path], Words]] = {
     "frames of a structure": lambda c: filmed({"shape": [1], "dtype": "O,f4", "pieces": [[0, 1, [1, 1]]]}, b"xx"),
     "recorded play that lies elsewhere": wandering,
     "code as a value": lambda c: ["show", "toy", "dqn", "Catch", "--set", f"algo.lr={CODE}"],
-    "code in a config": lambda c: raw_file("e.toml", f'[algo]\nlr = "{CODE}"\n'.encode(), "show", "toy", "dqn", "Catch", "--config"),
+    "code in a config": lambda c: raw_file("e.toml", f'[algo]\nlr = "{CODE}"\n'.encode(), *CATCH, "--config"),
     "YAML as a config": lambda c: raw_file(
-        "e.toml", b"!!python/object/apply:os.system ['touch ../canary']\n", "show", "toy", "dqn", "Catch", "--config"
+        "e.toml", b"!!python/object/apply:os.system ['touch ../canary']\n", *CATCH, "--config"
     ),
-    "pickle as a config": lambda c: raw_file("e.toml", pickle.dumps(Evil(c)), "show", "toy", "dqn", "Catch", "--config"),
+    "pickle as a config": lambda c: raw_file("e.toml", pickle.dumps(Evil(c)), *CATCH, "--config"),
     "pickle as a baseline": lambda c: raw_file("b.json", pickle.dumps(Evil(c)), "baseline", "show"),
     "task that lies above": lambda c: ["run", "toy", "dqn", "--task", "../../canary"],
     "algorithm that lies above": lambda c: ["run", "toy", "../../canary"],
@@ -218,8 +220,8 @@ HOSTILE: dict[str, Callable[[Path], Words]] = {
     "download to above": lambda c: ["data", "download", "../../canary"],
     "download of Minari's to above": lambda c: ["data", "download", "a/../../canary-v0"],
     "import under a name above": lambda c: [*hdf5(np.zeros(3), verb="import"), "--name", "rlb-../../canary"],
-    "set made under a name above": lambda c: [*policy_words(str(CORPUS / "policy.safetensors"))[:-1], "rlb-../../canary"],
-    "learning from a set above": lambda c: ["run", "offline", "il", "--task", "hopper-medium-v2", "--dataset", "rlb-../../canary"],
+    "set made under a name above": lambda c: policy_words(str(CORPUS / "policy.safetensors"), "rlb-../../canary"),
+    "learning from a set above": lambda c: [*LEARN, "--dataset", "rlb-../../canary"],
 }  # fmt: skip
 
 
@@ -272,6 +274,6 @@ def test_metadata_that_name_a_program_are_not_followed(canary: Path) -> None:
 def test_safetensors_hold_no_code(canary: Path) -> None:
     """The one format of weights that is read: numbers and their names."""
     Path("e.safetensors").write_bytes(torched(canary))
-    with pytest.raises(Exception, match="(?i)header|deserial"):
+    with pytest.raises(Exception, match=r"(?i)header|deserial"):
         load_file("e.safetensors")
     assert not canary.exists()

@@ -1,4 +1,4 @@
-"""R11: processes that start on one results folder at once: every seed runs once, nothing is torn, a dead one's is taken over."""
+"""R11: processes that start on one results folder at once: every seed runs once, and the dead hold nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R14, R15: stdout is results alone and whole, ``--json`` keeps its published schema, and asking needs and touches nothing.
+"""R14, R15: stdout is results alone and whole, ``--json`` keeps its published schema, and asking touches nothing.
 
 Terminals, narrow encodings, widths and readers that leave are in ``tests/cli/test_app.py``.
 """
@@ -25,10 +25,18 @@ from tests.reliability.odd import places, told
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 SCHEMAS = {path.stem: path for path in (DATA / "schema").glob("*.json")}
 RLBENCH = [sys.executable, "-m", "rlbench"]
-KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict, "null": type(None)}
+KINDS = {
+    "string": str,
+    "integer": int,
+    "number": int | float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
 
 
-def complaints(schema: dict[str, object], value: object, root: dict[str, object], where: str = "$") -> Iterator[str]:
+def complaints(schema: dict[str, object], value: object, root: dict[str, object], where: str = "$") -> Iterator[str]:  # noqa: C901 - a word of JSON Schema each
     """What of a document breaks its schema, for the words of JSON Schema that ours use."""
     unknown = set(schema) - WORDS
     assert not unknown, f"{where}: the schema says {unknown}, which nobody checks here"
@@ -61,7 +69,9 @@ WORDS = {"$schema", "title", "description", "$defs", "$ref", "anyOf", "const", "
 WORDS |= {"required", "properties", "additionalProperties", "items"}
 
 
-def _branches(schema: dict[str, object], value: dict[str, object], root: dict[str, object], where: str) -> Iterator[str]:
+def _branches(
+    schema: dict[str, object], value: dict[str, object], root: dict[str, object], where: str
+) -> Iterator[str]:
     known = schema.get("properties", {})
     assert isinstance(known, dict)
     yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)  # type: ignore[attr-defined]
@@ -135,7 +145,11 @@ def test_every_published_schema_is_held_to() -> None:
 
 
 def test_the_judge_of_schemas_speaks() -> None:
-    schema: dict[str, object] = {"type": "object", "required": ["a"], "properties": {"a": {"type": ["integer", "null"], "minimum": 0}}}
+    schema: dict[str, object] = {
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": ["integer", "null"], "minimum": 0}},
+    }
     schema["additionalProperties"] = False
     wrong: list[object] = [{}, {"a": "x"}, {"a": True}, {"a": -1}, {"a": 1, "b": 1}, []]
     assert [bool(list(complaints(schema, value, schema))) for value in wrong] == [True] * 6
@@ -155,10 +169,19 @@ def test_a_slow_reader_of_a_small_pipe_gets_every_byte() -> None:
     assert json.loads(got) == json.loads(told(words[3:])[1])
 
 
-@pytest.mark.parametrize("words", [["table", "atari"], ["show", "toy", "dqn", "Catch"], ["status", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["table", "atari"], ["show", "toy", "dqn", "Catch"], ["status", "--json"]], ids=" ".join
+)
 def test_the_plainest_surroundings_get_the_same_answer(words: list[str]) -> None:
     """No locale, no terminal, no width: the same characters, question marks where ASCII has none."""
-    poor = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "TERM": "dumb", "COLUMNS": "20", "NO_COLOR": "1"}
+    poor = {
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONUTF8": "0",
+        "TERM": "dumb",
+        "COLUMNS": "20",
+        "NO_COLOR": "1",
+    }
     done = subprocess.run([*RLBENCH, *words], env=os.environ | poor, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode("ascii") == told(words)[1].encode("ascii", "replace").decode()
@@ -192,9 +215,20 @@ for words in {asked!r}:
 
 def test_asking_needs_no_torch_no_emulator_no_network_and_no_home_and_writes_nothing() -> None:
     code = ALONE.format(missing=sorted(HEAVY), asked=ASKING)
-    poor = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": "/proc/nowhere", "MPLCONFIGDIR": "/proc/nowhere", "PYTHONDONTWRITEBYTECODE": "1"}
-    away = {name: value for name, value in os.environ.items() if name not in {"D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"}}
-    done = subprocess.run([sys.executable, "-c", code], env=away | poor, capture_output=True, text=True, check=False, timeout=120)
+    poor = {
+        "HOME": "/proc/nowhere",
+        "XDG_CACHE_HOME": "/proc/nowhere",
+        "MPLCONFIGDIR": "/proc/nowhere",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    away = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"}
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=away | poor, capture_output=True, text=True, check=False, timeout=120
+    )
     rows = [json.loads(line[2:]) for line in done.stderr.splitlines() if line.startswith("@ ")]
     assert [row[0] for row in rows] == ASKING, done.stderr
     assert [row for row in rows if row[1] != 0 or row[2]] == []
@@ -204,5 +238,7 @@ def test_results_go_to_stdout_and_everything_else_to_stderr(tmp_path: Path) -> N
     words = [*RLBENCH, "run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--results", "results"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 5  # seed 1 failed, long ago
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [f"toy/dqn/Catch seed {seed}" for seed in (0, 1)]
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        f"toy/dqn/Catch seed {seed}" for seed in (0, 1)
+    ]
     assert len(done.stderr.splitlines()) == 2 and "already" in done.stderr

@@ -1,7 +1,7 @@
 """R12: what was ever written stays readable, and what is newer is refused with the file, both versions and the remedy.
 
-``corpus/schema-<n>`` holds a file of every kind as version n wrote it, and is never changed. Whoever raises a version adds
-a folder with ``python -m tests.reliability.make_corpus``; a test here asks for it.
+``corpus/schema-<n>`` holds a file of every kind as version n wrote it, and is never changed. Whoever raises a version
+adds a folder with ``python -m tests.reliability.make_corpus``; a test here asks for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rlbench.datasets import checksums, film, frames, policies, reading
 from rlbench.errors import RefusedFile
 from rlbench.record import files, store, types
 from rlbench.report import baseline, runs
+from tests.laws.source import tree
 from tests.reliability.odd import sealed, told
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -132,8 +133,6 @@ def test_whoever_raises_a_version_adds_a_corpus() -> None:
 
 def test_no_version_is_kept_elsewhere() -> None:
     """Every SCHEMA_VERSION of the package is in the table above, or of a document that is only printed."""
-    from tests.laws.source import tree
-
     found = {
         m.path.removeprefix("rlbench/")
         for m in tree()

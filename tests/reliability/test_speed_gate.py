@@ -1,8 +1,9 @@
-"""R16: the speed gate: silent on equal speeds, loud on a true loss, deaf to other machines, and honest about too few."""
+"""R16: the speed gate: silent on equal speeds, loud on a true loss, deaf to other machines, honest about too few."""
 
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,10 @@ from rlbench.errors import UsageError
 from rlbench.report import check
 from rlbench.report.baseline import Baseline, Entry
 from rlbench.report.check import against_baseline
+from rlbench.report.documents import Key
 from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
 from rlbench.report.gather import sorted_runs
 from rlbench.report.runs import Run
-from rlbench.report.documents import Key
 from tests.reliability.test_survivorship import run_of, spec_of
 
 RANK = {"SLOWER": 0, "SUSPECT": 1, "PASSED": 2}
@@ -70,8 +71,6 @@ def test_too_few_runs_say_so_and_how_many(before: list[float], later: list[float
 
 def fast(seed: int, speed: float, cpu: str) -> Run:
     """A finished run of a machine at a speed."""
-    from dataclasses import replace
-
     made = run_of(spec_of(NAME, seed), [1.0, 1.0], "done", f"x/{cpu}/{seed}")
     return replace(made, speeds=(speed,), environment={"device": "cpu", "cpu": cpu})
 
