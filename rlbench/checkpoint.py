@@ -57,10 +57,13 @@ def load(folder: Path) -> State:
             if rows is None:
                 tensors[whole] = piece
                 continue
-            if whole not in tensors:  # filled shard by shard, so that no second copy is ever in memory
-                tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
-            at = filled.get(whole, 0)
-            tensors[whole][at : at + len(piece)] = piece
+            try:
+                if whole not in tensors:  # filled shard by shard, so that no second copy is ever in memory
+                    tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
+                at = filled.get(whole, 0)
+                tensors[whole][at : at + len(piece)] = piece
+            except (RuntimeError, TypeError) as error:  # torch's words for another shape, and for too large a one
+                raise RefusedFile(f"{folder / name}: {whole} is not as the manifest says ({error})") from None
             filled[whole] = at + len(piece)
     state: State = {}
     for key, value in {**head.values, **tensors}.items():

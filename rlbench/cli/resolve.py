@@ -106,14 +106,18 @@ def smoke(spec: Spec) -> Spec:
 def from_file(path: Path) -> list[Setting]:
     """The fields a TOML file sets; the choice of a part comes before the part's own fields."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = flatten(tomllib.loads(path.read_text(encoding="utf-8")), path.name)
     except OSError as error:
         raise UsageError(f"--config {path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError:
         raise UsageError(f"--config {path}: not UTF-8 text; expected a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"--config {path}: not TOML: {error}") from None
-    found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in flatten(tree, path.name)]
+    except (ValueError, RecursionError):  # a number of thousands of digits, or brackets without end
+        raise UsageError(
+            f"--config {path}: holds what no field can be; expected plain fields as algo.lr = 1e-4"
+        ) from None
+    found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
     return sorted(found, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 
 

@@ -159,6 +159,7 @@ def _carried(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
 ) -> dict[str, object]:
     from rlbench.cli.experience import same
+    from rlbench.record.holder import holder
     from rlbench.record.store import folder_of, read
 
     folder = folder_of(spec, results)
@@ -175,8 +176,9 @@ def _carried(
     try:
         store = Store.claim(spec, results, _machine(spec, runtime), force=force)
         if store is None:
-            shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
-            return _row(spec, folder, "running", None)
+            who = holder(folder)
+            shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
+            return {**_row(spec, folder, "running", None), "reason": f"{who} is running it"}
         _iterated(spec, runtime, store, stop, shown)
     except Interrupted as error:
         shown.end(str(error))

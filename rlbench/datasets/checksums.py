@@ -82,7 +82,7 @@ def recorded(path: Path) -> Seal | None:
         return None
     try:
         return _parsed(json.loads(beside.read_text(encoding="utf-8")), beside)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
 
@@ -109,7 +109,8 @@ def _parsed(told: dict[str, object], beside: Path) -> Seal:
     """The content of a record; the first ones had no checksum of their own."""
     version, size, digest, modified, url = (told[name] for name in FIELDS)
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RefusedFile(f"{beside}: was written by a newer rlbench; upgrade")
+        newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
+        raise RefusedFile(f"{beside}: {newer}; upgrade")
     claimed = told.pop("checksum", None)
     if len(told) != len(FIELDS) or claimed not in {None, _checksum(told)}:
         raise ValueError

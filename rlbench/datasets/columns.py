@@ -25,7 +25,7 @@ def opened(path: Path) -> Iterator[h5py.File]:
 
     Raises:
         UsageError: there is no such file, or it may not be read.
-        RefusedFile: it is no HDF5 file, or not a whole one.
+        RefusedFile: it is no HDF5 file, or not a whole one; or it turns out to be broken while it is read.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; check the path")
@@ -37,7 +37,10 @@ def opened(path: Path) -> Iterator[h5py.File]:
         reason = str(error).partition("(")[2].rstrip(")") or str(error)
         raise RefusedFile(f"{path}: no whole HDF5 file ({reason}); delete it and download it again") from None
     with file:
-        yield file
+        try:
+            yield file
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # HDF5's words for what is broken
+            raise damaged(str(path), error) from None
 
 
 def present(group: h5py.Group, key: str) -> bool:

@@ -93,6 +93,9 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     files, told = head.get("segments"), head.get("told")
     if not isinstance(files, dict) or not isinstance(told, dict):
         raise segments.refused(path, "names no files")
+    strangers = [str(name) for name in files if Path(str(name)).name != name]
+    if strangers:
+        raise segments.refused(path, f"names {strangers[0]}, which lies elsewhere")
     return {str(name): str(digest) for name, digest in files.items()}, told
 
 
@@ -113,12 +116,17 @@ def unsealed(path: Path) -> dict[str, object]:
         raw = path.read_bytes()
         head = dict(json.loads(raw))
         whole = raw == sealed({key: value for key, value in head.items() if key != "sha256"})
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise segments.refused(path, str(error)) from None
     if not whole:
         raise segments.refused(path, "its SHA-256 is not the one it names")
-    if head["schema_version"] > SCHEMA_VERSION:
-        raise RefusedFile(f"{path}: was written by a newer rlbench; upgrade")
+    version = head["schema_version"]
+    if not isinstance(version, int):
+        raise segments.refused(path, "its schema_version is no number")
+    if version > SCHEMA_VERSION:
+        raise RefusedFile(
+            f"{path}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
+        )
     return head
 
 

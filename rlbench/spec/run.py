@@ -12,8 +12,6 @@ from rlbench.spec.offline import Offline
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.task import AtariTask, MujocoTask, OfflineTask, Task
 
-SCHEMA_VERSION = 1
-
 Algo = Annotated[
     QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
 ]
