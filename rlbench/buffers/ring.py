@@ -11,6 +11,7 @@ A row is written in two halves: ``observe`` puts down what the lanes show (and g
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -255,6 +256,6 @@ class Ring:
 
 def _blank(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros; on the host a page is taken when it is written, so that a loaded state does not lie beside them."""
-    if device.type != "cpu":
+    if device.type != "cpu" or 0 in shape:
         return torch.zeros(shape, dtype=dtype, device=device)
-    return torch.from_numpy(np.zeros(shape, torch.empty(0, dtype=dtype).numpy().dtype))
+    return torch.from_numpy(np.zeros(prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)
