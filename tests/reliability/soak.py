@@ -31,8 +31,8 @@ SHARE = 0.7
 MOST = 40
 """Kills of one run; then it is left alone."""
 
-SET = "rlb-hopper-medium"
-RECIPE = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "400", "--name", SET, "--quiet"]
+RECIPE = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "400", "--quiet"]
+RECIPE += ["--name", GENERATED.dataset]
 
 
 @dataclass(slots=True)
@@ -96,10 +96,12 @@ class Ground:
 
     def _generated(self) -> None:
         """A data set, whose making is killed a few times too."""
-        path = self.folder / "sets" / f"{SET}.hdf5"
+        path, told = self.folder / "sets" / f"{GENERATED.dataset}.hdf5", ""
         for patience in (0.05, 0.2, 0.5, 1.0, None):
             if not path.exists():
-                self.start(self.generate, environ=self.environ, kill_after=patience)
+                told = self.start(self.generate, environ=self.environ, kill_after=patience).output
+        if not path.exists():
+            raise AssertionError(told)
         checksums.verified(path)
 
 

@@ -27,8 +27,9 @@ class Stops:
 
 
 STOPS = st.builds(
-    Stops,
-    st.lists(st.floats(0.01, 0.99), min_size=1, max_size=3),
+    lambda early, late, **how: Stops([*early, late], **how),
+    st.lists(st.floats(0.01, 0.99), max_size=2),
+    st.floats(0.5, 0.8),  # while it learns, for whatever else there is
     crash=st.booleans(),
     often=st.booleans(),
 )
