@@ -69,6 +69,13 @@ class Ground:
             self.tolls[family.name] = Toll(golden=ending(family.folder(results)), seconds=done.seconds)
         return self.tolls[family.name]
 
+    def killed_often(self, family: Family, kills: int) -> Toll:
+        """Run after run, until they were killed so often; all of them must have ended as the golden one."""
+        while self.golden(family).kills < kills:
+            self.killed(family)
+            assert self.golden(family).faults == []
+        return self.golden(family)
+
     def killed(self, family: Family) -> None:
         """One run, killed and done again until it ends, and compared."""
         toll = self.golden(family)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlbench.spec.run import Runtime
 from tests.reliability.carried import carry, ending, recorded
-from tests.reliability.families import ALL, FEW, Family
+from tests.reliability.families import ALL, BEYOND, Family
 
 Temporary = pytest.TempPathFactory
 OFTEN = 0.05  # seconds between checkpoints
@@ -61,7 +61,7 @@ def holds(family: Family, temporary: Temporary, examples: int) -> None:
     check()
 
 
-@pytest.mark.parametrize("family", FEW, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", BEYOND, ids=lambda family: family.name)
 def test_a_run_of_each_family_stopped_or_dropped_anywhere_ends_as_if_it_never_was(
     family: Family, tmp_path_factory: Temporary
 ) -> None:
