@@ -189,7 +189,7 @@ def _line(text: str, number: int, where: str) -> _Line:
 
 def _tail(text: str) -> dict[str, object] | None:
     """What follows the training games in a line as this version writes it; None for any other."""
-    if not text.startswith('{"checksum":"'):
+    if not text.startswith('{"checksum":"') or text[SEAL - 2 : SEAL] != '",':
         return None
     body = "{" + text[SEAL:]
     start = body.find(',"env_steps":')

@@ -19,13 +19,15 @@ class Family(NamedTuple):
     task: str
     sets: tuple[str, ...]
     smoke: bool = True
+    dataset: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.suite}/{self.algorithm}/{self.task}"
+        return f"{self.suite}/{self.algorithm}/{self.task}" + (f"@{self.dataset}" if self.dataset else "")
 
     def spec(self, seed: int = 0) -> Spec:
-        return resolve(self.suite, self.algorithm, self.task, seed=seed, sets=self.sets, smoke=self.smoke).spec
+        more = {"seed": seed, "sets": self.sets, "smoke": self.smoke, "dataset": self.dataset}
+        return resolve(self.suite, self.algorithm, self.task, **more).spec
 
     def folder(self, results: Path, seed: int = 0) -> Path:
         return folder_of(self.spec(seed), results)
@@ -33,7 +35,8 @@ class Family(NamedTuple):
     def words(self, results: Path, seeds: str = "0") -> list[str]:
         """The command line that makes the run."""
         sets = [word for change in self.sets for word in ("--set", change)]
-        place = ["--device", "cpu", "--results", str(results), "--seeds", seeds, *(["--smoke"] if self.smoke else [])]
+        place = ["--device", "cpu", "--results", str(results), "--seeds", seeds]
+        place += (["--smoke"] if self.smoke else []) + (["--dataset", self.dataset] if self.dataset else [])
         return ["run", self.suite, self.algorithm, "--task", self.task, *place, *sets]
 
 
@@ -68,11 +71,14 @@ REACH = Family("goals", "ddpg+her", "FetchReach-v4", (*REAL, "task.steps=20"))
 FLAT = Family("offline", "td3bc", "rlb-hopper-medium", (*STORED, *WIDTHS))
 GRID = Family("offline", "cql", "Catch", STORED)
 
-GENERATED = FLAT._replace(smoke=False)
+GENERATED = FLAT._replace(task="Hopper-v4", smoke=False, dataset="rlb-soak")
 """From a data set that somebody has to make first."""
 
 FEW = (CATCH, RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, REACH, FLAT, GRID)
-"""One of each family: those of the suite that runs at every change."""
+"""One of each family."""
+
+BEYOND = (RAINBOW, HOPPER, CURIOUS_DOORS, GRID)
+"""Those that are stopped at every change; of the others tests/behaviour stops some at places of its own."""
 
 ALL = (
     *FEW,

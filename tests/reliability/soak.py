@@ -31,8 +31,8 @@ SHARE = 0.7
 MOST = 40
 """Kills of one run; then it is left alone."""
 
-SET = "rlb-hopper-medium"
-RECIPE = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "400", "--name", SET, "--quiet"]
+RECIPE = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "400", "--quiet"]
+RECIPE += ["--name", GENERATED.dataset]
 
 
 @dataclass(slots=True)
@@ -69,6 +69,13 @@ class Ground:
             self.tolls[family.name] = Toll(golden=ending(family.folder(results)), seconds=done.seconds)
         return self.tolls[family.name]
 
+    def killed_often(self, family: Family, kills: int) -> Toll:
+        """Run after run, until they were killed so often; all of them must have ended as the golden one."""
+        while self.golden(family).kills < kills:
+            self.killed(family)
+            assert self.golden(family).faults == []
+        return self.golden(family)
+
     def killed(self, family: Family) -> None:
         """One run, killed and done again until it ends, and compared."""
         toll = self.golden(family)
@@ -96,10 +103,12 @@ class Ground:
 
     def _generated(self) -> None:
         """A data set, whose making is killed a few times too."""
-        path = self.folder / "sets" / f"{SET}.hdf5"
+        path, told = self.folder / "sets" / f"{GENERATED.dataset}.hdf5", ""
         for patience in (0.05, 0.2, 0.5, 1.0, None):
             if not path.exists():
-                self.start(self.generate, environ=self.environ, kill_after=patience)
+                told = self.start(self.generate, environ=self.environ, kill_after=patience).output
+        if not path.exists():
+            raise AssertionError(told)
         checksums.verified(path)
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from rlbench import faults
-from rlbench.record import manifest
 from rlbench.report.verified import verified
 from tests.reliability.carried import recorded
 from tests.reliability.families import CATCH
 from tests.reliability.scenarios import SCENARIOS, of, trained
+from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
 
 CONTENT = bytes(range(256)) * 3_000
+KEPT = ("resume", ".resume.old")
 MOST = 60
 """Times that a scenario comes by a point, at the most."""
 
@@ -83,7 +84,7 @@ def survives(point: str, time: int, folder: Path, golden: Path, start: Zygote, a
     if died.status == 0:
         return None
     assert died.status == faults.DIED, died.output
-    before, kept = recorded(run), manifest.standing(run / "checkpoint" / "resume").is_dir()
+    before, kept = recorded(run), any((run / "checkpoint" / name).is_dir() for name in KEPT)
     done = (run / "outcome.json").exists()
     assert not verified(folder).faults, "what a crash left behind is no fault"
     again = start([str(folder)], function=scenario.function, environ=environ)
@@ -130,3 +131,9 @@ def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
 
 def test_each_point_is_passed_by_a_scenario_and_none_is_left_out() -> None:
     assert {of(point) for point in faults.POINTS} == set(SCENARIOS)
+
+
+def test_a_run_that_is_killed_at_random_ends_as_if_it_never_was(start: Zygote, tmp_path: Path) -> None:
+    toll = Ground(tmp_path, start, seed=1).killed_often(CATCH, 5)
+    assert toll.kills >= 5
+    assert toll.attempts == toll.kills + toll.runs
