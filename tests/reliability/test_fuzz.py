@@ -28,7 +28,7 @@ from tests.reliability.odd import Tree, changes, damaged, only_refusals, places,
 RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "b1a082651c37" / "seed=0"
 BASELINE = Path(__file__).parent / "corpus" / "schema-1" / "baseline.json"
 CELLS = (("toy", "dqn", "Catch"), ("mujoco", "ppo", "Hopper-v4"), ("offline", "cql", "hopper-medium-v2"))
-FEW, MANY = 60, 1_500
+FEW, MANY = 30, 1_500
 
 
 class Fuzzed(NamedTuple):
@@ -208,22 +208,22 @@ FUZZED = {
         overridden,
     ),
     "configs": Fuzzed(st.tuples(CELL, st.deferred(toml)), configured),
-    "command lines": Fuzzed(st.tuples(st.sampled_from(VERBS), st.lists(WORDS, max_size=4)), typed, few=40, many=1_000),
-    "specs": Fuzzed(st.tuples(st.just("spec.json"), resealed(lambda: document("spec.json"))), recorded, few=40),
+    "command lines": Fuzzed(st.tuples(st.sampled_from(VERBS), st.lists(WORDS, max_size=4)), typed, few=20, many=1_000),
+    "specs": Fuzzed(st.tuples(st.just("spec.json"), resealed(lambda: document("spec.json"))), recorded, few=15),
     "outcomes": Fuzzed(
-        st.tuples(st.just("outcome.json"), resealed(lambda: document("outcome.json"))), recorded, few=40
+        st.tuples(st.just("outcome.json"), resealed(lambda: document("outcome.json"))), recorded, few=15
     ),
-    "lines": Fuzzed(st.tuples(st.just("epochs.jsonl"), st.deferred(lines)), recorded, few=40),
+    "lines": Fuzzed(st.tuples(st.just("epochs.jsonl"), st.deferred(lines)), recorded, few=15),
     "bytes of a record": Fuzzed(
         st.sampled_from(["spec.json", "outcome.json", "epochs.jsonl"]).flatmap(
             lambda name: st.tuples(st.just(name), damaged((RUN / name).read_bytes()))
         ),
         recorded,
-        few=30,
+        few=12,
         many=1_000,
     ),
-    "baselines": Fuzzed(resealed(lambda: json.loads(BASELINE.read_text())), baselined, few=40, many=1_000),
-    "bytes of a baseline": Fuzzed(st.deferred(lambda: damaged(BASELINE.read_bytes())), baselined, few=20, many=500),
+    "baselines": Fuzzed(resealed(lambda: json.loads(BASELINE.read_text())), baselined, few=20, many=1_000),
+    "bytes of a baseline": Fuzzed(st.deferred(lambda: damaged(BASELINE.read_bytes())), baselined, few=10, many=500),
     "manifests": Fuzzed(resealed(manifest), checkpointed, few=40),
     "shards": Fuzzed(
         st.tuples(

@@ -249,9 +249,9 @@ FUZZED = {
             st.sampled_from([*KEYS, "", ""]),
         ),
         h5,
-        few=40,
+        few=25,
     ),
-    "bytes of HDF5": Fuzzed(later(lambda: damaged(FLAT.read_bytes())), h5_bytes, few=40),
+    "bytes of HDF5": Fuzzed(later(lambda: damaged(FLAT.read_bytes())), h5_bytes, few=25),
     "Minari": Fuzzed(
         st.tuples(
             st.one_of(
@@ -275,7 +275,7 @@ FUZZED = {
             ).filter(lambda found: not {"observations", "observations/a/b"} <= set(found)),
         ),
         walked,
-        few=40,
+        few=25,
     ),
     "checksums beside files": Fuzzed(
         st.one_of(
@@ -283,7 +283,7 @@ FUZZED = {
             st.sampled_from([odd.DEEP, "null", "[]", '{"schema_version": Infinity}']),
         ),
         beside,
-        few=40,
+        few=25,
     ),
     "heads of recorded play": Fuzzed(
         later(
@@ -292,7 +292,7 @@ FUZZED = {
             )
         ),
         played,
-        few=50,
+        few=25,
     ),
     "bytes of recorded play": Fuzzed(
         later(lambda: damaged(SEGMENT.read_bytes()[segments.HEAD :]).map(lambda raw: (SEGMENT.name, segmented(raw)))),
@@ -307,7 +307,7 @@ FUZZED = {
             )
         ),
         played,
-        few=40,
+        few=25,
     ),
     "headers of policies": Fuzzed(later(lambda: changes(header()).map(safetensors)), policy),
     "bytes of policies": Fuzzed(later(lambda: damaged(POLICY.read_bytes())), policy),
@@ -324,12 +324,12 @@ FUZZED = {
             st.deferred(lambda: st.just(saved())),
         ),
         zipped,
-        few=40,
+        few=25,
     ),
     "shards": Fuzzed(
         st.one_of(st.lists(wire(), max_size=3).map(framed), later(lambda: damaged(framed([b"a" * 40])))),
         sharded,
-        few=40,
+        few=25,
     ),
     "examples": Fuzzed(st.one_of(wire(), st.binary(max_size=40)), exampled),
 }

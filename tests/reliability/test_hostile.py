@@ -163,7 +163,10 @@ def wandering(canary: Path) -> Words:
     """Recorded play made of files that lie elsewhere."""
     folder = Path("rlb-evil.frames")
     folder.mkdir()
-    (folder / film.CONTENTS).write_bytes(film.sealed({"segments": {"../../canary": "0"}, "told": {}}))
+    own = (CORPUS / "rlb-corpus.frames" / "play.00000.segment").read_bytes()
+    Path("play.00000.segment").write_bytes(own)  # a good one, of somebody else's
+    named = {"../play.00000.segment": segments.named(own)}
+    (folder / film.CONTENTS).write_bytes(film.sealed({"segments": named, "told": {}}))
     return ["data", "show", str(folder)]
 
 
