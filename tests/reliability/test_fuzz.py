@@ -242,7 +242,7 @@ def test_no_traceback_reaches_the_user(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", FUZZED)
 def test_no_traceback_reaches_the_user_in_a_thousand_tries(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)

@@ -340,7 +340,7 @@ def test_what_a_stranger_gives_is_read_or_refused(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", FUZZED)
 def test_what_a_stranger_gives_is_read_or_refused_in_a_thousand_tries(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)

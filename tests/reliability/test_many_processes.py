@@ -61,7 +61,7 @@ def test_four_processes_run_each_of_two_seeds_once(tmp_path: Path) -> None:
     together(tmp_path, processes=4, seeds=2)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_sixteen_processes_run_each_of_eight_seeds_once(tmp_path: Path) -> None:
     together(tmp_path, processes=16, seeds=8)

@@ -99,6 +99,7 @@ PRINTED: dict[str, list[str]] = {
     "data-show-play": ["data", "show", "rlb-corpus.frames"],
     "data-verify": ["data", "verify", "rlb-corpus.frames", "none.hdf5"],
     "dry-run": ["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-4", "--dry-run"],
+    "verify": ["verify", "."],
     "doctor": ["doctor", "toy"],
     "run": ["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--quiet"],  # both have ended
 }
