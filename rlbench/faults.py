@@ -25,6 +25,8 @@ POINTS: Final[Mapping[str, str]] = {
     "append.written": "the line is on disk, and nobody was told",
     "claim.made": "the run's folder is there and empty",
     "claim.swept": "what a crash left half written is gone",
+    "crash.opened": "the file for a dying process's last words is there and empty",
+    "crash.removed": "that file is gone, the folder is still claimed",
     "outcome.dropped": "epochs are about to be replaced; the outcome that counted them is gone",
     "aside.made": "the folder for what --force puts aside is there and empty",
     "aside.moved": "a part of the record is aside, the others are not",
@@ -36,6 +38,7 @@ POINTS: Final[Mapping[str, str]] = {
     "checkpoint.discarded": "a checkpoint that nobody needs has another name and is still there",
     "checkpoint.swept": "what a crash left of a checkpoint is gone",
     # a data set: datasets/
+    "dataset.torn": "half of the new data set is there under its temporary name",
     "dataset.filled": "the new data set is whole under its temporary name",
     "dataset.forgotten": "the checksum of the old data set is gone",
     "dataset.placed": "the new data set has no checksum yet",

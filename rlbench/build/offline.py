@@ -55,12 +55,16 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
         return Experience(_random(task), "random actions")
     path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
     seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
-    _meant(task, path)
+    meant(task, path)
     return Experience(reading.read(path, task.data, once=True), seal.sha256)
 
 
-def _meant(task: OfflineTask, path: Path) -> None:
-    """Refuse what says of itself, or is named as, something else than what is to be learned from."""
+def meant(task: OfflineTask, path: Path) -> None:
+    """Refuse what says of itself, or is named as, something else than what is to be learned from.
+
+    Raises:
+        RefusedFile: it is of another world, or another data set than the task's.
+    """
     told, world = reading.told(path), task.world.id
     name, made = told.get("name", ""), told.get("task", world)
     otherwise = f"learn from it with --task {made} --dataset {path}"

@@ -28,7 +28,7 @@ STEPS: Mapping[str, int] = {"random": 10**6, "medium": 10**6, "expert": 10**6, "
 REPLAYED: Mapping[str, int] = {"halfcheetah": 202_000, "hopper": 402_000, "walker2d": 302_000}
 
 STANDINS: Mapping[str, str] = {
-    "halfcheetah-expert": "rlb-halfcheetah-expert",
+    **{f"{b}-{k}": f"rlb-{b}-{k}" for b in ("halfcheetah", "hopper", "walker2d") for k in ("expert", "medium-expert")},
     "halfcheetah": "rlb-halfcheetah-medium",
     "hopper": "rlb-hopper-medium",
     "walker2d": "rlb-walker2d-medium",

@@ -6,6 +6,7 @@ What came with a file (its size, its ETag) is kept beside the part, so that two 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from http.client import HTTPException, HTTPResponse
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -58,13 +59,26 @@ def part_of(target: Path) -> Path:
 def received(url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE) -> Iterator[Progress]:
     """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
 
+    To be called by whoever is ``alone`` with the target.
+
     Raises:
-        UsageError: the address is wrong, somebody else is downloading the same file, or it does not fit.
+        UsageError: the address is wrong, or it does not fit.
         RefusedFile: the server offers a file of another size.
         Halted: the server or the disk failed; the same call resumes.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise UsageError(f"{url}: not an http address; give one")
+    yield from _patiently(url, part_of(target), size, patience)
+
+
+@contextmanager
+def alone(target: Path) -> Iterator[None]:
+    """Nobody else downloads the same file, from its first byte until it has its final name.
+
+    Raises:
+        UsageError: somebody does, or the folder cannot be written.
+        Halted: the disk failed; the same call resumes.
+    """
     part = part_of(target)
     lock = _lock(part)
     with _writing(part):
@@ -73,7 +87,7 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
     try:
         with FileLock(lock, timeout=0):
             try:
-                yield from _patiently(url, part, size, patience)
+                yield
             finally:
                 if not part.exists():
                     lock.unlink(missing_ok=True)
@@ -96,6 +110,8 @@ def discard(target: Path) -> None:
 def settle(target: Path) -> None:
     """Give the whole part its final name."""
     with _writing(target):
+        with part_of(target).open("rb") as file:
+            os.fsync(file.fileno())
         part_of(target).replace(target)
     faults.point("download.settled")
     discard(target)
@@ -108,7 +124,7 @@ def _patiently(url: str, part: Path, size: int | None, patience: float) -> Itera
         reason = "the connection was cut"
         try:
             yield from _attempt(url, part, size, patience)
-        except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+        except (OSError, HTTPException) as error:  # what the disk refuses has a name of its own already
             reason = _reason(error)
         held = part.stat().st_size if part.exists() else 0
         idle, reached = (0, held) if held > reached else (idle + 1, reached)
@@ -153,6 +169,8 @@ def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int
     if total is not None and total - begin > free:
         raise DoesNotFit(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
     with _writing(part):
+        if not begin:
+            part.unlink(missing_ok=True)  # before its new origin is noted, or a kill would mix the two
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
         file = part.open("r+b" if begin else "wb", buffering=0)  # nothing is left to write when it is closed
     with file:

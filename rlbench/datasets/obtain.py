@@ -14,7 +14,7 @@ from rlbench.datasets import catalogue, checksums, download, places, remote
 from rlbench.datasets.columns import opened
 from rlbench.datasets.download import Progress, part_of
 from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD, Place
-from rlbench.datasets.reading import data_file, read
+from rlbench.datasets.reading import data_file, read, told
 from rlbench.errors import Halted, RefusedFile, UsageError
 
 
@@ -52,7 +52,11 @@ def imported(path: Path, name: str) -> Place:
     if path.is_dir() != (there.kind == "minari"):
         layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
         raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
+    own = told(path).get("name", "")
+    if own.startswith("rlb-") and there.kind != "own":
+        raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     read(path, name)
+    _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
     files = (MINARI_DATA, MINARI_TOLD) if path.is_dir() else (Path(),)
     for inside in files:
         _copied(path / inside, there.path / inside)
@@ -60,7 +64,23 @@ def imported(path: Path, name: str) -> Place:
     return there
 
 
+def _as_recorded(source: Path, target: Path) -> None:
+    """Refuse what is not the file that was recorded under its name before."""
+    seal = checksums.recorded(target)
+    if seal is not None and checksums.measured(source).sha256 != seal.sha256:
+        raise RefusedFile(
+            f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {seal.sha256[:12]}…); "
+            f"delete {target}{checksums.SUFFIX} if it is to be another"
+        )
+
+
 def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
+    with download.alone(target):
+        if not target.is_file():  # who had it before us may have been at its very end
+            yield from _received(url, target, patience)
+
+
+def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
     seal = checksums.recorded(target)
     yield from download.received(url, target, size=seal.size if seal else None, patience=patience)
     part = part_of(target)

@@ -55,9 +55,10 @@ def place(name: str) -> Place:
 
 def named(path: Path, name: str) -> bool:
     """Whether a file or folder is called as the data set of this name is, or by the name itself."""
-    known = place(name).path
-    own = path.resolve()
-    return own.name in {known.name, f"{name}.hdf5"} or own.parts[-len(Path(name).parts) :] == Path(name).parts
+    known, own = place(name), path.resolve()
+    if known.kind == "minari":
+        return own.parts[-len(Path(name).parts) :] == Path(name).parts
+    return own.name in {known.path.name, f"{name}.hdf5", f"{name}{SUFFIX}"}
 
 
 def present(there: Place) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import h5py
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from rlbench import faults
@@ -45,9 +46,10 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
         UsageError: the folder cannot be written.
         Halted: the disk is full.
     """
-    part = path.with_name(path.name + ".part")
+    part, lock = path.with_name(path.name + ".part"), FileLock(path.with_name(path.name + ".lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()  # two that make the same set at once write it one after the other
         _put(part, _filled(recorded, attributes))
         seal = checksums.measured(part)
         faults.point("dataset.filled")
@@ -62,7 +64,10 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
         raise Halted(f"{path}: {error.strerror or error}; free some space and run the same command again") from None
     finally:
         with suppress(OSError):
-            part.unlink()
+            if lock.is_locked:
+                part.unlink(missing_ok=True)
+                Path(lock.lock_file).unlink(missing_ok=True)
+                lock.release()
     return Written(path, seal.sha256, seal.size)
 
 
@@ -99,6 +104,7 @@ def _filled(recorded: Recorded, attributes: Mapping[str, str | float]) -> bytes:
 def _put(path: Path, raw: bytes) -> None:
     """Write a file and wait until the disk has it."""
     with path.open("wb") as file:
-        file.write(raw)
+        file.write(faults.cut("dataset.torn", raw))
         file.flush()
+        faults.point("dataset.torn")
         os.fsync(file.fileno())

@@ -154,6 +154,7 @@ class Store:
                 path = self.folder / "crash.txt"
                 if path.stat().st_size == 0:  # what a crash has said stays
                     path.unlink()
+                    faults.point("crash.removed")
         self._lock.release()
 
     @property
@@ -201,6 +202,7 @@ class Store:
             self.died = f"an attempt crashed: {path} says where" if words else "the last attempt died without a word"
         with files.writing(path):
             self.crash = path.open("a", encoding="utf-8")
+            faults.point("crash.opened")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
         self._sweep()

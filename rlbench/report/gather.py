@@ -58,7 +58,22 @@ def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
             part.sort(key=lambda r: (r.seed, str(r.folder)))
             part[:] = {(r.id, r.seed): r for r in reversed(part)}.values()
             part.reverse()
+        _of_one_file(group)
     return found
+
+
+def _of_one_file(group: Runs) -> None:
+    """Seeds that learned from different files of one name are not repeats of each other: the first file's are kept."""
+    files = [digest for run in group.complete if (digest := _sha256(run)) is not None]
+    others = [run for run in group.complete if _sha256(run) not in {None, *files[:1]}]
+    group.complete = [run for run in group.complete if run not in others]
+    group.variants += others
+
+
+def _sha256(run: Run) -> str | None:
+    data = run.environment.get("data")
+    found = data.get("sha256") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def key_of(run: Run) -> Key:

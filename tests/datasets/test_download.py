@@ -198,7 +198,8 @@ def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, t
 
 def test_a_whole_part_needs_no_server(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH] = content
-    list(download.received(server.url + PATH, target))
+    with download.alone(target):
+        list(download.received(server.url + PATH, target))
     server.files.clear()
     fetch()
     assert target.read_bytes() == content

@@ -15,7 +15,7 @@ FUNCTIONS: Final = {
     *("os.replace", "os.rename", "os.unlink", "os.remove"),
 }
 ELSEWHERE: Final = {
-    ("rlbench/datasets/writing.py", "_fill"): "write() dies before and after it",
+    ("rlbench/datasets/writing.py", "_filled"): "a file in memory",
     ("rlbench/datasets/download.py", "_attempt"): "what it removes was of another file, and is begun anew either way",
 }
 
