@@ -12,18 +12,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.experience import Data
-from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
+from rlbench.cli.options import (
+    RESULTS,
+    Algo,
+    Config,
+    Engine,
+    Jobs,
+    Json,
+    Pipe,
+    RayAddress,
+    Results,
+    Sets,
+    Shard,
+    Smoke,
+    Steps,
+    Suite,
+)
 from rlbench.cli.output import emit, emit_json
 
 if TYPE_CHECKING:
     from rlbench.cli.live import Display
+    from rlbench.cli.sweep import Asked
     from rlbench.record.store import Store
     from rlbench.record.types import Outcome
     from rlbench.run import Stop
     from rlbench.spec.run import Runtime, Spec
 
 RUN_SCHEMA = 1
-CODES = {"failed": 5, "halted": 5, "refused": 2}
+CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 """Exit codes of what a run can come to; done, running and skipped are 0."""
 
 
@@ -54,23 +70,53 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
+    jobs: Jobs = None,
+    engine: Engine = "local",
+    ray_address: RayAddress = None,
+    shard: Shard = None,
+    pipe: Pipe = None,
 ) -> None:
     """Train, and compare with the documented score.
 
-    A finished run is skipped, an interrupted one resumes where it stopped.
+    A finished run is skipped, an interrupted one resumes where it stopped. With --jobs each has its own process.
     """
     from rlbench.cli.live import display
+    from rlbench.cli.piped import Piped, leashed
     from rlbench.spec.run import Runtime
 
+    if pipe is not None:
+        leashed(pipe)
     data = Data(dataset)
     specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke)
+    if shard is not None:
+        from rlbench.sweep.plan import parse_share, shared
+
+        specs = shared(specs, parse_share(shard))
     if dry_run:
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
+    if jobs is not None or engine != "local":
+        from rlbench.cli.sweep import Asked, parse_jobs, repeated
+
+        asked = Asked(
+            results=results,
+            device=device,
+            sets=repeated(config, os.environ, sets or []),
+            steps=steps,
+            dataset=dataset,
+            smoke=smoke,
+            force=force,
+            quiet=quiet,
+            jobs=parse_jobs(jobs),
+            engine=engine,
+            address=ray_address,
+        )
+        _finish(*_swept(specs, asked), json=json)
+        return
     runtime, told, worst = Runtime(device=device, dataset=data.path), [], 0
     _fits(specs, runtime)
-    with _signals() as stop, display(quiet=quiet, runs=len(specs)) as shown:
+    with _signals() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
             told.append(row)
@@ -80,10 +126,23 @@ def run(
             if stop.signal is not None:
                 worst = 128 + stop.signal
                 break
+    _finish(told, worst, json=json)
+
+
+def _swept(specs: list[Spec], asked: Asked) -> tuple[list[dict[str, object]], int]:
+    """Carry the runs on in processes of their own and tell what became of them."""
+    from rlbench.cli.sweep import swept, told
+
+    endings, worst = swept(specs, asked)
+    return [{**_row(e.job.spec, e.job.folder, e.status, e.outcome), **told(e)} for e in endings], worst
+
+
+def _finish(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
+    """Tell what became of every run, and end with the worst of it."""
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": told})
     else:
-        emit("\n".join(_sentence(row) for row in told))
+        emit("\n".join(_sentence(row) for row in told) or "no runs")
     if worst:
         raise typer.Exit(worst)
 
@@ -284,7 +343,8 @@ def _sentence(row: dict[str, object]) -> str:
     resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
     name = f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}"
-    return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}  {row['folder']}"
+    log = f", log {row['log']}" if row["status"] in CODES and "log" in row else ""
+    return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
 
 
 def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from rlbench import suites
 from rlbench.record.store import Store
-from rlbench.report.standing import held, standings
+from rlbench.record.claims import held
+from rlbench.report.standing import standings
 
 Record = Callable[..., Path]
 

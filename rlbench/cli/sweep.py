@@ -1,0 +1,151 @@
+"""``rlbench run … --jobs N``: the missing runs in processes of their own, here or over a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlbench.spec.run import Spec
+    from rlbench.sweep.carry import Engine, Stop
+    from rlbench.sweep.news import Ending
+    from rlbench.sweep.plan import Job, Order
+ENGINES = ("local", "ray")
+
+CARDS = """import torch
+print(*(torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())))"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What the command line says of how a sweep is carried out, and what its processes are told again."""
+
+    results: Path
+    device: str
+    sets: Sequence[str]  # of files, environment and options, in order of precedence
+    steps: int | None
+    dataset: str | None
+    smoke: bool
+    force: bool
+    quiet: bool
+    jobs: int | None  # None: as many as there are cores
+    engine: str
+    address: str | None
+
+
+def parse_jobs(text: str | None) -> int | None:
+    """``auto``, or how many processes.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text is None or text == "auto":
+        return None
+    if not text.isdigit() or not 1 <= int(text) <= 100_000:
+        raise UsageError(f"--jobs {text}: not a number of processes; write auto, or a number from 1")
+    return int(text)
+
+
+def repeated(config: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> list[str]:
+    """Every field that was set from outside, as ``--set`` takes it; later ones hold."""
+    from rlbench.cli.resolve import from_environment, from_file, written
+
+    outside = [*(from_file(config) if config else []), *from_environment(environ)]
+    plain = ((s.path, tuple(s.value) if isinstance(s.value, list) else s.value) for s in outside)
+    return [*(f"{path}={written(value)}" for path, value in plain), *sets]
+
+
+def swept(specs: Sequence[Spec], asked: Asked) -> tuple[list[Ending], int]:
+    """Carry every run to its end, and the exit code."""
+    from rlbench.cli.bars import display
+    from rlbench.cli.run import CODES
+    from rlbench.sweep.carry import Stop, Sweep
+
+    stop = Stop()
+    jobs, engine = _engine(specs, asked)
+    with display(jobs, quiet=asked.quiet) as shown, _heard(stop):
+        try:
+            endings = Sweep(jobs, engine, shown, stop, force=asked.force).carry()
+        except BaseException:
+            engine.kill()
+            raise
+    if stop.signal is not None:
+        return endings, 128 + stop.signal
+    return endings, max((CODES.get(ending.status, 0) for ending in endings), default=0)
+
+
+def told(ending: Ending) -> dict[str, object]:
+    """What a row of the sweep says beyond that of a single run."""
+    log = {"log": str(ending.log)} if ending.log is not None else {}
+    return {"status": ending.status, "reason": ending.reason, "attempts": ending.attempts, **log}
+
+
+def _engine(specs: Sequence[Spec], asked: Asked) -> tuple[list[Job], Engine]:
+    from rlbench.record.machine import available_memory
+    from rlbench.sweep.local import Local
+    from rlbench.sweep.plan import Machine, at_once, jobs_of
+
+    if asked.engine not in ENGINES:
+        raise UsageError(f"--engine {asked.engine}: unknown; choose local or ray")
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    each = int(threads) if threads.isdigit() and int(threads) > 0 else None
+    machine = Machine(cores=len(os.sched_getaffinity(0)), memory=available_memory(), cards=_cards(asked.device))
+    processes = at_once(asked.jobs, max(1, machine.cores // (each or 1)), len(specs))
+    jobs = jobs_of(specs, asked.results, machine, processes, each)
+    return jobs, Local(machine, processes, _words(asked))
+
+
+def _words(asked: Asked) -> Callable[[Order], list[str]]:
+    """The command line of one job: what was typed, for one task and one seed."""
+
+    def words(order: Order) -> list[str]:
+        spec, given = order.job.spec, asked.dataset
+        return [
+            *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
+            *("--results", str(asked.results.absolute()), "--device", order.device or asked.device),
+            *(word for text in asked.sets for word in ("--set", text)),
+            *(("--steps", str(asked.steps)) if asked.steps is not None else ()),
+            *(("--dataset", given) if given is not None else ()),
+            *(("--smoke",) if asked.smoke else ()),
+            *(("--force",) if order.force else ()),
+        ]
+
+    return words
+
+
+def _cards(device: str) -> tuple[int, ...]:
+    """Bytes free on each graphics card that may be used; torch is asked in a process that then gives them back."""
+    if device == "cpu" or not any(Path(place).exists() for place in ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")):
+        return ()
+    asked = [sys.executable, "-c", CARDS]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603 - our own words
+    free = tuple(int(word) for word in done.stdout.split()) if done.returncode == 0 else ()
+    _, _, number = device.partition(":")
+    if not number.isdigit() or int(number) >= len(free):
+        return free
+    return tuple(bytes_free if place == int(number) else 0 for place, bytes_free in enumerate(free))
+
+
+@contextmanager
+def _heard(stop: Stop) -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP let every run save its state; a second one ends them at once."""
+
+    def ask(number: int, _frame: object) -> None:
+        stop.again = stop.signal is not None
+        stop.signal = stop.signal or number
+
+    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
