@@ -71,8 +71,7 @@ def swept(specs: Sequence[Spec], asked: Asked) -> tuple[list[Ending], int]:
     from rlbench.sweep.carry import Stop, Sweep
 
     stop = Stop()
-    jobs, engine = _engine(specs, asked)
-    with display(jobs, quiet=asked.quiet) as shown, _heard(stop):
+    with _engine(specs, asked) as (jobs, engine), display(jobs, quiet=asked.quiet) as shown, _heard(stop):
         try:
             endings = Sweep(jobs, engine, shown, stop, force=asked.force).carry()
         except BaseException:
@@ -89,7 +88,9 @@ def told(ending: Ending) -> dict[str, object]:
     return {"status": ending.status, "reason": ending.reason, "attempts": ending.attempts, **log}
 
 
-def _engine(specs: Sequence[Spec], asked: Asked) -> tuple[list[Job], Engine]:
+@contextmanager
+def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], Engine]]:
+    """The jobs, and what carries them out."""
     from rlbench.record.machine import available_memory
     from rlbench.sweep.local import Local
     from rlbench.sweep.plan import Machine, at_once, jobs_of
@@ -98,10 +99,37 @@ def _engine(specs: Sequence[Spec], asked: Asked) -> tuple[list[Job], Engine]:
         raise UsageError(f"--engine {asked.engine}: unknown; choose local or ray")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) if threads.isdigit() and int(threads) > 0 else None
+    if asked.engine == "ray":
+        with _cluster(specs, asked, each or 1) as found:
+            yield found
+        return
     machine = Machine(cores=len(os.sched_getaffinity(0)), memory=available_memory(), cards=_cards(asked.device))
     processes = at_once(asked.jobs, max(1, machine.cores // (each or 1)), len(specs))
     jobs = jobs_of(specs, asked.results, machine, processes, each)
-    return jobs, Local(machine, processes, _words(asked))
+    yield jobs, Local(machine, processes, _words(asked))
+
+
+@contextmanager
+def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tuple[list[Job], Engine]]:
+    """The jobs as tasks of a Ray cluster, each sized by the largest machine it now has."""
+    from rlbench.sweep.plan import Machine, jobs_of
+    from rlbench.sweep.ray import Cluster, connected, nodes
+
+    ray = connected(asked.address)
+    try:
+        has = nodes(ray)
+        most = {name: max((int(node.get(name, 0)) for node in has), default=0) for name in ("CPU", "GPU", "memory")}
+        cards = _cards(asked.device)
+        given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
+        machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
+        jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads)
+        engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
+        try:
+            yield jobs, engine
+        finally:
+            engine.close()
+    finally:
+        ray.shutdown()
 
 
 def _words(asked: Asked) -> Callable[[Order], list[str]]:

@@ -47,6 +47,7 @@ def last_line(folder: Path) -> str:
 def note(folder: Path, what: Mapping[str, object]) -> None:
     """Add a line; what a crash tore off before stays a line of its own."""
     path = folder / ATTEMPTS
+    folder.mkdir(parents=True, exist_ok=True)
     before = path.read_bytes() if path.exists() else b""
     torn = bool(before) and not before.endswith(b"\n")
     line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})

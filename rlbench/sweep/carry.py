@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from rlbench.errors import RefusedFile
+from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import attempts
 from rlbench.record.claims import held
 from rlbench.record.store import read
@@ -150,16 +151,15 @@ class Sweep:
     def _hear(self, job: Job, news: News, waiting: list[Job], running: dict[str, Job], tried: _Tries) -> None:
         if isinstance(news, Begun):
             tried.begun, tried.force = True, False
-            about = {"event": "begun", "host": socket.gethostname(), "steps": news.steps}
-            attempts.note(job.folder, {**about, "number": attempts.begun(job.folder) + 1})
+            _note(job, {"event": "begun", "number": attempts.begun(job.folder) + 1, "steps": news.steps})
         if not isinstance(news, Exited):
             self.shown.tell(job, news)
             return
         del running[job.name]
         how, reason = self._judged(job, news, tried)
         if tried.begun or how in {"crashed", "halted", "refused"}:
-            about = {"event": "ended", "host": socket.gethostname(), "how": how, "reason": reason, "code": news.code}
-            attempts.note(job.folder, {**about, "seconds": round(monotonic() - tried.since, 1)})
+            seconds = round(monotonic() - tried.since, 1)
+            _note(job, {"event": "ended", "how": how, "reason": reason, "code": news.code, "seconds": seconds})
         if how == "running":
             tried.look = monotonic() + LOOK
             waiting.append(job)
@@ -180,7 +180,7 @@ class Sweep:
 
     def _judged(self, job: Job, news: Exited, tried: _Tries) -> tuple[Status, str]:
         """What the end of a process means: its record is asked first, then its exit code."""
-        outcome = _outcome(job.folder)
+        outcome = None if tried.force else _outcome(job.folder)  # what is to be made anew says nothing yet
         if outcome is not None and outcome.status != "interrupted":
             return outcome.status, outcome.reason
         if self.stop.signal is not None and not news.lost:
@@ -247,6 +247,12 @@ def _outcome(folder: Path) -> Outcome | None:
         return read(folder).outcome if (folder / "spec.json").exists() else None
     except RefusedFile:
         return None
+
+
+def _note(job: Job, what: Mapping[str, object]) -> None:
+    """Keep what was tried; a disk that is full is for the run to tell of."""
+    with suppress(Halted, UsageError, OSError):
+        attempts.note(job.folder, {**what, "host": socket.gethostname()})
 
 
 def _signal_name(number: int) -> str:
