@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,7 +125,8 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
         jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads)
         engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
         try:
-            yield jobs, engine
+            with redirect_stdout(sys.stderr):  # Ray speaks from threads of its own, and stdout is for results
+                yield jobs, engine
         finally:
             engine.close()
     finally:

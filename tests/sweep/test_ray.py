@@ -46,6 +46,7 @@ def begun(results: Path) -> int:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # the test waits for them
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
 
     made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
