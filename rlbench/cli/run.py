@@ -11,23 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import options
 from rlbench.cli.experience import Data
-from rlbench.cli.options import (
-    RESULTS,
-    Algo,
-    Config,
-    Engine,
-    Jobs,
-    Json,
-    Pipe,
-    RayAddress,
-    Results,
-    Sets,
-    Shard,
-    Smoke,
-    Steps,
-    Suite,
-)
+from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json
 
 if TYPE_CHECKING:
@@ -70,33 +56,32 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
-    jobs: Jobs = None,
-    engine: Engine = "local",
-    ray_address: RayAddress = None,
-    shard: Shard = None,
-    pipe: Pipe = None,
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    ray_address: options.RayAddress = None,
+    shard: options.Shard = None,
+    pipe: options.Pipe = None,
 ) -> None:
     """Train, and compare with the documented score.
 
     A finished run is skipped, an interrupted one resumes where it stopped. With --jobs each has its own process.
     """
-    from rlbench.cli.live import display
-    from rlbench.cli.piped import Piped, leashed
+    from rlbench.cli.piped import leashed
     from rlbench.spec.run import Runtime
 
     if pipe is not None:
         leashed(pipe)
     data = Data(dataset)
     specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke)
-    if shard is not None:
-        from rlbench.sweep.plan import parse_share, shared
-
-        specs = shared(specs, parse_share(shard))
+    specs = specs if shard is None else _shared(specs, shard)
     if dry_run:
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    if jobs is not None or engine != "local":
+    if jobs is None and engine == "local":
+        runtime = Runtime(device=device, dataset=data.path)
+        told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
+    else:
         from rlbench.cli.sweep import Asked, parse_jobs, repeated
 
         asked = Asked(
@@ -112,9 +97,24 @@ def run(
             engine=engine,
             address=ray_address,
         )
-        _finish(*_swept(specs, asked), json=json)
-        return
-    runtime, told, worst = Runtime(device=device, dataset=data.path), [], 0
+        told, worst = _swept(specs, asked)
+    if json:
+        emit_json({"schema_version": RUN_SCHEMA, "runs": told})
+    else:
+        emit("\n".join(_sentence(row) for row in told) or "no runs")
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _in_turn(
+    specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
+) -> tuple[list[dict[str, object]], int]:
+    """Carry the runs on, one after another in this process; what became of them, and the exit code."""
+    from rlbench.cli.live import display
+    from rlbench.cli.piped import Piped
+
+    told: list[dict[str, object]] = []
+    worst = 0
     _fits(specs, runtime)
     with _signals() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
@@ -126,25 +126,22 @@ def run(
             if stop.signal is not None:
                 worst = 128 + stop.signal
                 break
-    _finish(told, worst, json=json)
+    return told, worst
+
+
+def _shared(specs: list[Spec], shard: str) -> list[Spec]:
+    """One share of the runs, whatever of them is done already."""
+    from rlbench.sweep.plan import parse_share, shared
+
+    return shared(specs, parse_share(shard))
 
 
 def _swept(specs: list[Spec], asked: Asked) -> tuple[list[dict[str, object]], int]:
-    """Carry the runs on in processes of their own and tell what became of them."""
+    """Carry the runs on in processes of their own; what became of them, and the exit code."""
     from rlbench.cli.sweep import swept, told
 
     endings, worst = swept(specs, asked)
     return [{**_row(e.job.spec, e.job.folder, e.status, e.outcome), **told(e)} for e in endings], worst
-
-
-def _finish(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
-    """Tell what became of every run, and end with the worst of it."""
-    if json:
-        emit_json({"schema_version": RUN_SCHEMA, "runs": told})
-    else:
-        emit("\n".join(_sentence(row) for row in told) or "no runs")
-    if worst:
-        raise typer.Exit(worst)
 
 
 def _thread_policy(specs: list[Spec]) -> None:
