@@ -18,7 +18,6 @@ from rlbench.cli.output import emit, emit_json
 
 if TYPE_CHECKING:
     from rlbench.cli.live import Display
-    from rlbench.cli.sweep import Asked
     from rlbench.record.store import Store
     from rlbench.record.types import Outcome
     from rlbench.run import Stop
@@ -82,7 +81,7 @@ def run(
         runtime = Runtime(device=device, dataset=data.path)
         told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
     else:
-        from rlbench.cli.sweep import Asked, parse_jobs, repeated
+        from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
 
         asked = Asked(
             results=results,
@@ -97,13 +96,17 @@ def run(
             engine=engine,
             address=ray_address,
         )
-        told, worst = _swept(specs, asked)
+        told, worst = swept(specs, asked, _row)
+    _tell(told, json=json)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _tell(told: list[dict[str, object]], *, json: bool) -> None:
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": told})
     else:
         emit("\n".join(_sentence(row) for row in told) or "no runs")
-    if worst:
-        raise typer.Exit(worst)
 
 
 def _in_turn(
@@ -134,14 +137,6 @@ def _shared(specs: list[Spec], shard: str) -> list[Spec]:
     from rlbench.sweep.plan import parse_share, shared
 
     return shared(specs, parse_share(shard))
-
-
-def _swept(specs: list[Spec], asked: Asked) -> tuple[list[dict[str, object]], int]:
-    """Carry the runs on in processes of their own; what became of them, and the exit code."""
-    from rlbench.cli.sweep import swept, told
-
-    endings, worst = swept(specs, asked)
-    return [{**_row(e.job.spec, e.job.folder, e.status, e.outcome), **told(e)} for e in endings], worst
 
 
 def _thread_policy(specs: list[Spec]) -> None:

@@ -10,16 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rlbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from rlbench.record.types import Outcome
     from rlbench.spec.run import Spec
     from rlbench.sweep.carry import Engine, Stop
     from rlbench.sweep.news import Ending
     from rlbench.sweep.plan import Job, Order
 ENGINES = ("local", "ray")
+
+Row: TypeAlias = "Callable[[Spec, Path, str, Outcome | None], dict[str, object]]"
+"""Tells what became of a run."""
 
 CARDS = """import torch
 print(*(torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())))"""
@@ -64,8 +68,8 @@ def repeated(config: Path | None, environ: Mapping[str, str], sets: Sequence[str
     return [*(f"{path}={written(value)}" for path, value in plain), *sets]
 
 
-def swept(specs: Sequence[Spec], asked: Asked) -> tuple[list[Ending], int]:
-    """Carry every run to its end, and the exit code."""
+def swept(specs: Sequence[Spec], asked: Asked, row: Row) -> tuple[list[dict[str, object]], int]:
+    """Carry every run on to its end; what became of each, and the exit code."""
     from rlbench.cli.bars import display
     from rlbench.cli.run import CODES
     from rlbench.sweep.carry import Stop, Sweep
@@ -77,15 +81,15 @@ def swept(specs: Sequence[Spec], asked: Asked) -> tuple[list[Ending], int]:
         except BaseException:
             engine.kill()
             raise
-    if stop.signal is not None:
-        return endings, 128 + stop.signal
-    return endings, max((CODES.get(ending.status, 0) for ending in endings), default=0)
+    told = [{**row(e.job.spec, e.job.folder, e.status, e.outcome), **_beyond(e)} for e in endings]
+    worst = max((CODES.get(ending.status, 0) for ending in endings), default=0)
+    return told, worst if stop.signal is None else 128 + stop.signal
 
 
-def told(ending: Ending) -> dict[str, object]:
-    """What a row of the sweep says beyond that of a single run."""
+def _beyond(ending: Ending) -> dict[str, object]:
+    """What is told of a run of a sweep beyond what is told of any."""
     log = {"log": str(ending.log)} if ending.log is not None else {}
-    return {"status": ending.status, "reason": ending.reason, "attempts": ending.attempts, **log}
+    return {"reason": ending.reason, "attempts": ending.attempts, **log}
 
 
 @contextmanager
