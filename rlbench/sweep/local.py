@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 
 from rlbench.errors import RlbenchError
+from rlbench.record.machine import available_memory
 from rlbench.sweep.child import Child, environment
 from rlbench.sweep.news import Exited, News
 from rlbench.sweep.plan import Job, Machine, Order, Placed, place
+
+LOOK = 0.2
+"""Seconds between two looks at the memory that is free."""
 
 Words = Callable[[Order], Sequence[str]]
 """The command line of an order."""
@@ -20,11 +25,16 @@ class Local:
 
     def __init__(self, machine: Machine, processes: int, words: Words, environ: Mapping[str, str] = os.environ) -> None:
         self.machine, self.processes, self.words, self.environ = machine, processes, words, environ
+        self._free, self._looked = machine.memory, monotonic()
         self._children: dict[str, tuple[Placed, Child]] = {}
 
     def room(self, job: Job) -> bool:
-        """Whether a job fits beside those that run."""
-        return self._place(job) is not None
+        """Whether a job fits beside those that run, and beside what others have taken meanwhile."""
+        if self._place(job) is None:
+            return False
+        if monotonic() - self._looked > LOOK:
+            self._free, self._looked = available_memory(), monotonic()
+        return not self._children or job.memory <= self._free
 
     def start(self, job: Job, *, force: bool) -> None:
         """Begin a job that there is room for."""

@@ -33,6 +33,9 @@ from rlbench.sweep.plan import Job, Order
 OFTEN = 2.0
 """Seconds between two words of a task on where its run stands, and between two looks for a new checkpoint."""
 
+LOOK = 5.0
+"""Seconds between two looks at how many machines there are."""
+
 INSTALL = "pip install -c constraints.txt '.[ray]'"
 
 
@@ -166,16 +169,18 @@ class Cluster:
         self._stack = ExitStack()
         self.signpost = self._stack.enter_context(signposted(self.results))
         self._tasks: dict[str, _Task] = {}
-        self._early: list[tuple[Job, News]] = []
+        self._room, self._looked = 8, float("-inf")
 
     def close(self) -> None:
         """Take the signpost away."""
         self._stack.close()
 
     def room(self, job: Job) -> bool:
-        """Whether another task may wait for its place; Ray finds that."""
+        """Whether another task may wait for its place, which Ray finds; a few more than all machines could take."""
         del job
-        return len(self._tasks) < (self.most or 8 + 2 * int(self.ray.cluster_resources().get("CPU", 1)))
+        if self.most is None and monotonic() - self._looked > LOOK:
+            self._room, self._looked = 8 + 2 * int(self.ray.cluster_resources().get("CPU", 1)), monotonic()
+        return len(self._tasks) < (self.most or self._room)
 
     def start(self, job: Job, *, force: bool) -> None:
         """Hand a job to the cluster."""
@@ -185,13 +190,13 @@ class Cluster:
 
     def news(self, seconds: float) -> list[tuple[Job, News]]:
         """What the jobs have told since, waiting at most so long for the first word."""
-        found, self._early = self._early, []
+        found: list[tuple[Job, News]] = []
         streams = {id(task.stream): task for task in self._tasks.values()}
         if not streams:
-            select.select([], [], [], 0 if found else seconds)
+            select.select([], [], [], seconds)
             return found
         every = [task.stream for task in streams.values()]
-        self.ray.wait(every, num_returns=1, timeout=0 if found else seconds)
+        self.ray.wait(every, num_returns=1, timeout=seconds)
         ready, _ = self.ray.wait(every, num_returns=len(every), timeout=0)
         for stream in ready:
             task = streams[id(stream)]
