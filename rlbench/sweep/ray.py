@@ -36,7 +36,7 @@ OFTEN = 2.0
 LOOK = 5.0
 """Seconds between two looks at how many machines there are."""
 
-INSTALL = "pip install -c constraints.txt '.[ray]'"
+INSTALL = ".venv/bin/pip install -c constraints.txt ray"
 
 
 @dataclass(frozen=True, slots=True)
