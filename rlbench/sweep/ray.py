@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -144,7 +145,7 @@ def _end(child: Child) -> None:
     if child.process.poll() is not None:
         return
     child.ask()
-    with suppress(Exception):
+    with suppress(subprocess.TimeoutExpired):
         child.process.wait(PATIENCE)
     if child.process.poll() is None:
         child.kill()

@@ -216,3 +216,13 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, 
 
     assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
     assert not (tmp_path / "none").exists()
+
+
+def test_watching_ends_with_ctrl_c_as_it_is_meant_to(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "rlbench", "status", "--watch", "--results", str(tmp_path)]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "no runs\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == ""
+    assert process.returncode == 0
