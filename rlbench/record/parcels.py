@@ -144,9 +144,9 @@ def _state(folder: Path) -> dict[str, bytes] | None:
     """A checkpoint that was whole while it was read; None where there is none, or one is just being replaced."""
     with suppress(OSError):
         seal = (folder / "manifest.json").read_bytes()
-        found = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if KNOWN.fullmatch(path.name)}
-        if found.get("manifest.json") == seal == (folder / "manifest.json").read_bytes():
-            return found
+        found = {path.name: path.read_bytes() for path in folder.iterdir() if KNOWN.fullmatch(path.name)}
+        if seal == (folder / "manifest.json").read_bytes():
+            return {**found, "manifest.json": seal}
     return None
 
 

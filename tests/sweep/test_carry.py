@@ -172,10 +172,10 @@ def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go
 def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_path: Path) -> None:
     one = job(tmp_path)
     late: list[News | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
-    engine = Scripted({0: [[Exited(0, "")], late]})
+    engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
     endings, shown = carried([one], engine)
     assert [(e.status, e.attempts) for e in endings] == [("done", 0)]
-    assert len(shown.paused) == 1
+    assert len(shown.paused) == RETRIES + 2 and attempts.noted(one.folder) == []
 
 
 def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> None:
