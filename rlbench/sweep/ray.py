@@ -80,9 +80,12 @@ def connected(address: str | None) -> ModuleType:
     own = {} if address is not None else {"include_dashboard": False}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=40, configure_logging=False, **own)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UsageError(f"--ray-address {address}: no cluster answers ({first}); see: ray start --head") from None
+        raise UsageError(
+            f"--ray-address {address}: no cluster answers ({first}); start one with ray start --head, "
+            "and give this shell the RAY_AUTH_MODE and the token it was started with"
+        ) from None
     return ray
 
 
