@@ -113,6 +113,10 @@ class Lines:
         why = f" ({ending.reason})" if ending.status != "done" or ending.log is None else ""
         self.say(f"{ending.job.name}: {ending.status}{why}  [{self.ended}/{self.total} runs{rest}]")
 
+    def stop(self) -> None:
+        """Says what is being waited for."""
+        self.say("stopping: every run saves its state; a second signal ends them at once")
+
     def say(self, message: str) -> None:
         """A line, as long as somebody listens."""
         if not self.quiet:

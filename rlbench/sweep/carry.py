@@ -71,6 +71,9 @@ class Shown(Protocol):
     def end(self, ending: Ending) -> None:
         """The job is over, and this is how."""
 
+    def stop(self) -> None:
+        """A signal came, and the running jobs were asked to save their state."""
+
 
 @dataclass(slots=True)
 class Stop:
@@ -192,6 +195,7 @@ class Sweep:
         if not running:
             return
         self.engine.ask()
+        self.shown.stop()
         until, killed = monotonic() + PATIENCE, False
         while running:
             if not killed and (self.stop.again or monotonic() > until):

@@ -94,6 +94,8 @@ class Watched:
     def end(self, ending: Ending) -> None:
         self.ended.append(ending)
 
+    def stop(self) -> None: ...
+
 
 def carried(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[Ending], Watched]:
     shown = Watched()
