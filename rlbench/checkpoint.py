@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from hashlib import file_digest
 from pathlib import Path
 
 import torch
@@ -17,9 +16,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from rlbench import faults
 from rlbench.errors import Halted, RefusedFile
 from rlbench.ops.state import State
-from rlbench.record import files
+from rlbench.record import files, manifest
+from rlbench.record.manifest import Manifest
 
 SHARD = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
 SEPARATOR = "/"
@@ -31,6 +32,7 @@ def save(folder: Path, state: State) -> None:
     with files.writing(folder):
         recover(folder)
         fresh.mkdir(parents=True)
+        faults.point("checkpoint.begun")
         try:
             _write(fresh, state)
             _swap(fresh, folder)
@@ -39,40 +41,38 @@ def save(folder: Path, state: State) -> None:
 
 
 def load(folder: Path) -> State:
-    """The state in ``folder``, on the host.
+    """The state in ``folder``, on the host; changes nothing there, for a run may be at work.
 
     Raises:
         RefusedFile: a file is missing, damaged or newer; the message names it.
     """
-    recover(folder)
-    head = files.read_sealed(folder / "manifest.json")
-    sums, values, split = head.get("files"), head.get("values"), head.get("split")
-    if not isinstance(sums, dict) or not isinstance(values, dict) or not isinstance(split, dict):
-        raise RefusedFile(f"{folder / 'manifest.json'}: not a checkpoint's; start over with --force")
+    folder = manifest.standing(folder)
+    head = manifest.read(folder)
     tensors: dict[str, Tensor] = {}
     filled: dict[str, int] = {}
-    for name, checksum in sums.items():
-        for key, piece in sorted(_shard(folder / name, folder, checksum).items()):
+    for name, digest in head.files.items():
+        for key, piece in sorted(_shard(manifest.check(folder, name, digest)).items()):
             whole = key.rpartition("@")[0]
-            rows = split.get(whole)
+            rows = head.split.get(whole)
             if rows is None:
                 tensors[whole] = piece
                 continue
-            if whole not in tensors:  # filled shard by shard, so that no second copy is ever in memory
-                tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
-            at = filled.get(whole, 0)
-            tensors[whole][at : at + len(piece)] = piece
+            try:
+                if whole not in tensors:  # filled shard by shard, so that no second copy is ever in memory
+                    tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
+                at = filled.get(whole, 0)
+                tensors[whole][at : at + len(piece)] = piece
+            except (RuntimeError, TypeError) as error:  # torch's words for another shape, and for too large a one
+                raise RefusedFile(f"{folder / name}: {whole} is not as the manifest says ({error})") from None
             filled[whole] = at + len(piece)
     state: State = {}
-    for key, value in {**values, **tensors}.items():
+    for key, value in {**head.values, **tensors}.items():
         _plant(state, key.split(SEPARATOR), value)
     return state
 
 
-def _shard(path: Path, folder: Path, checksum: object) -> dict[str, Tensor]:
-    """One file's tensors, whole or refused."""
-    if path.parent != folder or not path.is_file() or _sum(path) != checksum:
-        raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
+def _shard(path: Path) -> dict[str, Tensor]:
+    """One file's tensors."""
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -81,21 +81,25 @@ def _shard(path: Path, folder: Path, checksum: object) -> dict[str, Tensor]:
 
 def exists(folder: Path) -> bool:
     """Whether there is something to load."""
-    recover(folder)
-    return folder.is_dir()
+    return manifest.standing(folder).is_dir()
 
 
 def discard(folder: Path) -> None:
-    """Remove a checkpoint that nothing will resume from."""
+    """Remove a checkpoint that nothing will resume from, whole: half of one would be taken for damaged."""
     recover(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        with files.writing(folder):
+            folder.rename(folder.with_name(f".{folder.name}.{os.getpid()}.tmp"))
+        faults.point("checkpoint.discarded")
+        recover(folder)
 
 
 def recover(folder: Path) -> None:
     """Finish a swap that a crash cut in two, and sweep away what a crash left half written; the lock is ours."""
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
         shutil.rmtree(left, ignore_errors=True)
-    old = folder.with_name(f".{folder.name}.old")
+        faults.point("checkpoint.swept")
+    old = manifest.before(folder)
     if old.is_dir():
         if folder.is_dir():
             shutil.rmtree(old)
@@ -104,7 +108,9 @@ def recover(folder: Path) -> None:
 
 
 def _write(folder: Path, state: State) -> None:
-    sums, values, split = {}, {}, {}
+    sums: dict[str, str] = {}
+    values: dict[str, manifest.Value] = {}
+    split: dict[str, int] = {}
     shard: dict[str, Tensor] = {}
     size = number = 0
 
@@ -115,8 +121,9 @@ def _write(folder: Path, state: State) -> None:
             save_file(shard, path)
         except SafetensorError as error:  # its own name for a disk that will take no more
             raise Halted(f"{path}: {error}; free some space and run the same command again: it resumes") from None
-        _sync(path)
-        sums[path.name] = _sum(path)
+        manifest.sync(path)
+        faults.point("checkpoint.shard")
+        sums[path.name] = manifest.sha256_of(path)
         shard, size, number = {}, 0, number + 1
 
     for key, value in _leaves(state):
@@ -133,17 +140,16 @@ def _write(folder: Path, state: State) -> None:
             if size >= SHARD:
                 flush()
     flush()
-    files.replace(
-        folder / "manifest.json",
-        files.sealed({"schema_version": files.SCHEMA_VERSION, "files": sums, "values": values, "split": split}),
-    )
+    manifest.write(folder, Manifest(sums, values, split))
 
 
 def _swap(fresh: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.old")
+    old = manifest.before(folder)
     if folder.is_dir():
         folder.rename(old)
+        faults.point("checkpoint.out")
     fresh.rename(folder)
+    faults.point("checkpoint.in")
     files.sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
@@ -164,13 +170,3 @@ def _plant(state: State, path: list[str], value: Tensor | float | str) -> None:
             raise RefusedFile(f"{SEPARATOR.join(path)}: a value where a tree was due")
         state = below
     state[leaf] = value
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -7,12 +7,13 @@ numbers end the run and a signal is honoured; no other module does any of it.
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 
@@ -25,10 +26,14 @@ from rlbench.ops.state import State, branch, of_module, whole
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import Runtime, Spec
+from rlbench.trainers.clock import Clock
 from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online
 
 Trainer: TypeAlias = Online | Offline
+
+EXHAUSTED: Final = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "can't start new thread")
+"""What torch, the system and threads say on a machine without memory, which all raise a plain RuntimeError."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,7 @@ class Stop:
     """Set by a signal handler; the run ends at the next record, its state saved."""
 
     signal: int | None = None
+    under_way: bool = False  # whoever iterates says so; before the first record there is nothing to save
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Progress | Epoch]:
@@ -51,22 +57,43 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
     folder = store.folder / "checkpoint" / "resume"
     if store.outcome is not None and store.outcome.status != "interrupted":
         if store.outcome.status == "done":
-            checkpoint.discard(folder)
+            _swept(folder.parent)
         return
-    trainer = build(spec, runtime, describe(spec))
+    trainer: Trainer | None = None
     try:
+        trainer = build(spec, runtime, describe(spec))
         if checkpoint.exists(folder):
             _resume(trainer, folder, device_of(runtime).type, store)
-        yield from _followed(spec, runtime, store, stop, trainer)
+        yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
-    except torch.OutOfMemoryError as error:
-        raise Halted(f"{spec.name}: {_first_line(error)}; free some memory and run the same command again") from error
-    except (RlbenchError, ArithmeticError, RuntimeError) as error:
-        _finish(store, trainer, "failed", f"{type(error).__name__}: {_first_line(error)}")
+    except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
+        if _wants_memory(error):
+            what = f"memory is exhausted ({_first_line(error)})"
+            raise Halted(f"{spec.name}: {what}; free some and run the same command again: it resumes") from error
+        if trainer is None:
+            raise  # nothing has been tried
+        store.explain(traceback.format_exc())
+        _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
         raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}") from error
     finally:
-        trainer.close()
+        if trainer is not None:
+            trainer.close()
+
+
+def lost(store: Store, reason: str) -> None:
+    """Record as failed a run that nobody can ask any more, as far as its epochs are on disk."""
+    clock = Clock()
+    for epoch in store.epochs[-1:]:
+        counts = {"env_steps": epoch.env_steps, "rows": 0, "updates": epoch.updates, "epochs": epoch.number}
+        clock.load_state_dict({**counts, "seconds": epoch.seconds})
+    _finish(store, clock, (), reason)
+
+
+def _wants_memory(error: BaseException) -> bool:
+    """Whether it is the machine's memory that is at an end, in the words of whoever noticed it first."""
+    words = str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in EXHAUSTED)
 
 
 def _resume(trainer: Trainer, folder: Path, device: str, store: Store) -> None:
@@ -84,6 +111,14 @@ def _resume(trainer: Trainer, folder: Path, device: str, store: Store) -> None:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _under_way(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
+    """The records; a folder that is closed meanwhile is the machine's fault, no longer a wrong request."""
+    try:
+        yield from _followed(spec, runtime, store, stop, trainer)
+    except UsageError as error:
+        raise Halted(f"{error}; or open it again, and the same command resumes") from error
 
 
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
@@ -105,14 +140,21 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
             checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "device": device})
             saved, segment = monotonic(), now
         if stop.signal is not None:
-            _finish(store, trainer, "interrupted", f"signal {stop.signal}")
+            _finish(store, trainer.clock, trainer.inexact, f"signal {stop.signal}", "interrupted")
             raise Interrupted(
                 f"{store.folder}: stopped at {trainer.clock.steps:,} steps; the same command resumes",
                 signal=stop.signal,
             )
     checkpoint.save(folder / "last", _kept(trainer, trainer.clock.epochs - 1))
-    _finish(store, trainer, "done", reason)
+    _finish(store, trainer.clock, trainer.inexact, reason, "done", weights(trainer))
+    _swept(folder)
+
+
+def _swept(folder: Path) -> None:
+    """Of a run that has ended only its policies stay, also where a crash came before."""
     checkpoint.discard(folder / "resume")
+    for kept in ("best", "last"):
+        checkpoint.recover(folder / kept)
 
 
 def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
@@ -148,8 +190,15 @@ def _best(epochs: tuple[Epoch, ...]) -> Evaluated | None:
     return max((e.evaluated for e in epochs if e.evaluated is not None), key=lambda e: e.mean, default=None)
 
 
-def _finish(store: Store, trainer: Trainer, status: Status, reason: str) -> None:
-    epochs, clock = store.epochs, trainer.clock
+def _finish(
+    store: Store,
+    clock: Clock,
+    inexact: tuple[int, ...],
+    reason: str,
+    status: Status = "failed",
+    weights: str | None = None,
+) -> None:
+    epochs = store.epochs
     judged = [(e.evaluated.mean, -e.number) for e in epochs if e.evaluated is not None]
     store.finish(
         Outcome(
@@ -162,8 +211,8 @@ def _finish(store: Store, trainer: Trainer, status: Status, reason: str) -> None
             final=judged[-1][0] if judged else None,
             best=max(judged)[0] if judged else None,
             best_epoch=-max(judged)[1] if judged else None,
-            weights=weights(trainer) if status == "done" else None,
-            inexact=trainer.inexact,
+            weights=weights,
+            inexact=inexact,
         )
     )
 
@@ -175,6 +224,8 @@ def _healthy(epoch: Epoch, trainer: Trainer) -> None:
         numbers |= _figures(epoch.updated)
     if epoch.evaluated is not None:
         numbers["evaluated return"] = epoch.evaluated.mean
+    if epoch.collected is not None:
+        numbers["collected return"] = sum(epoch.collected.returns)
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
     if broken:
         raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {broken[0]} is not a finite number")
@@ -190,8 +241,8 @@ def _figures(updated: Updated) -> dict[str, float]:
 
 
 def _sound(trainer: Trainer) -> None:
-    """Raise ``Diverged`` where a weight is no number: nothing broken is kept as a state to go on from."""
-    for name, value in _floating(trainer.learner.state_dict()):
+    """Raise ``Diverged`` where a weight or a sum is no number: nothing broken is kept as a state to go on from."""
+    for name, value in _floating({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
         if not torch.isfinite(value).all():
             raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")
 

@@ -79,7 +79,7 @@ def record_run(tmp_path: Path) -> RecordRun:
                     seconds=1.0,
                     final=means[-1] if means else None,
                     best=max(means, default=None),
-                    best_epoch=0 if means else None,
+                    best_epoch=list(means).index(max(means)) if means else None,
                     weights=None,
                 )
             )

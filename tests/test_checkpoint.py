@@ -115,6 +115,25 @@ def test_what_a_crash_left_beside_a_checkpoint_does_not_stop_the_next(tmp_path: 
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
+def test_a_reader_leaves_alone_what_a_run_is_writing(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "c", {"old": 1})
+    (tmp_path / ".c.12345.tmp").mkdir()
+    (tmp_path / ".c.12345.tmp" / "half").write_text("written")
+    assert checkpoint.exists(tmp_path / "c")
+    assert checkpoint.load(tmp_path / "c") == {"old": 1}
+    (tmp_path / "c").rename(tmp_path / ".c.old")  # and now it is put in place
+    assert checkpoint.exists(tmp_path / "c")
+    assert checkpoint.load(tmp_path / "c") == {"old": 1}
+    assert (tmp_path / ".c.12345.tmp" / "half").is_file() and not (tmp_path / "c").exists()
+
+
+def test_what_is_discarded_is_gone_whole(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "c", tree())
+    checkpoint.discard(tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+    checkpoint.discard(tmp_path / "c")
+
+
 def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading allocates what it gives back and one shard beside it."""
     monkeypatch.setattr(checkpoint, "SHARD", 2**20)

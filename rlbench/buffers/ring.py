@@ -11,6 +11,7 @@ A row is written in two halves: ``observe`` puts down what the lanes show (and g
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -59,8 +60,8 @@ class Ring:
         if self.length < horizon + stack + 1:
             raise ValueError(f"capacity {capacity} leaves {self.length} rows a lane; needs {horizon + stack + 1}")
         shape = (self.length, lanes)
-        self.obs = torch.zeros(*shape, *obs.shape, dtype=obs.dtype, device=device)
-        self.action = torch.zeros(*shape, *action.shape, dtype=action.dtype, device=device)
+        self.obs = _blank((*shape, *obs.shape), obs.dtype, device)
+        self.action = _blank((*shape, *action.shape), action.dtype, device)
         self.reward = torch.zeros(shape, device=device)
         self.terminated, self.done, self.dead = (torch.zeros(shape, dtype=torch.bool, device=device) for _ in range(3))
         self.age = torch.zeros(shape, dtype=torch.int32, device=device)  # steps since the episode began
@@ -251,3 +252,10 @@ class Ring:
         row = (slot[:, None] // self.lanes - back) % self.length
         frames = flat.index_select(0, (row * self.lanes + slot[:, None] % self.lanes).flatten())
         return frames.view(len(slot), self.stack, *self.obs.shape[2:])
+
+
+def _blank(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros; on the host a page is taken when it is written, so that a loaded state does not lie beside them."""
+    if device.type != "cpu" or 0 in shape:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.zeros(prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)

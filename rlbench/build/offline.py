@@ -54,11 +54,27 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     if spec.smoke and runtime.dataset is None:
         return Experience(_random(task), "random actions")
     path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
-    name = reading.told(path).get("name", "")
-    if name.startswith(OWN) and name != task.data and not task.dataset:
-        world = task.world.id
-        raise RefusedFile(f"{path}: is {name}, not {task.data}; learn from it with --task {world} --dataset {path}")
-    return Experience(reading.read(path, task.data), checksums.sealed(reading.data_file(path)).sha256)
+    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
+    _meant(task, path)
+    return Experience(reading.read(path, task.data, once=True), seal.sha256)
+
+
+def _meant(task: OfflineTask, path: Path) -> None:
+    """Refuse what says of itself, or is named as, something else than what is to be learned from."""
+    told, world = reading.told(path), task.world.id
+    name, made = told.get("name", ""), told.get("task", world)
+    otherwise = f"learn from it with --task {made} --dataset {path}"
+    if made != world:
+        raise RefusedFile(f"{path}: was recorded on {made}, not {world}; {otherwise}")
+    if task.dataset:
+        return
+    if name.startswith(OWN) and name != task.data:
+        raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
+    if name != task.data and not places.named(path, task.data):
+        raise RefusedFile(
+            f"{path}: is not called as {task.data} is; if it is that set, name it {places.place(task.data).path.name}, "
+            f"else {otherwise}"
+        )
 
 
 def learned(
@@ -71,13 +87,14 @@ def learned(
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
     recorded, scale = _scaled(algo, recorded)
+    placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
     data = ring(
         recorded,
         horizon=algo.horizon,
         gamma=algo.gamma,
         generator=seeds.child("replay").torch(device),
         device=device,
-        scale=scale,
+        scale=None if placed else scale,
         stack=spec.task.stack,
     )
     stage = _stage(parts, scale, runtime)

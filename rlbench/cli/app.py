@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -24,6 +26,7 @@ from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
 from rlbench.cli.table import table
+from rlbench.cli.verify import verify
 from rlbench.errors import RlbenchError
 
 INTERNAL = 1
@@ -40,13 +43,24 @@ app.command("baseline")(baseline)
 app.command("list")(listing)
 app.command("show")(show)
 app.command("status")(status)
+app.command("verify")(verify)
 app.command("doctor")(doctor)
 app.add_typer(data, name="data")
+
+
+class Terminated(BaseException):
+    """SIGTERM, where no run is under way that would save itself; no error, so that nobody takes it for one."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
@@ -60,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _trace(debug=debug)
         complain(str(error))
         return error.exit_code
+    except Terminated as end:
+        complain("stopped")
+        return end.exit_code
     except typer.Abort:
         complain("stopped")
         return INTERNAL
@@ -91,6 +108,11 @@ def top(
     if context.invoked_subcommand is None:
         emit(context.get_help())
         raise typer.Exit(2)
+
+
+def _terminate(number: int, _frame: object) -> None:
+    """What is half written is swept away, as after Ctrl-C."""
+    raise Terminated(128 + number)
 
 
 def _trace(*, debug: bool) -> None:

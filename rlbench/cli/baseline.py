@@ -58,6 +58,8 @@ def _text(made: object) -> str:
 
     if not isinstance(made, Baseline):
         raise TypeError
+    if not made.entries:
+        return "0 cells"
     rows = [
         (
             f"{entry.key.suite}/{entry.key.algorithm}/{task_name(entry.key)}",

@@ -78,7 +78,7 @@ def show(
 
         shown(path, json=json)
         return
-    seal = checksums.sealed(data_file(path))
+    seal = checksums.verified(data_file(path))  # before HDF5 opens it: damage could end the process
     made = summary(read(path, of))
     score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
     words = told(path)

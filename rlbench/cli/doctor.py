@@ -25,6 +25,12 @@ OLDEST_PYTHON = (3, 11)
 DISK_NEEDED = 1_000_000_000
 """Bytes: checkpoints of one Atari run hold its replay, 0.7 GB; records are a few hundred kilobytes."""
 
+DRIVER = Path("/proc/driver/nvidia/version")
+"""There wherever NVIDIA's driver is loaded."""
+
+OWN = {"goals": "gymnasium-robotics"}
+"""What steps a suite whose tasks leave no choice."""
+
 INSTALL = "run scripts/rlbench, which installs the locked versions, or: pip install"
 
 
@@ -74,10 +80,14 @@ def _checks(suites: list[str], results: Path) -> Iterator[Callable[[], Iterator[
         yield lambda: _package("mujoco", "mujoco>=3.2,<4")
     if "goals" in suites:
         yield lambda: _package("gymnasium_robotics", "gymnasium-robotics>=1.4")
+    if "offline" in suites:
+        yield lambda: _package("h5py", "h5py>=3.12")
+        yield _data
+    yield lambda: _engines(suites)
     yield _compiler
     yield lambda: _disk(results)
     yield lambda: _memory(suites)
-    yield _cores
+    yield _threads
 
 
 def _python() -> Iterator[Finding]:
@@ -97,6 +107,9 @@ def _torch() -> Iterator[Finding]:
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         yield Finding("ok", "device", f"cuda: {names}")
+    elif DRIVER.exists():
+        remedy = "pip install --force-reinstall torch, from an index with CUDA builds"
+        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA card: {torch.__version__}; {remedy}")
     else:
         yield Finding(
             "optional", "device", "cpu only; for an NVIDIA card, install its driver and a CUDA build of torch"
@@ -190,9 +203,51 @@ def _largest(suite: str) -> Spec:
     return max(specs, key=lambda spec: footprint(spec).total)
 
 
-def _cores() -> Iterator[Finding]:
+def _threads() -> Iterator[Finding]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield Finding("ok", "cores", f"{usable} usable of {os.cpu_count() or 1}")
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if not asked:
+        yield Finding("ok", "threads", "as many as pay for each run; OMP_NUM_THREADS overrules")
+    elif asked.isdigit() and 0 < int(asked) <= usable:
+        yield Finding("ok", "threads", f"{asked} in every run, as OMP_NUM_THREADS says")
+    else:
+        yield Finding("optional", "threads", f"OMP_NUM_THREADS={asked} does not fit {usable} usable cores; unset it")
+
+
+def _engines(suites: list[str]) -> Iterator[Finding]:
+    """What will step the environments of each suite and how its learners compute, were a run to start now."""
+    torch = _imported("torch")
+    cuda = isinstance(torch, ModuleType) and torch.cuda.is_available()
+    how = "cuda, eagerly" if cuda else "cpu, eagerly; small networks of PPO, A2C, NPG and TRPO by hand"
+    for suite in suites:
+        task = _largest(suite).task
+        stepper = getattr(task, "env", getattr(getattr(task, "world", None), "env", OWN.get(suite, "rlbench")))
+        absent = stepper == "envpool" and not isinstance(_imported("envpool"), ModuleType)
+        if absent:
+            yield Finding(
+                "missing", "engine", f"{suite}: envpool; pip install 'envpool>=1.2', or --set task.env=gymnasium"
+            )
+        else:
+            yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {how}")
+
+
+def _data() -> Iterator[Finding]:
+    """Where recorded experience is looked for, and how much is there."""
+    from rlbench.datasets import places
+
+    sets = places.local()
+    remedies: dict[places.Kind, str] = {
+        "d4rl": "rlbench data download NAME, or set D4RL_DATASET_DIR",
+        "minari": "rlbench data download NAME, or set MINARI_DATASETS_PATH",
+        "own": "rlbench data generate rlb-hopper-medium, or set RLBENCH_DATASETS",
+    }
+    for kind, remedy in remedies.items():
+        folder, count = places.folder(kind), sum(there.kind == kind for there in sets)
+        if count:
+            yield Finding("ok", f"{kind} data", f"{count} {'set' if count == 1 else 'sets'} in {folder}")
+        else:
+            yield Finding("optional", f"{kind} data", f"none in {folder}; {remedy}")
 
 
 def _imported(name: str) -> ModuleType | str:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlbench.record.store import Record
+    from rlbench.spec.run import Runtime
 
 
 @dataclass(frozen=True)
@@ -15,15 +20,22 @@ class Data:
     @property
     def path(self) -> str | None:
         """Where it lies, if that was said."""
-        return self.given if self.given is not None and self._lies() else None
+        return str(Path(self.given).expanduser()) if self.given and self._lies() else None
 
     def tasks(self, suite: str) -> tuple[str, ...]:
-        """The task that a named set is of itself, where ``--task`` does not say which."""
+        """The task that a named set is of itself, where ``--task`` does not say which.
+
+        Raises:
+            UsageError: a path says where something lies, not what it is.
+        """
         from rlbench import suites
+        from rlbench.errors import UsageError
         from rlbench.suites.offline_discrete import RECORDINGS
 
-        if self.given is None or self.path is not None or suite != "offline":
+        if self.given is None or suite != "offline":
             return ()
+        if self.path is not None or not self.given:
+            raise UsageError(f"--dataset {self.given!r}: say with --task what it is, or on what to judge: Hopper-v4")
         if self.given in RECORDINGS:
             return (RECORDINGS[self.given],)
         return (self.given,) if self.given in suites.tasks(suite) else ()
@@ -49,7 +61,7 @@ class Data:
             raise UsageError(f"offline {task}: says where to judge, not what to learn from; name it with --dataset")
         if self.given is None or self.path is None:
             return self.given or ""
-        lies = Path(self.given)
+        lies = Path(self.path)
         if not lies.exists():
             return lies.stem  # what reads it says that it is missing
         return f"{lies.stem}-{sealed(data_file(lies)).sha256[:8]}"
@@ -57,3 +69,26 @@ class Data:
     def _lies(self) -> bool:
         text = self.given or ""
         return Path(text).exists() or text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
+
+
+def same(ended: Record, runtime: Runtime) -> None:
+    """Refuse to call a run done that learned from another file than the one that is meant now.
+
+    Raises:
+        RefusedFile: the SHA-256 of its data is another.
+    """
+    from rlbench.datasets.checksums import sealed
+    from rlbench.datasets.places import found
+    from rlbench.datasets.reading import data_file
+    from rlbench.errors import RefusedFile
+
+    noted = ended.environment.get("data")
+    if runtime.dataset is None or not isinstance(noted, dict):
+        return
+    now = sealed(data_file(found("", Path(runtime.dataset)))).sha256
+    then = str(noted.get("sha256"))
+    if then != now:
+        raise RefusedFile(
+            f"{ended.folder}: learned from {noted.get('file')} (SHA-256 {then[:12]}…), {runtime.dataset} is another "
+            f"({now[:12]}…); keep its runs apart with --results, or start over with --force"
+        )

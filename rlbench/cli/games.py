@@ -51,6 +51,7 @@ def filmed(
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
     """Where a set of that name goes; one that is there is removed if that is wanted."""
+    from rlbench.cli.preflight import writable
     from rlbench.datasets import film, frames
 
     path, flat = folder / f"{name}{film.SUFFIX}", folder / f"{name}.hdf5"
@@ -59,6 +60,7 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
     if path.exists() and not force:
         state = "is there already" if frames.finished(path) else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
+    writable(folder)
     film.clear(path)
     return path
 

@@ -66,6 +66,7 @@ def generate(
 
     Equal recipes give equal files. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
+    from rlbench.cli.preflight import room
     from rlbench.datasets.recipes import PREFIX
     from rlbench.datasets.writing import own_folder
 
@@ -96,6 +97,9 @@ def generate(
         )
     path = own_folder(os.environ) / f"{recipe.name}.hdf5"
     _free(path, force=force)
+    numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
+    needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
+    room(path.parent, needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
     recording = _played(recipe, policies, quiet=quiet)
     _told(recording, _put(path, recording), json=json)
 
@@ -186,14 +190,11 @@ def _shares(mixture: str | None, count: int) -> list[float]:
 
 def _free(path: Path, *, force: bool) -> None:
     """Refuse a place that is taken or cannot be written, before anything is played."""
+    from rlbench.cli.preflight import writable
+
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{path.parent}: cannot be written ({error.strerror}); choose another folder with RLBENCH_DATASETS"
-        ) from None
+    writable(path.parent)
 
 
 def _played(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording:

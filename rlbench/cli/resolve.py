@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from rlbench import suites
+from rlbench import faults, suites
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.algo import PolicyGradient, Surrogate
 from rlbench.spec.canon import fields
@@ -45,7 +45,7 @@ IDENTITY = {
 SCALARS = (str, int, float, bool, list)
 """What a TOML file may hold that a field can be; a date is taken as text."""
 
-OPTIONS = ("RESULTS", "DEVICE", "SEEDS", "DATASETS")
+OPTIONS = ("RESULTS", "DEVICE", "SEEDS", "DATASETS", "D4RL_MIRROR", "PATIENCE")
 """What environment variables set that is no field."""
 
 GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
@@ -106,14 +106,18 @@ def smoke(spec: Spec) -> Spec:
 def from_file(path: Path) -> list[Setting]:
     """The fields a TOML file sets; the choice of a part comes before the part's own fields."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = flatten(tomllib.loads(path.read_text(encoding="utf-8")), path.name)
     except OSError as error:
         raise UsageError(f"--config {path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError:
         raise UsageError(f"--config {path}: not UTF-8 text; expected a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"--config {path}: not TOML: {error}") from None
-    found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in flatten(tree, path.name)]
+    except (ValueError, RecursionError):  # a number of thousands of digits, or brackets without end
+        raise UsageError(
+            f"--config {path}: holds what no field can be; expected plain fields as algo.lr = 1e-4"
+        ) from None
+    found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
     return sorted(found, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 
 
@@ -128,7 +132,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
             found.append(Setting("budget.steps", environ[name], name))
         elif rest.startswith(GROUPS):
             found.append(Setting(rest.lower().replace("__", "."), environ[name], name))
-        elif rest not in OPTIONS:
+        elif rest not in OPTIONS and name != faults.VARIABLE:
             known = ["RLBENCH_STEPS", *(f"RLBENCH_{o}" for o in OPTIONS), *(f"RLBENCH_{g}…" for g in GROUPS)]
             raise UnknownName("environment variable", name, known)
     return found

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +15,7 @@ from rlbench.cli.output import emit, emit_json
 
 if TYPE_CHECKING:
     from rlbench.cli.live import Display
-    from rlbench.record.store import Store
+    from rlbench.record.store import Record, Store
     from rlbench.record.types import Outcome
     from rlbench.run import Stop
     from rlbench.spec.run import Runtime, Spec
@@ -53,6 +50,12 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
     ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", envvar="RLBENCH_PATIENCE", metavar="SECONDS", min=0.1, help="For one answer of environments."
+        ),
+    ] = 600.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
     jobs: options.Jobs = None,
@@ -78,7 +81,7 @@ def run(
         return
     _thread_policy(specs)
     if jobs is None and engine == "local":
-        runtime = Runtime(device=device, dataset=data.path)
+        runtime = Runtime(device=device, dataset=data.path, patience=patience)
         told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
     else:
         from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
@@ -89,6 +92,7 @@ def run(
             sets=repeated(config, os.environ, sets or []),
             steps=steps,
             dataset=dataset,
+            patience=patience,
             smoke=smoke,
             force=force,
             quiet=quiet,
@@ -115,11 +119,13 @@ def _in_turn(
     """Carry the runs on, one after another in this process; what became of them, and the exit code."""
     from rlbench.cli.live import display
     from rlbench.cli.piped import Piped
+    from rlbench.cli.preflight import fits
+    from rlbench.cli.watch import asked_to_stop
 
     told: list[dict[str, object]] = []
     worst = 0
-    _fits(specs, runtime)
-    with _signals() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
+    fits(specs, runtime, results)
+    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
             told.append(row)
@@ -188,29 +194,6 @@ def _specs(
     ]
 
 
-def _fits(specs: list[Spec], runtime: Runtime) -> None:
-    """Refuse a run that would not fit, with the number, before anything is made."""
-    from rlbench.build.device import device_of, free_memory
-    from rlbench.errors import DoesNotFit
-    from rlbench.record.machine import available_memory
-    from rlbench.spec.footprint import footprint, size
-
-    device, host = device_of(runtime), available_memory()
-    apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
-    for spec in specs:
-        need = footprint(spec)
-        held = need.replay + need.networks
-        for place, bytes_needed, free in (
-            (str(device), held if apart else 0, free_memory(device) if apart else 0),
-            ("this machine", need.total - held if apart else need.total, host),
-        ):
-            if bytes_needed > free:
-                raise DoesNotFit(
-                    f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
-                    "lower algo.replay.capacity with --set, or use a larger machine"
-                )
-
-
 def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
     """Carry one run to its end and tell what became of it."""
     from rlbench.cli.output import complain
@@ -227,40 +210,66 @@ def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display
 def _carried(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
 ) -> dict[str, object]:
-    from rlbench.record.store import Store, folder_of, read
+    from rlbench.cli.experience import same
+    from rlbench.record.holder import holder
+    from rlbench.record.store import folder_of, read
 
     folder = folder_of(spec, results)
-    ended = read(folder).outcome if (folder / "outcome.json").exists() and not force else None
-    if ended is not None and ended.status != "interrupted":
+    found = read(folder) if (folder / "outcome.json").exists() and not force else None
+    ended = None if found is None or _unsettled(found) else found.outcome
+    if found is not None and ended is not None:
+        same(found, runtime)
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return _row(spec, folder, ended.status, ended)
     from rlbench.errors import Halted, Interrupted, RunFailed
+    from rlbench.record.store import Store
+
+    store: Store | None = None
+    try:
+        store = Store.claim(spec, results, _machine(spec, runtime), force=force)
+        if store is None:
+            who = holder(folder)
+            shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
+            return {**_row(spec, folder, "running", None), "reason": f"{who} is running it"}
+        _iterated(spec, runtime, store, stop, shown)
+    except Interrupted as error:
+        shown.end(str(error))
+    except Halted as error:
+        shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
+        return {**_told(spec, folder), "status": "halted", "reason": str(error)}
+    except RunFailed as error:
+        shown.end(f"{spec.name} seed {spec.seed}: failed: {error} (traceback: {folder / 'failure.txt'})")
+    else:
+        shown.end(f"{spec.name} seed {spec.seed}: done")
+    finally:
+        stop.under_way = False
+        if store is not None:
+            store.release()
+    return _told(spec, folder)
+
+
+def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display) -> None:
+    """Every record of a run, shown, while another thread watches over this one."""
+    from rlbench.cli.output import remark
+    from rlbench.cli.watch import Watch
     from rlbench.run import run as carry_on
 
-    store = Store.claim(spec, results, _machine(spec, runtime), force=force)
-    if store is None:
-        shown.end(f"{spec.name} seed {spec.seed}: another process is running it; left alone")
-        return _row(spec, folder, "running", None)
-    try:
-        begun = False
-        try:
-            for record in carry_on(spec, runtime, store, stop):
-                if not begun:
-                    begun = True
-                    shown.begin(spec, record.steps)
-                shown.show(record)
-        except Interrupted as error:
-            shown.end(str(error))
-        except Halted as error:
-            shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
-            return {**_told(spec, store), "status": "halted", "reason": str(error)}
-        except RunFailed as error:
-            shown.end(f"{spec.name} seed {spec.seed}: failed: {error}")
-        else:
-            shown.end(f"{spec.name} seed {spec.seed}: done")
-        return _told(spec, store)
-    finally:
-        store.release()
+    if store.died is not None:
+        remark(f"{spec.name} seed {spec.seed}: {store.died}")
+    with Watch(store, runtime.patience):
+        for record in carry_on(spec, runtime, store, stop):
+            if not stop.under_way:
+                stop.under_way = True
+                shown.begin(spec, record.steps)
+            shown.show(record)
+
+
+def _unsettled(found: Record) -> bool:
+    """Whether a run goes on, or a crash at its very end left more than its policies, which may be gigabytes."""
+    place = found.folder / "checkpoint"
+    if found.outcome is None or found.outcome.status != "done":
+        return found.outcome is None or found.outcome.status == "interrupted"
+    return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
 
 
 def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
@@ -289,7 +298,7 @@ def _data(spec: Spec, runtime: Runtime) -> dict[str, object]:
     if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
         return {}
     path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
-    seal = checksums.sealed(reading.data_file(path))
+    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     file = {"name": spec.task.data, "file": path.name, "sha256": seal.sha256, "bytes": seal.size}
     return {"data": {**file, **worth(path, spec.task.data)._asdict()}}
 
@@ -301,19 +310,19 @@ def _card(kind: str) -> str | None:
     return cuda.get_device_name() if kind == "cuda" else None
 
 
-def _told(spec: Spec, store: Store) -> dict[str, object]:
-    outcome = store.outcome
-    return _row(spec, store.folder, outcome.status if outcome is not None else "interrupted", outcome)
+def _told(spec: Spec, folder: Path) -> dict[str, object]:
+    from rlbench.record.store import read_outcome
+
+    outcome = read_outcome(folder)
+    return _row(spec, folder, outcome.status if outcome is not None else "interrupted", outcome)
 
 
 def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
-    from rlbench.report.documented import primary
-
-    document = None if spec.smoke else primary(spec.suite, spec.algorithm, spec.task.id)
     return {
         "suite": spec.suite,
         "algorithm": spec.algorithm,
         "task": spec.task.id,
+        "dataset": _dataset(spec) or None,
         "seed": spec.seed,
         "folder": str(folder),
         "status": status,
@@ -322,8 +331,27 @@ def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict
         "best": outcome.best if outcome else None,
         "final": outcome.final if outcome else None,
         "inexact": outcome.inexact if outcome else (),
-        "documented": document.score if document else None,
+        "documented": _documented(spec),
     }
+
+
+def _dataset(spec: Spec) -> str:
+    """What was learned from, where it is not the task's own."""
+    from rlbench.spec.task import OfflineTask
+
+    return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
+
+
+def _documented(spec: Spec) -> float | None:
+    """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
+    from rlbench.report.documented import Key, primary, row_of
+    from rlbench.report.references import in_points, reference
+
+    if spec.smoke or _dataset(spec):
+        return None
+    document = primary(spec.suite, spec.algorithm, spec.task.id)
+    key = Key(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
+    return None if document is None else in_points(document, reference(key))
 
 
 def _sentence(row: dict[str, object]) -> str:
@@ -334,7 +362,8 @@ def _sentence(row: dict[str, object]) -> str:
     why = f" ({row['reason']})" if row["status"] in CODES else ""
     resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
-    name = f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}"
+    data = f"@{row['dataset']}" if row["dataset"] else ""
+    name = f"{row['suite']}/{row['algorithm']}/{row['task']}{data} seed {row['seed']}"
     log = f", log {row['log']}" if row["status"] in CODES and "log" in row else ""
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
 
@@ -369,25 +398,3 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         for row, spec in zip(rows, specs, strict=True)
     ]
     emit("\n".join(lines))
-
-
-@contextmanager
-def _signals() -> Iterator[Stop]:
-    """SIGINT and SIGTERM ask the run to stop at the next record; a second SIGINT ends the process at once."""
-    from rlbench.run import Stop
-
-    stop = Stop()
-
-    def ask(number: int, _frame: object) -> None:
-        if stop.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.signal = number
-
-    before: dict[signal.Signals, Callable[..., object] | int | None] = {
-        name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield stop
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -38,6 +38,7 @@ class Asked:
     sets: Sequence[str]  # of files, environment and options, in order of precedence
     steps: int | None
     dataset: str | None
+    patience: float  # seconds for one answer of the environments
     smoke: bool
     force: bool
     quiet: bool
@@ -147,6 +148,7 @@ def _words(asked: Asked) -> Callable[[Order], list[str]]:
             *("--results", str(asked.results.absolute()), "--device", order.device or asked.device),
             *(word for text in asked.sets for word in ("--set", text)),
             *(("--steps", str(asked.steps)) if asked.steps is not None else ()),
+            *("--patience", str(asked.patience)),
             *(("--dataset", given) if given is not None else ()),
             *(("--smoke",) if asked.smoke else ()),
             *(("--force",) if order.force else ()),

@@ -9,10 +9,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rlbench import faults
+from rlbench.datasets.columns import opened
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"
+HDF5 = {".hdf5", ".h5"}
+FIELDS = ("schema_version", "size", "sha256", "modified", "url")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +33,7 @@ def sealed(path: Path) -> Seal:
     """The record of a file, made now if there is none.
 
     Raises:
-        RefusedFile: the file is no longer the one that was recorded.
+        RefusedFile: the file is no longer the one that was recorded, or no whole HDF5 file.
     """
     seal, state = recorded(path), path.stat()
     if seal is not None and (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns):
@@ -49,6 +53,9 @@ def verified(path: Path) -> Seal:
             f"{path}: SHA-256 {now.sha256[:12]}… ({now.size:,} bytes), recorded was {seal.sha256[:12]}… "
             f"({seal.size:,} bytes); restore the file, or delete {_beside(path).name} if you meant to change it"
         )
+    if seal is None and path.suffix in HDF5:
+        with opened(path):  # half a file must not become what every whole one is compared with
+            pass
     if seal is None or seal.modified != now.modified:
         seal = Seal(size=now.size, sha256=now.sha256, modified=now.modified, url=seal.url if seal else None)
         with suppress(OSError):  # a file in a folder that cannot be written is measured each time
@@ -74,13 +81,8 @@ def recorded(path: Path) -> Seal | None:
     if not beside.is_file():
         return None
     try:
-        told = json.loads(beside.read_text(encoding="utf-8"))
-        if told["schema_version"] > SCHEMA_VERSION:
-            raise RefusedFile(f"{beside}: was written by a newer rlbench; upgrade")
-        return Seal(
-            size=int(told["size"]), sha256=str(told["sha256"]), modified=int(told["modified"]), url=told.get("url")
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _parsed(json.loads(beside.read_text(encoding="utf-8")), beside)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
 
@@ -88,8 +90,11 @@ def write(path: Path, seal: Seal) -> None:
     """Write the record of a file, whole or not at all."""
     temporary = _beside(path).with_suffix(f".{os.getpid()}.tmp")
     try:
-        temporary.write_text(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(seal)}) + "\n", encoding="utf-8")
+        told = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
+        temporary.write_text(json.dumps({**told, "checksum": _checksum(told)}) + "\n", encoding="utf-8")
+        faults.point("seal.written")
         temporary.replace(_beside(path))
+        faults.point("seal.placed")
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -97,6 +102,25 @@ def write(path: Path, seal: Seal) -> None:
 def forget(path: Path) -> None:
     """The file is to be another."""
     _beside(path).unlink(missing_ok=True)
+    faults.point("seal.forgotten")
+
+
+def _parsed(told: dict[str, object], beside: Path) -> Seal:
+    """The content of a record; the first ones had no checksum of their own."""
+    version, size, digest, modified, url = (told[name] for name in FIELDS)
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
+        raise RefusedFile(f"{beside}: {newer}; upgrade")
+    claimed = told.pop("checksum", None)
+    if len(told) != len(FIELDS) or claimed not in {None, _checksum(told)}:
+        raise ValueError
+    if not (isinstance(size, int) and isinstance(modified, int) and isinstance(digest, str)):
+        raise TypeError
+    return Seal(size=size, sha256=digest, modified=modified, url=None if url is None else str(url))
+
+
+def _checksum(told: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _beside(path: Path) -> Path:

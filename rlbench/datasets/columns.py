@@ -25,7 +25,7 @@ def opened(path: Path) -> Iterator[h5py.File]:
 
     Raises:
         UsageError: there is no such file, or it may not be read.
-        RefusedFile: it is no HDF5 file, or not a whole one.
+        RefusedFile: it is no HDF5 file, or not a whole one; or it turns out to be broken while it is read.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; check the path")
@@ -37,7 +37,10 @@ def opened(path: Path) -> Iterator[h5py.File]:
         reason = str(error).partition("(")[2].rstrip(")") or str(error)
         raise RefusedFile(f"{path}: no whole HDF5 file ({reason}); delete it and download it again") from None
     with file:
-        yield file
+        try:
+            yield file
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # HDF5's words for what is broken
+            raise damaged(str(path), error) from None
 
 
 def present(group: h5py.Group, key: str) -> bool:
@@ -62,11 +65,27 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     except (OSError, RuntimeError) as error:
         raise damaged(where, error) from None
     for start in range(0, shape[0], CHUNK):
-        finite = np.isfinite(values[start : start + CHUNK])
-        if not finite.all():
-            row = start + int(np.argwhere(~finite)[0, 0])
-            raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
+        _finite(values[start : start + CHUNK], start, where)
     return values.reshape(-1) if rank == 1 else values
+
+
+def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The same of an array ``[N, F]`` that must have this shape: its first row's number and ``CHUNK`` rows at a time.
+
+    Raises:
+        RefusedFile: as above.
+    """
+    stored, where = _stored(group, key), named(group, key)
+    found = _shape(stored, where, len(shape))
+    if found != shape:
+        raise RefusedFile(f"{where}: shape {list(found)}, observations have {list(shape)}; check the file")
+    for start in range(0, shape[0], CHUNK):
+        try:
+            values = stored[start : start + CHUNK].astype(np.float32)
+        except (OSError, RuntimeError) as error:
+            raise damaged(where, error) from None
+        _finite(values, start, where)
+        yield start, values
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
@@ -110,6 +129,14 @@ def _stored(group: h5py.Group, key: str) -> h5py.Dataset:
     if stored.dtype.kind not in "fiub":
         raise RefusedFile(f"{where}: holds {_kind(stored.dtype)}, not numbers, and is not read; convert the file")
     return stored
+
+
+def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
+    """Refuse what is no number, by its row; the first of these is row ``start``."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = start + int(np.argwhere(~finite)[0, 0])
+        raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
 
 
 def _shape(stored: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:

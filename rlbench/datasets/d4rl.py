@@ -12,16 +12,16 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import continuous, flags, named, numbers, opened, present
-from rlbench.datasets.episodes import breaks
+from rlbench.datasets.columns import continuous, flags, named, numbers, opened, pieces, present
+from rlbench.datasets.episodes import Jumps, breaks, laid
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
 
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # what D4RL says of the policy that made the data
 
 
-def read(path: Path, *, limit: int | None = None) -> Recorded:
-    """A whole file.
+def read(path: Path, *, limit: int | None = None, once: bool = False) -> Recorded:
+    """A whole file; with ``once`` no observation twice: what ends led to stands in rows of its own, ``final``.
 
     ``limit``: steps after which the task cuts an episode, for files that store neither ``timeouts`` nor
     ``next_observations`` (D4RL's version 0).
@@ -34,7 +34,8 @@ def read(path: Path, *, limit: int | None = None) -> Recorded:
         action = continuous(file, "actions")
         reward = numbers(file, "rewards", rank=1)
         terminated = flags(file, "terminals")
-        next_obs = numbers(file, "next_observations", rank=2) if present(file, "next_observations") else None
+        stored = present(file, "next_observations")
+        next_obs = numbers(file, "next_observations", rank=2) if stored and not once else None
         timeouts = flags(file, "timeouts") if present(file, "timeouts") else None
         arrays = {"actions": action, "rewards": reward, "terminals": terminated, "timeouts": timeouts}
         for key, array in arrays.items():
@@ -43,9 +44,12 @@ def read(path: Path, *, limit: int | None = None) -> Recorded:
         if next_obs is not None and next_obs.shape != obs.shape:
             shapes = f"shape {list(next_obs.shape)}, observations have {list(obs.shape)}"
             raise RefusedFile(f"{named(file, 'next_observations')}: {shapes}; check the file")
+        jumps = _jumps(file, obs) if stored and once else None
         if timeouts is None:
-            timeouts = _guessed(file, obs, next_obs, terminated, limit)
-    return Recorded(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
+            broken = breaks(obs, next_obs) if next_obs is not None else None if jumps is None else jumps.broken
+            timeouts = _guessed(file, broken, terminated, limit)
+    recorded = Recorded(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
+    return recorded if jumps is None else laid(recorded, jumps)
 
 
 def provenance(path: Path) -> dict[str, str]:
@@ -59,16 +63,25 @@ def provenance(path: Path) -> dict[str, str]:
     return {key: text for key, value in told.items() if (text := _text(value)) is not None}
 
 
+def _jumps(file: h5py.File, obs: NDArray[np.float32]) -> Jumps:
+    """Where a step of the file does not lead to its next row, looked up piece by piece."""
+    broken, led_to = np.ones(len(obs), np.bool_), []
+    for start, piece in pieces(file, "next_observations", obs.shape):
+        follow = obs[start + 1 : start + len(piece) + 1]
+        broken[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
+        led_to.append(piece[broken[start : start + len(piece)]])
+    return Jumps(broken, np.concatenate(led_to))
+
+
 def _guessed(
     file: h5py.File,
-    obs: NDArray[np.float32],
-    next_obs: NDArray[np.float32] | None,
+    broken: NDArray[np.bool_] | None,
     terminated: NDArray[np.bool_],
     limit: int | None,
 ) -> NDArray[np.bool_]:
     """Where episodes were cut in a file that does not say so, ``[N]``."""
-    if next_obs is not None:
-        cut = breaks(obs, next_obs)
+    if broken is not None:
+        cut = broken.copy()
         cut[-1] = False  # nobody knows
         return cut & ~terminated
     if limit is None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import HTTPError, URLError
@@ -21,8 +22,8 @@ from urllib.request import Request, urlopen
 
 from filelock import FileLock, Timeout
 
-from rlbench import __version__
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench import __version__, faults
+from rlbench.errors import DoesNotFit, Halted, RefusedFile, UsageError
 
 BLOCK = 1 << 18
 ATTEMPTS = 4
@@ -58,7 +59,7 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
     """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
 
     Raises:
-        UsageError: the address is wrong, or somebody else is downloading the same file.
+        UsageError: the address is wrong, somebody else is downloading the same file, or it does not fit.
         RefusedFile: the server offers a file of another size.
         Halted: the server or the disk failed; the same call resumes.
     """
@@ -68,6 +69,7 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
     lock = _lock(part)
     with _writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
+        faults.point("download.made")
     try:
         with FileLock(lock, timeout=0):
             try:
@@ -77,6 +79,10 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
                     lock.unlink(missing_ok=True)
     except Timeout:
         raise UsageError(f"{part}: another process is downloading it; wait for it to finish") from None
+    except PermissionError:
+        raise UsageError(f"{part.parent}: cannot be written; choose another folder") from None
+    except OSError as error:
+        raise Halted(f"{part}: {error.strerror or error}; run the same command again: it resumes") from None
 
 
 def discard(target: Path) -> None:
@@ -84,12 +90,14 @@ def discard(target: Path) -> None:
     part = part_of(target)
     for path in (part, _beside(part), _lock(part)):
         path.unlink(missing_ok=True)
+        faults.point("download.discarded")
 
 
 def settle(target: Path) -> None:
     """Give the whole part its final name."""
     with _writing(target):
         part_of(target).replace(target)
+    faults.point("download.settled")
     discard(target)
 
 
@@ -143,19 +151,28 @@ def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int
         raise RefusedFile(f"{url}: has {total:,} bytes, expected were {size:,}; the server has another file now")
     free = shutil.disk_usage(part.parent).free
     if total is not None and total - begin > free:
-        raise Halted(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
+        raise DoesNotFit(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
     with _writing(part):
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
-        file = part.open("r+b" if begin else "wb")
+        file = part.open("r+b" if begin else "wb", buffering=0)  # nothing is left to write when it is closed
     with file:
         done = file.seek(begin)
         while block := response.read(BLOCK):
             with _writing(part):
-                file.write(block)
+                _put(file, block)
+            faults.point("download.block")
             done += len(block)
             yield Progress(done, total)
     if total is None:  # the end of the connection is the only end there is
-        _note(part, Origin(url=url, size=done, validator=None))
+        with _writing(part):
+            _note(part, Origin(url=url, size=done, validator=None))
+
+
+def _put(file: FileIO, block: bytes) -> None:
+    """All of it, or what the system raises."""
+    rest = memoryview(block)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _total(headers: Message, begin: int) -> int | None:
@@ -191,6 +208,7 @@ def _origin(part: Path) -> Origin | None:
 
 def _note(part: Path, origin: Origin) -> None:
     _beside(part).write_text(json.dumps(asdict(origin)), encoding="utf-8")
+    faults.point("download.noted")
 
 
 def _beside(part: Path) -> Path:

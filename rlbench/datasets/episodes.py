@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.columns import CHUNK
 from rlbench.datasets.types import Recorded
+
+ValueT = TypeVar("ValueT", bound=np.generic)
 
 
 class Episodes(NamedTuple):
@@ -17,6 +19,32 @@ class Episodes(NamedTuple):
     returns: NDArray[np.float64]  # [E] sums of rewards
     lengths: NDArray[np.int64]  # [E] steps
     closed: NDArray[np.bool_]  # [E] the file says that it ended or was cut here
+
+
+class Jumps(NamedTuple):
+    """Where recorded steps do not lead to the row after them."""
+
+    broken: NDArray[np.bool_]  # [N] the last one is
+    led_to: NDArray[np.float32]  # [J, F] the observations they lead to instead
+
+
+def laid(recorded: Recorded, jumps: Jumps) -> Recorded:
+    """The same steps with what every episode's last one led to in a row behind it, that is ``final`` and no step."""
+    last = recorded.terminated | recorded.truncated | jumps.broken
+    place = np.arange(len(last)) + np.cumsum(last) - last
+    count, behind = len(last) + int(last.sum()), place[last] + 1
+    (ends,), jumped = np.nonzero(last), jumps.broken[last]
+
+    def spread(column: NDArray[ValueT]) -> NDArray[ValueT]:
+        wide = np.zeros((count, *column.shape[1:]), column.dtype)
+        wide[place] = column
+        return wide
+
+    obs, final = spread(np.asarray(recorded.obs, np.float32)), np.zeros(count, np.bool_)
+    obs[behind[jumped]], obs[behind[~jumped]] = jumps.led_to, recorded.obs[ends[~jumped] + 1]
+    final[behind] = True
+    action, reward = spread(np.asarray(recorded.action, np.float32)), spread(recorded.reward)
+    return Recorded(obs, action, reward, spread(recorded.terminated), spread(recorded.truncated), None, final)
 
 
 def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import faults
 from rlbench.datasets import segments
 from rlbench.datasets.segments import FINAL, TERMINATED, TRUNCATED, Frames, Piece, Steps
 from rlbench.errors import Halted, RefusedFile, UsageError
@@ -39,6 +40,7 @@ class Film:
         self._count = 0
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            faults.point("film.made")
 
     def add(self, piece: Piece) -> None:
         """Rows that follow those of the same track so far."""
@@ -91,6 +93,9 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     files, told = head.get("segments"), head.get("told")
     if not isinstance(files, dict) or not isinstance(told, dict):
         raise segments.refused(path, "names no files")
+    strangers = [str(name) for name in files if Path(str(name)).name != name]
+    if strangers:
+        raise segments.refused(path, f"names {strangers[0]}, which lies elsewhere")
     return {str(name): str(digest) for name, digest in files.items()}, told
 
 
@@ -111,12 +116,17 @@ def unsealed(path: Path) -> dict[str, object]:
         raw = path.read_bytes()
         head = dict(json.loads(raw))
         whole = raw == sealed({key: value for key, value in head.items() if key != "sha256"})
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise segments.refused(path, str(error)) from None
     if not whole:
         raise segments.refused(path, "its SHA-256 is not the one it names")
-    if head["schema_version"] > SCHEMA_VERSION:
-        raise RefusedFile(f"{path}: was written by a newer rlbench; upgrade")
+    version = head["schema_version"]
+    if not isinstance(version, int):
+        raise segments.refused(path, "its schema_version is no number")
+    if version > SCHEMA_VERSION:
+        raise RefusedFile(
+            f"{path}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
+        )
     return head
 
 
@@ -124,9 +134,11 @@ def clear(folder: Path) -> None:
     """Remove a set, what makes it one first; other files in its folder stay."""
     with writing(folder):
         (folder / CONTENTS).unlink(missing_ok=True)
+        faults.point("film.cleared")
         for kind in ("*.segment", "*.part", "*.json"):
             for path in folder.glob(kind):
                 path.unlink()
+                faults.point("film.cleared")
 
 
 def put(path: Path, raw: bytes) -> None:
@@ -135,10 +147,13 @@ def put(path: Path, raw: bytes) -> None:
     with writing(path.parent):
         try:
             with part.open("wb") as file:
-                file.write(raw)
+                file.write(faults.cut("film.torn", raw))
                 file.flush()
+                faults.point("film.torn")
                 os.fsync(file.fileno())
+            faults.point("film.written")
             part.replace(path)
+            faults.point("film.placed")
         finally:
             part.unlink(missing_ok=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import h5py
 import numpy as np
@@ -20,6 +20,7 @@ from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
 
 _T = TypeVar("_T", str, int, float)
+DEEPEST: Final = 8  # of observations in parts
 
 
 class Told(NamedTuple):
@@ -95,7 +96,7 @@ def metadata(folder: Path) -> Told:
         told = json.loads(path.read_text(encoding="utf-8"))
         spec = told.get("env_spec") or "{}"
         env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     layout = told.get("data_format", "hdf5")
     if layout != "hdf5":
@@ -137,14 +138,20 @@ def _episode(file: h5py.File, name: str) -> Episode:
     return episode._replace(truncated=truncated)
 
 
-def _observations(group: h5py.Group, key: str = "observations") -> NDArray[np.float32]:
+def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) -> NDArray[np.float32]:
     """``[T + 1, F]``; parts side by side, those of a tuple by their number, those of a dictionary by their name."""
+    if depth > DEEPEST:
+        raise RefusedFile(
+            f"{named(group, key)}: lies in itself, or deeper than any space of observations; check the file"
+        )
     stored = group.get(key) if present(group, key) else None
     if not isinstance(stored, h5py.Group):
         single = isinstance(stored, h5py.Dataset) and len(stored.shape or ()) == 1
         values = numbers(group, key, rank=1 if single else 2)
         return values.reshape(len(values), -1)
-    parts = [_observations(stored, name) for name in sorted(stored, key=lambda name: (_number(name), str(name)))]
+    parts = [
+        _observations(stored, name, depth + 1) for name in sorted(stored, key=lambda name: (_number(name), str(name)))
+    ]
     if not parts or len({len(part) for part in parts}) != 1:
         raise RefusedFile(f"{named(group, key)}: its parts have {[len(part) for part in parts]} rows; check the file")
     return np.concatenate(parts, axis=1)
@@ -153,10 +160,10 @@ def _observations(group: h5py.Group, key: str = "observations") -> NDArray[np.fl
 def _number(name: str) -> int:
     """The number at the end of ``episode_12`` or ``_index_3``; 0 where there is none."""
     digits = str(name).rpartition("_")[2]
-    return int(digits) if digits.isdecimal() else 0
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
 
 
 def _as(kind: type[_T], value: object) -> _T | None:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         value = float(value)
     return value if isinstance(value, kind) else None

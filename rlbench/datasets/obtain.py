@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
+from rlbench import faults
 from rlbench.datasets import catalogue, checksums, download, places, remote
 from rlbench.datasets.columns import opened
 from rlbench.datasets.download import Progress, part_of
@@ -83,11 +86,23 @@ def _copied(source: Path, target: Path) -> None:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
         shutil.copyfile(source, temporary)
+        faults.point("copy.written")
         temporary.replace(target)
+        faults.point("copy.placed")
     except PermissionError:
         raise UsageError(f"{target.parent}: cannot be written; choose another folder") from None
     except OSError as error:
         raise Halted(f"{target}: {error.strerror}; free some space and try again") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep(target: Path) -> None:
+    """Remove half a copy that a killed process left."""
+    for left in target.parent.glob(f"{target.name}.*.tmp"):
+        number = left.name.split(".")[-2]
+        if number.isdigit() and not psutil.pid_exists(int(number)):
+            left.unlink()
+            faults.point("copy.swept")

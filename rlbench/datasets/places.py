@@ -13,7 +13,7 @@ from rlbench.errors import UnknownName, UsageError
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
-OWN_NAME = re.compile(r"rlb-[a-z0-9][a-z0-9._-]*")
+OWN_NAME = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
 MINARI_NAME = re.compile(r"(?:[A-Za-z0-9][\w-]*/)+[A-Za-z0-9][\w-]*-v\d+")
 MINARI_DATA = Path("data", "main_data.hdf5")
 MINARI_TOLD = Path("data", "metadata.json")
@@ -53,6 +53,13 @@ def place(name: str) -> Place:
     raise UnknownName("data set", name, [*(there.name for there in local()), *catalogue.d4rl()])
 
 
+def named(path: Path, name: str) -> bool:
+    """Whether a file or folder is called as the data set of this name is, or by the name itself."""
+    known = place(name).path
+    own = path.resolve()
+    return own.name in {known.name, f"{name}.hdf5"} or own.parts[-len(Path(name).parts) :] == Path(name).parts
+
+
 def present(there: Place) -> bool:
     """Whether the data set is on this machine; recorded play that was broken off is too, as far as it came."""
     if there.kind == "minari":
@@ -82,6 +89,8 @@ def found(name: str, given: Path | None = None) -> Path:
     if given is not None:
         if not given.exists():
             raise UsageError(f"--dataset {given}: no such file; check the path")
+        if given.is_dir() and not (given / MINARI_DATA).is_file() and not frames.is_frames(given):
+            raise UsageError(f"--dataset {given}: neither a folder of Minari's nor recorded play; name the file itself")
         return given
     there = place(name)
     if present(there):

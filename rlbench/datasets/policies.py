@@ -150,7 +150,7 @@ def parsed(raw: bytes, where: str) -> Policy:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise RefusedFile(f"{where}: not safetensors ({error}); expected an actor of the format actor-v1") from None
     try:
-        told = {name: value for name, value in head.get("__metadata__", {}).items() if value != ""}
+        told = {name: value for name, value in (head.get("__metadata__") or {}).items() if value != ""}
         facts = Facts.model_validate(told)
     except ValidationError as error:
         raise RefusedFile(f"{where}: not an actor of the format actor-v1 ({one_line(error)})") from None

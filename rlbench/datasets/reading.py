@@ -11,8 +11,10 @@ from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
 
 
-def read(path: Path, name: str | None = None) -> Recorded:
+def read(path: Path, name: str | None = None, *, once: bool = False) -> Recorded:
     """The steps of D4RL's file, Minari's folder or recorded play at ``path``; ``name`` is what it is said to be.
+
+    With ``once`` no observation of D4RL's layout is given twice, which is how a ring wants them and halves the memory.
 
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
@@ -24,7 +26,7 @@ def read(path: Path, name: str | None = None) -> Recorded:
     if path.parts[-2:] == MINARI_DATA.parts:
         return minari.read(path.parents[1])
     known = catalogue.d4rl().get(name or "")
-    recorded = d4rl.read(path, limit=known.limit if known else None)
+    recorded = d4rl.read(path, limit=known.limit if known else None, once=once)
     if known:
         widths = {"observations": (recorded.obs, known.features), "actions": (recorded.action, known.actions)}
         for key, (array, width) in widths.items():

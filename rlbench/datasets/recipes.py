@@ -13,12 +13,12 @@ from typing import Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from rlbench.datasets.places import OWN_NAME
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.canon import Frozen
 from rlbench.spec.override import one_line
 
 PREFIX: Final = "rlb-"
-NAME: Final = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
 POLICIES: Final = Path(__file__).parent / "data" / "policies"
 """Actors that come with rlbench, so that the recipes below need nothing else; their licences lie beside them."""
 
@@ -122,7 +122,7 @@ def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int
 
 def own(name: str) -> None:
     """Refuse a name that does not say that the set is one's own."""
-    if NAME.fullmatch(name):
+    if OWN_NAME.fullmatch(name):
         return
     slug = re.sub(r"[^a-z0-9._+-]+", "-", name.lower().removeprefix(PREFIX)).strip("-._+")
     free = PREFIX + (re.sub(r"-v\d+$", "", slug) or "mine")

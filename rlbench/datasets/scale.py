@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.columns import CHUNK
+from rlbench.datasets.episodes import shown
 from rlbench.datasets.types import Recorded
 
 EPSILON = 1e-3
@@ -24,10 +25,19 @@ class Scale(NamedTuple):
         """Observations ``[…, F]`` on this scale."""
         return (obs - self.mean) / self.deviation
 
+    def put(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
+        """Observations ``[N, F]`` on this scale, in their own place; whether they are real numbers, which can be."""
+        if obs.dtype != np.float32:
+            return False
+        for start in range(0, len(obs), CHUNK):
+            obs[start : start + CHUNK] = self.applied(obs[start : start + CHUNK])
+        return True
+
 
 def scale_of(recorded: Recorded) -> Scale:
     """Mean and deviation of every number of the observations, summed in float64."""
-    parts = [recorded.obs[start : start + CHUNK] for start in range(0, len(recorded.obs), CHUNK)]
-    mean = sum((part.sum(0, dtype=np.float64) for part in parts), np.zeros(())) / len(recorded.obs)
-    spread = sum((np.square(part - mean).sum(0) for part in parts), np.zeros(())) / len(recorded.obs)
+    (step,) = np.nonzero(~shown(recorded))
+    chunks = [step[start : start + CHUNK] for start in range(0, len(step), CHUNK)]
+    mean = sum((recorded.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
+    spread = sum((np.square(recorded.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)
     return Scale(mean.astype(np.float32), (np.sqrt(spread) + EPSILON).astype(np.float32))

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ from rlbench.errors import RefusedFile, UsageError
 MAGIC: Final = b"rlbench-frames-1 "
 BLOCK: Final = 64  # frames compressed in one go: whoever wants one frame unpacks as many
 LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
+LARGEST: Final = 64 * 2**20  # bytes of a frame
 TERMINATED, TRUNCATED, FINAL = 1, 2, 4
 HEAD: Final = len(MAGIC) + 64 + 1
 
@@ -93,13 +95,14 @@ class Segment:
             at += size
 
     def _unpacked(self, start: int, size: int, expected: int) -> NDArray[np.uint8]:
+        stream = zlib.decompressobj()
         try:
-            found = np.frombuffer(zlib.decompress(self.raw[start : start + size], bufsize=expected), np.uint8)
+            found = stream.decompress(self.raw[start : start + size], expected + 1)  # a bomb stays packed
         except zlib.error as error:
             raise refused(self.path, f"byte {start}: {error}") from None
-        if len(found) != expected:
-            raise refused(self.path, f"byte {start}: {len(found)} bytes, {expected} were due")
-        return found
+        if len(found) != expected or not stream.eof:
+            raise refused(self.path, f"byte {start}: not the {expected} bytes that were due")
+        return np.frombuffer(found, np.uint8)
 
 
 def packed(pieces: Sequence[Piece]) -> bytes:
@@ -142,8 +145,10 @@ def read(path: Path) -> Segment:
         head = json.loads(raw[HEAD:end])
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
         raise refused(path, f"its head says nothing ({error})") from None
+    if dtype.kind not in "uif" or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize > LARGEST:
+        raise refused(path, f"frames of {dtype} and the shape {shape}")
     return Segment(path, raw, named(raw), shape, dtype, places)
 
 

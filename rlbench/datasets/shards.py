@@ -6,14 +6,19 @@ further files adds them. A file that is refused is named, and the others are kep
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
 import re
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from rlbench import faults
 from rlbench.datasets import film
 from rlbench.datasets.film import Film
 from rlbench.errors import RefusedFile, UsageError
@@ -22,6 +27,7 @@ Convert: TypeAlias = Callable[[Path, Film], dict[str, int]]
 """Puts a file on film and says how much it was; refuses what is damaged."""
 
 DONE = ".done.json"
+PR_SET_PDEATHSIG: Final = 1  # of Linux' prctl
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,8 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
             yield _one(path, source, folder, convert)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(left)), mp_context=context) as pool:
+    count, bound = min(workers, len(left)), (os.getpid(),)
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
         waiting: list[Future[Brought]] = [
             pool.submit(_one, path, source, folder, convert) for source, path in left.items()
         ]
@@ -81,16 +88,27 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
             yield future.result()
 
 
+def _bound(parent: int) -> None:
+    """End with the process that started this one, even if it is killed; Ctrl-C is for that process alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before that
+        os._exit(1)
+
+
 def _one(path: Path, source: str, folder: Path, convert: Convert) -> Brought:
     """One file, in whatever process."""
     for old in folder.glob(f"{source}.*"):
         old.unlink()  # of an attempt that was broken off
+        faults.point("shard.swept")
     made = Film(folder, source)
     try:
         counts = convert(path, made)
     except RefusedFile as error:
         for name in made.written:
             (folder / name).unlink()
+            faults.point("shard.refused")
         return Brought(path, {}, str(error))
     record = Done(path.name, path.stat().st_size, counts, made.written)
     film.put(folder / f"{source}{DONE}", film.sealed(asdict(record)))

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from io import BytesIO
+from struct import error as StructError
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,7 +54,15 @@ def tensors(raw: bytes, where: str) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(BytesIO(raw)) as file:
             return _tensors(file, where)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        StructError,
+    ) as error:
         raise RefusedFile(f"{where}: not a zip of tensors ({error}); save it again with torch 1.6 or newer") from None
 
 

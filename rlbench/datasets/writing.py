@@ -1,12 +1,14 @@
 """Recorded experience to a file in D4RL's flat layout, with where it came from; the whole of it or none.
 
-Equal experience and attributes give equal bytes: HDF5 is told no times, and one version of its format.
+Equal experience and attributes give equal bytes: HDF5 is told no times, and one version of its format. It puts the file
+together in memory: where the disk is full it takes the process with it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,6 +16,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import faults
 from rlbench.datasets import checksums
 from rlbench.datasets.types import Recorded
 from rlbench.errors import Halted, UsageError
@@ -45,18 +48,21 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _fill(part, recorded, attributes)
-        _synced(part)
+        _put(part, _filled(recorded, attributes))
         seal = checksums.measured(part)
+        faults.point("dataset.filled")
         checksums.forget(path)  # what was known of a set that is no more
+        faults.point("dataset.forgotten")
         part.replace(path)
+        faults.point("dataset.placed")
         checksums.write(path, seal)
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder with RLBENCH_DATASETS") from None
     except OSError as error:
         raise Halted(f"{path}: {error.strerror or error}; free some space and run the same command again") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
     return Written(path, seal.sha256, seal.size)
 
 
@@ -72,8 +78,8 @@ def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
     return named if recorded.next_obs is None else {**named, "next_observations": recorded.next_obs}
 
 
-def _fill(path: Path, recorded: Recorded, attributes: Mapping[str, str | float]) -> None:
-    with h5py.File(path, "w", libver="earliest", track_order=False) as file:
+def _filled(recorded: Recorded, attributes: Mapping[str, str | float]) -> bytes:
+    with h5py.File("memory", "w", libver="earliest", track_order=False, driver="core", backing_store=False) as file:
         for name, value in attributes.items():
             file.attrs[name] = value
         for name, array in columns(recorded).items():
@@ -85,9 +91,14 @@ def _fill(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
                 fletcher32=True,
                 track_times=False,
             )
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
 
 
-def _synced(path: Path) -> None:
-    """Wait until the disk has a file."""
-    with path.open("rb") as file:
+def _put(path: Path, raw: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(raw)
+        file.flush()
         os.fsync(file.fileno())

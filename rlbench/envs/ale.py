@@ -68,7 +68,7 @@ class AleVector:
             actions=Discrete(len(actions)),
             versions=(("env", f"ale/{task.game}"), ("ale-py", version("ale-py"))),
         )
-        self._inspection = Inspection(name=f"ale/{task.game}", info=self.info)
+        self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
         self._shown = np.zeros((len(seeds), task.size, task.size), np.uint8)
 
     def reset(self) -> Frames:

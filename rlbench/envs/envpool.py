@@ -63,7 +63,7 @@ class EnvPoolVector:
             actions=Discrete(len(actions)),
             versions=(("env", f"envpool/{task.game}"), ("envpool", version("envpool"))),
         )
-        self._inspection = Inspection(name=f"envpool/{task.game}", info=self.info)
+        self._inspection = Inspection(name=f"envpool/{task.game}", info=self.info, seeds=seeds)
         self._said = _silence(len(seeds), task.size)
 
     def reset(self) -> Frames:

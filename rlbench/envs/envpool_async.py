@@ -6,11 +6,14 @@ answers waited for, so that first observations come out even and none is left be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import gcd
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -54,9 +57,9 @@ class EnvPoolMujocoApart:
             obs_shape=tuple(self._pool.observation_space.shape),
             obs_dtype=np.dtype(np.float32),
             actions=self._stretch.actions,
-            versions=(("env", f"envpool/{task}"), ("envpool", version("envpool"))),
+            versions=(("env", f"envpool/{task}"), ("envpool", version("envpool")), ("mujoco", bundled_mujoco())),
         )
-        self._inspection = Inspection(name=f"envpool/{task}", info=self.info)
+        self._inspection = Inspection(name=f"envpool/{task}", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
         """Begin every lane's first episode, ``[N, *obs_shape]``."""
@@ -97,3 +100,13 @@ class EnvPoolMujocoApart:
             score=reward.astype(np.float64),
             over=terminated | truncated,
         )
+
+
+@cache
+def bundled_mujoco() -> str:
+    """The version of the MuJoCo inside EnvPool, as its library has it; it offers no other way to ask."""
+    found = find_spec("envpool.mujoco")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    library = next((path for folder in folders for path in Path(folder).glob("mujoco_gym_envpool*.so")), None)
+    versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", library.read_bytes())) if library else set()
+    return versions.pop().decode() if len(versions) == 1 else "unknown"

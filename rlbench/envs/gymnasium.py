@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.inspection import Inspection
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import RlbenchError, UnknownName, UsageError
 from rlbench.ops.state import State, tensor, whole
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # what it shows and takes, only its spaces know
@@ -60,8 +60,7 @@ class GymnasiumVector:
             actions=self._stretch.actions,
             versions=(("env", f"gymnasium/{name}"), ("gymnasium", version("gymnasium")), *versions),
         )
-        self._inspection = Inspection(name=name, info=self.info)
-        self._fresh = np.ones(len(seeds), np.bool_)  # [N] not stepped yet: the engine's own answer is looked at
+        self._inspection = Inspection(name=name, info=self.info, seeds=seeds)
         self._ended = np.zeros(len(seeds), np.bool_)  # [N] the next send resets
         self._elapsed = np.zeros(len(seeds), np.int64)  # [N] agent steps of this episode
         self._action: NDArray[Any] = np.zeros(0, np.int64)
@@ -106,10 +105,15 @@ class GymnasiumVector:
     def _advance(self, lanes: range, step: Step) -> None:
         """Step or reset these lanes, one after the other."""
         for lane in lanes:
-            if self._ended[lane]:
-                step.obs[lane] = self._envs[lane].reset()[0]
-            else:
-                self._play(lane, step)
+            try:
+                if self._ended[lane]:
+                    self._begin(lane, step)
+                else:
+                    self._play(lane, step)
+            except (RlbenchError, MemoryError):
+                raise
+            except (Exception, SystemExit) as cause:
+                raise self._inspection.broke(lane, cause) from cause
 
     def progress(self) -> State:
         """How far every lane is in its episode and its random stream: all that is not inside the environments."""
@@ -135,12 +139,16 @@ class GymnasiumVector:
             env.close()
         self._envs = []
 
+    def _begin(self, lane: int, step: Step) -> None:
+        """The next episode of an ended lane, written into its row."""
+        obs, _ = self._envs[lane].reset()
+        self._inspection.alike(lane, obs, self._raw)
+        step.obs[lane] = obs
+
     def _play(self, lane: int, step: Step) -> None:
         """One agent step of a live lane, written into its row."""
         obs, reward, terminated, truncated, info = self._envs[lane].step(self._action[lane])
-        if self._fresh[lane]:
-            self._inspection.first(lane, np.asarray(obs), self._raw)
-            self._fresh[lane] = False
+        self._inspection.alike(lane, obs, self._raw)
         facts: Mapping[str, Any] = info
         ended = bool(terminated or truncated or self._elapsed[lane] >= self._limit)
         step.obs[lane] = obs

@@ -1,12 +1,12 @@
 """What every adapter checks of its engine: a lane's first answers wholly, every reward, action and real observation.
 
 An environment that breaks its contract is told apart from a bug of ours: everything here raises
-``BrokenEnvironment`` with the environment's name, the lane where it is known, and the step.
+``BrokenEnvironment`` with the environment's name, the lane and its seed where they are known, and the step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,9 +20,10 @@ from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
 class Inspection:
     """Watches one vector of environments; counts its steps."""
 
-    def __init__(self, *, name: str, info: EnvInfo) -> None:
+    def __init__(self, *, name: str, info: EnvInfo, seeds: Sequence[int]) -> None:
         self.name: Final = name
         self.info: Final = info
+        self.seeds: Final = tuple(seeds)  # of the lanes
         self.steps = 0
         self._unseen = np.ones(info.lanes, np.bool_)
 
@@ -31,11 +32,15 @@ class Inspection:
         """Whatever the engine raises inside comes out as ``BrokenEnvironment``, with its cause."""
         try:
             yield
-        except RlbenchError:
+        except (RlbenchError, MemoryError):
             raise
         except Exception as cause:
             message = f"{self.name}: step {self.steps}: {type(cause).__name__}: {cause}"
             raise BrokenEnvironment(message) from cause
+
+    def broke(self, lane: int, cause: BaseException) -> BrokenEnvironment:
+        """What a lane raised, as the error that names it."""
+        return BrokenEnvironment(self._told(lane, f"{type(cause).__name__}: {cause}"))
 
     def action(self, action: NDArray[Any], lane: NDArray[np.int64] | None = None) -> None:
         """Refuse what no engine may see, of these lanes or of all: some hang on it instead of raising."""
@@ -63,6 +68,11 @@ class Inspection:
         for lane, row in enumerate(obs):
             self.first(lane, row, self.info.obs_dtype)
         return obs
+
+    def alike(self, lane: int, obs: object, dtype: np.dtype[Any]) -> None:
+        """Check the shape and type of one lane's observation in any step: what numpy would stretch is no answer."""
+        if not isinstance(obs, np.ndarray) or obs.shape != self.info.obs_shape or obs.dtype != dtype:
+            self.first(lane, np.asarray(obs), dtype)
 
     def first(self, lane: int, obs: Frames, dtype: np.dtype[Any]) -> None:
         """Check one lane's observation, ``obs_shape``, as the engine gave it."""
@@ -95,7 +105,10 @@ class Inspection:
             raise Diverged(f"{where}: action is not finite; lower the learning rate")
 
     def _broken(self, lane: int, what: str) -> None:
-        raise BrokenEnvironment(f"{self.name}: lane {lane}, step {self.steps}: {what}")
+        raise BrokenEnvironment(self._told(lane, what))
+
+    def _told(self, lane: int, what: str) -> str:
+        return f"{self.name}: lane {lane}, step {self.steps}: {what} (this lane's seed is {self.seeds[lane]})"
 
 
 def _unsound(rows: NDArray[Any]) -> NDArray[np.bool_]:

@@ -47,7 +47,7 @@ class Catch:
             actions=Discrete(ACTIONS),
             versions=(("env", "rlbench/Catch"), ("numpy", np.__version__)),
         )
-        self._inspection = Inspection(name="Catch", info=self.info)
+        self._inspection = Inspection(name="Catch", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
         """The first boards, ``[N, 10, 5]``: 255 where ball and paddle are."""
@@ -116,7 +116,7 @@ class Doors:
             actions=Discrete(int(KEYS.max()) + 1),
             versions=(("env", f"rlbench/Doors/{len(KEYS)}"), ("numpy", np.__version__)),
         )
-        self._inspection = Inspection(name="Doors", info=self.info)
+        self._inspection = Inspection(name="Doors", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
         """Before the first door, ``[N, 15]``: 255 where one stands."""

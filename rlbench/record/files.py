@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from rlbench import faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 
 SCHEMA_VERSION = 1
@@ -16,8 +17,12 @@ SCHEMA_VERSION = 1
 
 
 def sealed(content: Mapping[str, object]) -> str:
-    """One line of JSON that carries its own checksum, so that a flipped byte is noticed."""
+    """One line of JSON that carries its own checksum, so that a flipped byte is noticed.
+
+    A name that is no UTF-8, as a path may be, gets question marks where it is none.
+    """
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    text = text.encode("utf-8", "replace").decode("utf-8")
     return f'{{"checksum":"{_checksum(text)}",{text[1:]}'
 
 
@@ -33,15 +38,25 @@ def unsealed(text: str, where: str) -> dict[str, object]:
         raise RefusedFile(f"{where}: damaged (not complete JSON); restore it, or start over with --force") from None
     if not isinstance(content, dict) or "checksum" not in content:
         raise RefusedFile(f"{where}: damaged (no checksum); restore it, or start over with --force")
-    version = content.get("schema_version", SCHEMA_VERSION)
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RefusedFile(
-            f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
-        )
+    readable(content.get("schema_version", SCHEMA_VERSION), SCHEMA_VERSION, where)
     claimed = content.pop("checksum")
-    if claimed != _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)):
+    try:
+        due = _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    except (ValueError, RecursionError):  # half a character, or branches without end
+        due = None
+    if claimed != due:
         raise RefusedFile(f"{where}: damaged (checksum differs); restore it, or start over with --force")
     return content
+
+
+def readable(version: object, known: int, where: str) -> None:
+    """Refuse a schema that is newer than the ``known`` one, or none at all."""
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise RefusedFile(f"{where}: damaged (schema_version is no number of a version); restore it")
+    if version > known:
+        raise RefusedFile(
+            f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {known}); upgrade"
+        )
 
 
 def read_sealed(path: Path) -> dict[str, object]:
@@ -65,10 +80,13 @@ def replace(path: Path, text: str) -> None:
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(faults.cut("replace.torn", text))
                 file.flush()
+                faults.point("replace.torn")
                 os.fsync(file.fileno())
+            faults.point("replace.written")
             temporary.replace(path)
+            faults.point("replace.placed")
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
@@ -77,9 +95,12 @@ def replace(path: Path, text: str) -> None:
 def append(path: Path, line: str) -> None:
     """Add one line and wait until the disk has it."""
     with writing(path), path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+        file.write(faults.cut("append.torn", line + "\n"))
         file.flush()
+        faults.point("append.torn")
         os.fsync(file.fileno())
+        sync_folder(path.parent)
+        faults.point("append.written")
 
 
 def sync_folder(folder: Path) -> None:

@@ -4,6 +4,8 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     spec.json       the resolved Spec, its id and the environment it ran in
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or stands
+    failure.txt     the traceback of what ended it, if it failed
+    crash.txt       there while it runs; left behind by a process that died, with what it could still say
     checkpoint/     what resuming needs; never committed
     attempt-<k>/    what ``--force`` put aside
 """
@@ -13,13 +15,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import IO, Self, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from rlbench.errors import RefusedFile, UsageError
+from rlbench import faults
+from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
@@ -28,7 +32,7 @@ from rlbench.spec.run import Spec
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
-PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
@@ -104,6 +108,8 @@ class Store:
     def __init__(self, folder: Path, lock: FileLock) -> None:
         self.folder, self._lock = folder, lock
         self._epochs: list[Epoch] = []
+        self.crash: IO[str] | None = None  # where a dying process may still write
+        self.died: str | None = None  # what is known of an attempt that ended without a word
 
     @classmethod
     def claim(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
@@ -120,6 +126,7 @@ class Store:
             raise UsageError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
+        faults.point("claim.made")
         lock = FileLock(folder / ".lock")
         try:
             lock.acquire(timeout=0.2)  # `status` looks for a moment
@@ -132,6 +139,7 @@ class Store:
         store = cls(folder, lock)
         try:
             store._open(spec, environment, force=force)
+            store._begin()
         except BaseException:
             store.release()
             raise
@@ -139,6 +147,13 @@ class Store:
 
     def release(self) -> None:
         """Let other processes have the folder."""
+        if self.crash is not None:
+            self.crash.close()
+            self.crash = None
+            with suppress(OSError):
+                path = self.folder / "crash.txt"
+                if path.stat().st_size == 0:  # what a crash has said stays
+                    path.unlink()
         self._lock.release()
 
     @property
@@ -162,6 +177,7 @@ class Store:
             if scores(self._epochs[epoch.number]) == scores(epoch):
                 return False
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
+            faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
             kept = [files.sealed(_plain(e)) + "\n" for e in self._epochs]
             files.replace(self.folder / "epochs.jsonl", "".join(kept))
@@ -173,7 +189,21 @@ class Store:
         """Replace the outcome."""
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
 
+    def explain(self, text: str) -> None:
+        """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
+        with suppress(Halted, UsageError):
+            files.replace(self.folder / "failure.txt", text)
+
+    def _begin(self) -> None:
+        path = self.folder / "crash.txt"
+        if path.exists():
+            words = path.stat().st_size > 0
+            self.died = f"an attempt crashed: {path} says where" if words else "the last attempt died without a word"
+        with files.writing(path):
+            self.crash = path.open("a", encoding="utf-8")
+
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
+        self._sweep()
         if force:
             self._set_aside()
         path = self.folder / "spec.json"
@@ -193,22 +223,37 @@ class Store:
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
         self._epochs = list(found.epochs)
-        kept = "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
-        if self._epochs and files.read_text(self.folder / "epochs.jsonl") != kept:
-            files.replace(self.folder / "epochs.jsonl", kept)
+        lines, kept = self.folder / "epochs.jsonl", "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
+        if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
+            files.replace(lines, kept)
+
+    def _sweep(self) -> None:
+        """Remove what a crash left half written; the folder is ours."""
+        with files.writing(self.folder):
+            for left in self.folder.glob("*.json*.tmp"):
+                left.unlink()
+                faults.point("claim.swept")
 
     def _set_aside(self) -> None:
         present = [self.folder / part for part in PARTS if (self.folder / part).exists()]
         if not present:
             return
-        taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in self.folder.iterdir()]
-        number = 1 + max((int(match[1]) for match in taken if match), default=0)
-        aside = self.folder / f"attempt-{number}"
+        aside = self._aside(present)
         with files.writing(aside):
-            aside.mkdir()
-            for part in reversed(present):  # spec.json last: a crash in between is seen, not taken for a new run
+            aside.mkdir(exist_ok=True)
+            faults.point("aside.made")
+            for part in reversed(present):  # spec.json last: what a crash cut in two is seen, and put together again
                 part.rename(aside / part.name)
+                faults.point("aside.moved")
             files.sync_folder(self.folder)
+
+    def _aside(self, parts: list[Path]) -> Path:
+        """Where an attempt goes: with the rest of it, if a crash came in between, else to a folder of its own."""
+        taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in self.folder.iterdir()]
+        number = max((int(match[1]) for match in taken if match), default=0)
+        last = self.folder / f"attempt-{number}"
+        cut = last.is_dir() and not any((last / name).exists() for name in ("spec.json", *(p.name for p in parts)))
+        return last if cut else self.folder / f"attempt-{number + 1}"
 
 
 def scores(epoch: Epoch) -> tuple[object, ...]:

@@ -107,7 +107,7 @@ def read(path: Path) -> Baseline:
             commits=tuple(map(str, _list(content["commits"]))),
             machines=tuple(map(str, _list(content["machines"]))),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise RefusedFile(f"{path}: not a baseline of this schema; make it again") from None
 
 

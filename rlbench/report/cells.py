@@ -136,7 +136,7 @@ def _opened(
     key: Key, document: Documented | None, runs: Runs, share: float | None, known: Mapping[str, Experience]
 ) -> _Open:
     scale = reference(key)
-    estimator: Estimator = document.estimator if document else "best-of-run"
+    estimator: Estimator = document.estimator if document else "final" if key.suite == "offline" else "best-of-run"
     counted = runs.complete or ([] if runs.failed else runs.short or runs.elsewhere)
     scores = _scores(counted, estimator, document, scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)

@@ -98,7 +98,7 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
         )
     try:
         return _run(folder, head, epochs, status, str(ended.get("reason", "")))
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise RefusedFile(f"{folder / 'spec.json'}: not a spec of this schema; restore it") from None
 
 
@@ -149,7 +149,7 @@ def _outcome(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
     found = files.read_sealed(path)
-    if found.get("status") not in STATUSES or not isinstance(found.get("epochs"), int):
+    if found.get("status") not in STATUSES or type(found.get("epochs")) is not int:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force")
     return found
 
@@ -164,7 +164,7 @@ def _epochs(path: Path, *, complete: bool) -> Iterator[_Line]:
         where = f"{path}:{number + 1}"
         try:
             yield _line(text, number, where)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
             raise RefusedFile(f"{where}: not a record of this schema; restore it") from None
 
 
@@ -189,7 +189,7 @@ def _line(text: str, number: int, where: str) -> _Line:
 
 def _tail(text: str) -> dict[str, object] | None:
     """What follows the training games in a line as this version writes it; None for any other."""
-    if not text.startswith('{"checksum":"'):
+    if not text.startswith('{"checksum":"') or text[SEAL - 2 : SEAL] != '",':
         return None
     body = "{" + text[SEAL:]
     start = body.find(',"env_steps":')

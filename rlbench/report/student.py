@@ -18,6 +18,8 @@ def quantile(probability: float, degrees: float) -> float:
     """The t below which ``probability`` of Student's distribution with ``degrees`` degrees of freedom lies."""
     if probability < 0.5:
         return -quantile(1 - probability, degrees)
+    if probability == 0.5:
+        return 0.0  # where Newton's steps have nothing to start from on one side
     low, high = 0.0, 1.0
     while distribution(high, degrees) < probability:
         low, high = high, 2 * high

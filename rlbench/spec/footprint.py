@@ -38,8 +38,8 @@ MASS = 8
 PYTHON = 600_000_000
 """Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
 
-EMULATOR = 1_500_000
-"""Resident bytes of one ALE emulator with its screens; 1.0 MB measured."""
+EMULATOR = 900_000
+"""Resident bytes of one ALE emulator with its screens."""
 
 COPIES = 5
 """Of the parameters: online, target, gradient and Adam's two moments."""
@@ -47,8 +47,20 @@ COPIES = 5
 WORKSPACES = 3
 """Copies of a batch's observations and activations that are alive at once: forward, its target, backward."""
 
-PHYSICS = 5_000_000
-"""Resident bytes of one MuJoCo lane: model and data."""
+PASSES = 1.7
+"""The same of a whole rollout of frames, which are judged at once and learned from in parts; measured of PPO."""
+
+PHYSICS = 1_050_000
+"""Resident bytes of one MuJoCo lane, HalfCheetah's: model and data."""
+
+ROBOT = 10_400_000
+"""The same of one Fetch lane, with its meshes."""
+
+SCRATCH = 9_000_000
+"""Resident bytes that a run of small networks takes beside all this: kernels on first use, and what passes."""
+
+CONVOLVING = 28_000_000
+"""The same where frames are convolved."""
 
 VECTORS = {
     "CartPole-v1": (4, 0),
@@ -69,6 +81,9 @@ VECTORS = {
 BYTES = {"Catch": 10 * 5, "Doors": 15}
 """Numbers in an observation of bytes."""
 
+PLACE = 24
+"""Bytes of a recorded step's marks, and of where it goes."""
+
 MOST_ACTIONS = 18
 
 RECORDED = 1_000_000
@@ -83,15 +98,27 @@ SMOKE = 2_000
 class Footprint:
     """Bytes of host or device memory, by what holds them."""
 
+    stored: int = 0  # of the replay, what a checkpoint takes along
     replay: int
     networks: int  # parameters, gradients, moments and the activations of one batch
     emulators: int  # training and evaluation lanes
+    scratch: int = 0  # kernels, and what passes
     base: int  # the interpreter and its libraries
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.replay + self.networks + self.emulators + self.base
+        return self.replay + self.networks + self.emulators + self.scratch + self.base
+
+    @property
+    def disk(self) -> int:
+        """Bytes of disk at most, while a checkpoint and the one that replaces it are both there, and two policies."""
+        return 2 * (self.stored + self.networks) + 2 * self.policies
+
+    @property
+    def policies(self) -> int:
+        """Bytes of disk that stay when the run has ended, about: the best policy and the last."""
+        return 2 * self.networks // COPIES
 
     def line(self) -> str:
         """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, …)``."""
@@ -99,6 +126,7 @@ class Footprint:
             "replay": self.replay,
             "networks": self.networks,
             "environments": self.emulators,
+            "scratch": self.scratch,
             "libraries": self.base,
         }
         told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
@@ -108,7 +136,7 @@ class Footprint:
 def footprint(spec: Spec) -> Footprint:
     """What the run of ``spec`` will hold in memory at its largest."""
     numbers, width, action = _shapes(spec.task)
-    lanes, algo = spec.task.envs + spec.protocol.envs, spec.algo
+    algo = spec.algo
     slot = numbers * width + action + SLOT
     match algo:
         case QLearning(replay=replay):
@@ -122,7 +150,7 @@ def footprint(spec: Spec) -> Footprint:
             stored = replay.capacity * (slot + (MASS if replay.priority else 0))
         case Offline():
             networks = _from_data(spec.task, algo)
-            stored = RECORDED * (2 * slot + 4 * numbers)  # the file's own arrays too, while the ring is filled
+            stored = RECORDED * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and as laid for the ring
         case OfflineQ():
             networks = _recalled(spec.task, algo, numbers)
             stored = _recorded(spec) * slot  # frames lie once: the file's array is the ring's
@@ -133,19 +161,24 @@ def footprint(spec: Spec) -> Footprint:
             assert_never(algo)
     return Footprint(
         replay=stored,
+        stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
         networks=networks + _curious(spec, algo),
-        emulators=lanes * _lane(world_of(spec.task)),
+        emulators=_lanes(spec),
+        scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
         base=PYTHON,
     )
 
 
-def _lane(world: Task) -> int:
-    """Bytes of one lane."""
-    match world:
+def _lanes(spec: Spec) -> int:
+    """Bytes of the environments; of physics those of the evaluation before last a while longer."""
+    training, judging = spec.task.envs, spec.protocol.envs
+    match world_of(spec.task):
         case AtariTask():
-            return EMULATOR
-        case MujocoTask() | GoalTask():
-            return PHYSICS
+            return (training + judging) * EMULATOR
+        case MujocoTask():
+            return (training + 2 * judging) * PHYSICS
+        case GoalTask():
+            return (training + 2 * judging) * ROBOT
         case _:
             return 0
 
@@ -272,8 +305,8 @@ def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
         layers, activations, features = [*layers, (features, algo.hidden)], [*activations, algo.hidden], algo.hidden
     parameters = sum(prod(layer) + layer[-1] for layer in layers) + features * MOST_ACTIONS
     twice = 1 if isinstance(algo.torso, Nature) else 2
-    rows = (algo.rows + 1) * task.envs
-    return 4 * twice * (COPIES * parameters + WORKSPACES * rows * (numbers * task.stack + sum(activations)))
+    rows, copies = (algo.rows + 1) * task.envs, PASSES if isinstance(algo.torso, Nature) else WORKSPACES
+    return 4 * twice * (COPIES * parameters + round(copies * rows * (numbers * task.stack + sum(activations))))
 
 
 def _head(head: Head) -> tuple[int, int, int]:

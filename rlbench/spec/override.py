@@ -127,7 +127,7 @@ def _readings(value: object) -> list[object]:
     for text in (plain, f"[{plain}]"):
         try:
             found.append(json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or brackets without end
             continue
     with suppress(ValueError, OverflowError):
         found.append(

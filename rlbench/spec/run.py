@@ -12,8 +12,6 @@ from rlbench.spec.offline import Offline
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.task import AtariTask, MujocoTask, OfflineTask, Task
 
-SCHEMA_VERSION = 1
-
 Algo = Annotated[
     QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
 ]
@@ -142,3 +140,4 @@ class Runtime(Frozen):
     engine: Literal["auto", "eager", "byhand"] = "auto"  # how small on-policy networks learn; auto takes the fastest
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
+    patience: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer

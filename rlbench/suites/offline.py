@@ -1,9 +1,11 @@
 """The offline table: recorded experience, and the documented settings of each algorithm.
 
 Settings: thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ;
-CRR and IQL have no row there and follow their papers, CRR with the settings of d3rlpy 2.8.1. Our own data carry names
-that begin with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. Worlds whose actions
-are numbered are in ``offline_discrete``.
+IQL and CRR have none there: IQL has its paper's settings, CRR its paper's losses (exp, β 1, weights up to 20) with two
+critics of which the lesser counts, targets that follow by 0.005, batches of 256 and the mode at play, as the others
+here; that is neither the paper's setting (distributional critics) nor d3rlpy's. Our own data carry names that begin
+with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. Worlds of numbered actions
+are in ``offline_discrete``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from rlbench import checkpoint, suites
 from rlbench.build.assemble import build
 from rlbench.build.environments import describe
 from rlbench.build.offline import experience
-from rlbench.cli.experience import Data
+from rlbench.cli.experience import Data, same
+from rlbench.datasets.checksums import sealed
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.errors import Interrupted, RefusedFile, UsageError
@@ -55,7 +56,7 @@ def write(path: Path, *, seed: int = 0, steps: int = 300, features: int = 11, ac
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("data") / "some.hdf5")
+    return write(tmp_path_factory.mktemp("data") / "rlb-hopper-medium.hdf5")
 
 
 def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) -> int:
@@ -131,13 +132,13 @@ def test_a_checkpoint_made_with_other_data_is_refused(data: Path, tmp_path: Path
     carry(spec, tmp_path, data, stop_after=20)
     assert checkpoint.exists(folder_of(spec, tmp_path) / "checkpoint" / "resume")
     with pytest.raises(RefusedFile, match="made with other data"):
-        carry(spec, tmp_path, write(tmp_path / "other.hdf5", seed=1))
+        carry(spec, tmp_path, write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))
     carry(spec, tmp_path, data)
     assert ending(spec, tmp_path)[0]
 
 
 def test_data_of_another_world_are_refused_by_their_widths(tmp_path: Path) -> None:
-    other = write(tmp_path / "cheetah.hdf5", features=17, actions=6)
+    other = write(tmp_path / "rlb-hopper-medium.hdf5", features=17, actions=6)
     spec = spec_of("il")
     with pytest.raises(RefusedFile, match=r"17 and 6 numbers, Hopper-v4 has 11 and 3"):
         build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
@@ -156,6 +157,70 @@ def test_an_own_set_is_never_taken_for_another(tmp_path: Path) -> None:
     for spec in (spec_of("il", task="rlb-hopper-expert"), spec_of("il", "task.dataset=own-1", task="Hopper-v4")):
         assert isinstance(spec.task, OfflineTask)
         assert len(experience(spec, spec.task, runtime).recorded.reward) == 300
+
+
+@pytest.mark.parametrize("task", ["hopper-medium-v2", "rlb-hopper-medium", "mujoco/hopper/medium-v0"])
+def test_a_file_that_is_not_called_as_the_set_is_not_taken_for_it(task: str, tmp_path: Path) -> None:
+    """Nothing in D4RL's files says which one they are: a row of the table must not hold whatever was at hand."""
+    runtime = Runtime(device="cpu", threads=1, dataset=str(write(tmp_path / "hopper_expert-v2.hdf5")))
+    spec = spec_of("il", task=task)
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(RefusedFile, match=rf"is not called as {task} is; .*--task Hopper-v4"):
+        experience(spec, spec.task, runtime)
+    spec = spec_of("il", "task.dataset=mine-1", task="Hopper-v4")
+    assert isinstance(spec.task, OfflineTask)
+    assert len(experience(spec, spec.task, runtime).recorded.reward) == 300
+
+
+def test_data_that_say_they_are_of_another_world_are_refused_though_the_widths_agree(tmp_path: Path) -> None:
+    own = write(tmp_path / "rlb-x.hdf5", features=17, actions=6)
+    with h5py.File(own, "a") as file:
+        file.attrs["task"] = "HalfCheetah-v4"
+    spec = spec_of("il", "task.dataset=rlb-x", task="Walker2d-v4")
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(RefusedFile, match="was recorded on HalfCheetah-v4, not Walker2d-v4"):
+        experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(own)))
+
+
+def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Path) -> None:
+    spec = spec_of("il")
+    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": sealed(data).sha256}})
+    assert store is not None
+    store.release()
+    ended = read(folder_of(spec, tmp_path))
+    same(ended, Runtime(dataset=str(data)))
+    same(ended, Runtime())
+    with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
+        same(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
+
+
+def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:
+    with pytest.raises(UsageError, match="say with --task what it is"):
+        Data(str(data)).tasks("offline")
+    with pytest.raises(UsageError, match="say with --task what it is"):
+        Data("").tasks("offline")
+
+
+def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> None:
+    trainer = trainer_of(spec_of("iql", "algo.method.decay=80"), data)
+    optimizer = trainer.learner.optimizers.actor
+    rates = {}
+    for record in trainer:
+        rates[record.updates] = float(optimizer.param_groups[0]["lr"])
+    assert rates[40] <= 3e-4 * 0.9 and rates[80] < rates[40]  # at the stride's first update
+    assert trainer.learner.optimizers.critics.param_groups[0]["lr"] == 3e-4
+
+
+def test_an_evaluation_does_not_move_what_learning_draws(data: Path) -> None:
+    """The judged policy's own noise is another stream: with and without evaluations the weights are the same."""
+    spec = spec_of("bcq", "budget.steps=40", "budget.epoch=20")
+    judged = trainer_of(spec, data)
+    list(judged)
+    unjudged = trainer_of(spec, data)  # what networks draw is seeded anew
+    unjudged.updater.run(0, 20)
+    unjudged.updater.run(20, 20)
+    ones, others = judged.learner.policy().state_dict(), unjudged.learner.policy().state_dict()
+    assert all(torch.equal(ones[name], others[name]) for name in ones)
 
 
 def test_data_that_are_given_by_their_place_are_named_by_what_they_hold(tmp_path: Path) -> None:
@@ -208,7 +273,8 @@ def test_rewards_are_scaled_by_the_span_of_returns(data: Path) -> None:
     assert drawn.std() == pytest.approx(expected.std(), rel=0.1)
 
 
-def test_returns_are_of_whole_episodes_in_order() -> None:
+def test_returns_are_of_episodes_in_order_ended_or_not() -> None:
+    """Rows that do not continue one another end an episode too: the seam of two files laid together."""
     flags = np.array([0, 1, 0, 0, 1, 0], bool)
     recorded = Recorded(
         obs=np.zeros((6, 1), np.float32),
@@ -218,4 +284,7 @@ def test_returns_are_of_whole_episodes_in_order() -> None:
         truncated=flags & np.array([0, 0, 0, 1, 1, 1], bool),
         next_obs=None,
     )
-    assert episode_returns(recorded).tolist() == [3, 28]
+    assert episode_returns(recorded).tolist() == [3, 28, 32]
+    obs = np.array([[0], [1], [2], [7], [8], [9]], np.float32)  # between 2 and 7 there is a seam
+    seamed = recorded._replace(obs=obs, next_obs=obs + 1)
+    assert episode_returns(seamed).tolist() == [3, 4, 24, 32]

@@ -10,9 +10,7 @@ import torch
 
 from rlbench import checkpoint, suites
 from rlbench.envs.toy import Catch
-from rlbench.errors import BrokenEnvironment, Diverged, Halted, RefusedFile, UsageError
-from rlbench.ops.state import State
-from rlbench.record import files
+from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
 from rlbench.record.store import Store, read
 from rlbench.record.types import Epoch
 from rlbench.run import Stop, run
@@ -132,29 +130,6 @@ def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> 
     outcome = read(folder).outcome
     assert outcome is not None
     assert outcome.status == "failed"
-
-
-def test_a_full_disk_halts_a_run_and_the_same_call_ends_it_as_if_it_never_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = spec_of()
-    whole, _ = finish(spec, tmp_path / "whole")
-    save, full = checkpoint.save, OSError(28, "No space left on device")
-
-    def failing(folder: Path, state: State) -> None:
-        with files.writing(folder):
-            if folder.name == "resume":
-                raise full
-        save(folder, state)
-
-    monkeypatch.setattr(checkpoint, "save", failing)
-    with pytest.raises(Halted, match="No space left on device; free some space and run the same command again"):
-        finish(spec, tmp_path / "full")
-    monkeypatch.undo()
-    store, _ = finish(spec, tmp_path / "full")
-    assert store.outcome is not None
-    assert whole.outcome is not None
-    assert (store.outcome.status, store.outcome.weights) == ("done", whole.outcome.weights)
 
 
 def test_a_checkpoint_of_another_device_is_refused_by_name(tmp_path: Path) -> None:

@@ -283,7 +283,7 @@ def test_a_terminal_of_its_own_width_folds_and_one_that_is_wide_does_not(tmp_pat
 def test_a_narrow_encoding_loses_signs_but_not_the_answer(tmp_path: Path) -> None:
     done = child(["show", "toy", "dqn", "Catch"], folder=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0
-    assert "memory ? 0.60 GB" in done.stdout
+    assert "memory ? 0.61 GB" in done.stdout
     assert done.stderr == ""
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from rlbench import suites
 from rlbench.record.store import folder_of
@@ -48,25 +45,6 @@ def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)  # type: ignore[call-overload,no-any-return]
 
 
-def weights(results: Path) -> str:
-    return str(json.loads((folder(results) / "outcome.json").read_text())["weights"])
-
-
-def test_a_file_that_may_not_grow_halts_a_run_and_the_same_command_ends_it(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE stands for a full disk: checkpoints fit no more, the record does."""
-    assert run(words(tmp_path / "whole")).returncode == 0
-    shell = "ulimit -f 20; trap '' XFSZ; exec \"$@\""
-    halted = run(["bash", "-c", shell, "sh", *words(tmp_path / "full", "--json")])
-    assert halted.returncode == 5, halted.stderr
-    (row,) = json.loads(halted.stdout)["runs"]
-    assert row["status"] == "halted"
-    assert "the same command" in row["reason"] or "run the same command again" in row["reason"]
-    assert "Traceback" not in halted.stderr
-    assert not (folder(tmp_path / "full") / "outcome.json").exists()
-    assert run(words(tmp_path / "full")).returncode == 0
-    assert weights(tmp_path / "full") == weights(tmp_path / "whole")
-
-
 def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
     line = f"{' '.join(words(tmp_path))} 2>&1 >{tmp_path / 'out'} | head -1"
     subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=True)
@@ -75,25 +53,6 @@ def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
         assert time.monotonic() < waited
         time.sleep(0.05)
     assert json.loads((folder(tmp_path) / "outcome.json").read_text())["status"] == "done"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_the_run_and_the_same_command_ends_it(tmp_path: Path, number: signal.Signals) -> None:
-    long = [w.replace("budget.steps=600", "budget.steps=60000") for w in words(tmp_path)]
-    process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "epoch 1" in line:
-            break
-    process.send_signal(number)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert "the same command resumes" in rest
-    again = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert again.stderr is not None
-    assert "resumes at" in again.stderr.readline()
-    again.kill()
-    again.communicate()
 
 
 def test_one_damaged_seed_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_every_field_has_a_source_and_can_be_written_back(cell: tuple[str, str, 
 
 def test_variables_of_other_programs_and_options_set_no_field() -> None:
     others = {"RLBENCH_RESULTS": "x", "RLBENCH_DEVICE": "cpu", "RLBENCH_SEEDS": "0-3", "ALGO__LR": "1", "PATH": "/bin"}
+    others |= {"RLBENCH_D4RL_MIRROR": "http://localhost", "RLBENCH_FAULT": "append.torn"}
     assert resolve(*PONG, environ=others).spec == suites.spec(*PONG)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rlbench.datasets.columns import CHUNK
 from rlbench.datasets.d4rl import provenance, read
 from rlbench.errors import RefusedFile, UsageError
 
@@ -58,6 +59,24 @@ def test_without_both_the_tasks_limit_tells_where_episodes_were_cut(columns: Col
     assert list(np.flatnonzero(read(path, limit=10).truncated)) == [13, 24]
     with pytest.raises(RefusedFile, match="timeouts: missing"):
         read(path)
+
+
+def test_limits_that_follow_one_another_each_cut_an_episode(write_flat: WriteFlat) -> None:
+    ends = np.isin(np.arange(30), [19])
+    flat = {"observations": np.zeros((30, 3)), "actions": np.zeros((30, 2)), "rewards": np.zeros(30), "terminals": ends}
+    found = read(write_flat(flat), limit=6)
+    assert list(np.flatnonzero(found.truncated)) == [5, 11, 17, 25]  # 18 and 19 are an episode of their own
+    assert list(np.flatnonzero(found.terminated)) == [19]
+
+
+@pytest.mark.parametrize("row", [CHUNK - 1, CHUNK, CHUNK + 7])
+def test_a_broken_number_is_found_wherever_it_lies(write_flat: WriteFlat, row: int) -> None:
+    rows = CHUNK + 10
+    reward = np.zeros(rows, np.float32)
+    reward[row] = np.nan
+    flat = {"observations": np.zeros((rows, 1)), "actions": np.zeros((rows, 1)), "rewards": reward}
+    with pytest.raises(RefusedFile, match=f"rewards: NaN or infinity in row {row};"):
+        read(write_flat({**flat, "terminals": np.zeros(rows, np.bool_)}))
 
 
 NAN = np.full((30, 3), 0.5)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -127,7 +128,7 @@ def test_no_other_file_takes_the_name_of_a_set_of_d4rl(columns: Columns, write_f
 
 
 def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "set.hdf5"
+    path = tmp_path / "set.json"
     path.write_bytes(b"one")
     seal = checksums.sealed(path)
     assert checksums.recorded(path) == seal
@@ -136,13 +137,13 @@ def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path)
     path.write_bytes(b"two")
     with pytest.raises(RefusedFile, match=r"SHA-256 .*, recorded was"):
         checksums.sealed(path)
-    (tmp_path / "set.hdf5.sha256.json").write_text("{")
+    (tmp_path / "set.json.sha256.json").write_text("{")
     with pytest.raises(RefusedFile, match=r"sha256\.json: damaged; delete it"):
         checksums.sealed(path)
 
 
 def test_a_change_that_keeps_size_and_time_is_noticed_by_verifying(tmp_path: Path) -> None:
-    path = tmp_path / "set.hdf5"
+    path = tmp_path / "set.json"
     path.write_bytes(b"one")
     seal = checksums.sealed(path)
     path.write_bytes(b"eno")
@@ -150,3 +151,37 @@ def test_a_change_that_keeps_size_and_time_is_noticed_by_verifying(tmp_path: Pat
     assert checksums.sealed(path) == seal
     with pytest.raises(RefusedFile):
         checksums.verified(path)
+
+
+def test_half_a_file_is_not_what_whole_ones_are_compared_with(tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole.hdf5", tmp_path / "set.hdf5"
+    with h5py.File(whole, "w") as file:
+        file["rewards"] = np.ones(1000)
+    path.write_bytes(whole.read_bytes()[:1000])
+    with pytest.raises(RefusedFile, match="no whole HDF5 file"):
+        checksums.sealed(path)
+    assert checksums.recorded(path) is None
+    path.write_bytes(whole.read_bytes())
+    assert checksums.sealed(path).sha256 == checksums.measured(whole).sha256
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "is_named"),
+    [
+        ("a/hopper_medium-v2.hdf5", "hopper-medium-v2", True),
+        ("a/hopper-medium-v2.hdf5", "hopper-medium-v2", True),
+        ("a/hopper_expert-v2.hdf5", "hopper-medium-v2", False),
+        ("a/data.hdf5", "hopper-medium-v2", False),
+        ("b/mujoco/hopper/medium-v0", "mujoco/hopper/medium-v0", True),
+        ("b/hopper/medium-v0", "mujoco/hopper/medium-v0", False),
+        ("a/rlb-x.hdf5", "rlb-x", True),
+        ("a/rlb-y.hdf5", "rlb-x", False),
+    ],
+)
+def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is_named: bool) -> None:
+    assert places.named(tmp_path / path, name) is is_named
+
+
+def test_a_folder_of_nothing_known_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
+        places.found("hopper-medium-v2", tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from rlbench.datasets import checksums, writing
 from rlbench.datasets.types import Recorded
 from rlbench.datasets.writing import own_folder, write
-from rlbench.errors import Halted, UsageError
+from rlbench.errors import Halted, RefusedFile, UsageError
 
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
 
@@ -131,3 +131,19 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pyte
 def test_own_sets_live_where_the_user_says(tmp_path: Path) -> None:
     assert own_folder({"RLBENCH_DATASETS": str(tmp_path)}) == tmp_path
     assert own_folder({}) == own_folder({"RLBENCH_DATASETS": ""}) == Path.home() / ".rlbench" / "datasets"
+
+
+def test_a_checksum_of_an_earlier_version_still_counts(tmp_path: Path) -> None:
+    path = tmp_path / "rlb-small.hdf5"
+    written, beside = put(path), tmp_path / "rlb-small.hdf5.sha256.json"
+    told = json.loads(beside.read_text())
+    del told["checksum"]
+    beside.write_text(json.dumps(told))
+    assert checksums.verified(path).sha256 == written.sha256
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(RefusedFile, match="recorded was"):
+        checksums.sealed(path)
+    for broken in ({**told, "url": "elsewhere", "checksum": "0" * 16}, {**told, "more": 1}, {"size": 1}, [1]):
+        beside.write_text(json.dumps(broken))
+        with pytest.raises(RefusedFile, match="damaged; delete it"):
+            checksums.sealed(path)

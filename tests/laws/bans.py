@@ -47,6 +47,16 @@ BANS: Final = (
         ("pickle", "pickle.*", "dill*", "cloudpickle*", "joblib*", "shelve*", "marshal*", "torch.load", "torch.save"),
         "a file is read without running it: safetensors and JSON",
     ),
+    Ban(
+        ("torch.jit.load", "torch.package*", "torch.hub*", "torch.export.load", "pandas.read_pickle", "jsonpickle*"),
+        "what it reads is a program: weights come from safetensors, tables from CSV",
+    ),
+    Ban(
+        ("os.system", "os.popen", "os.exec*", "os.spawn*", "subprocess.getoutput", "subprocess.getstatusoutput"),
+        "a program is started by subprocess from a list of words; no shell reads them",
+    ),
+    Ban(("runpy*", "code.*", "importlib.util.spec_from_file_location"), "only modules of the package are run"),
+    Ban(("tempfile.mktemp", "shutil.unpack_archive"), "a file is made and unpacked under a name of our own"),
     Ban(("eval", "exec", "compile", "__import__"), "a value is parsed by its type, never run"),
     Ban(("yaml", "yaml.*"), "TOML and JSON hold no code"),
     Ban(
@@ -131,12 +141,18 @@ def roles_not_modes(module: Module) -> Iterator[Finding]:
 
 
 def safe_reading(module: Module) -> Iterator[Finding]:
-    """No keyword that lets a file run code."""
-    unsafe = {("weights_only", False), ("allow_pickle", True)}
+    """No keyword that lets a file run code, and no archive unpacked to wherever it says."""
+    unsafe = {("weights_only", False), ("allow_pickle", True), ("shell", True), ("trust_remote_code", True)}
     for _, call in module.calls:
         given = {(k.arg, k.value.value) for k in call.keywords if isinstance(k.value, ast.Constant)}
         for name, value in sorted(unsafe & given):
             yield Finding(call.lineno, f"{name}={value} lets a file run code")
+        if (
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr in {"extractall", "extract"}
+            and module.unit != "cli"
+        ):
+            yield Finding(call.lineno, f"{dotted(call.func)}() writes where the archive says: read members by name")
 
 
 def narrow_excepts(module: Module) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import Final
 from tests.laws.source import ROOT, Finding, Import, Module
 
 LAYERS: Final = (
-    {"errors", "spec"},  # 0 what a run is, and what can go wrong
+    {"errors", "spec", "faults"},  # 0 what a run is, what can go wrong, and where a test makes it
     {"suites", "record", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
     {"ops"},  # 2 pure functions of tensors
     {"nets", "buffers", "envs"},  # 3
@@ -32,7 +32,7 @@ SIDEWAYS: Final = {("spec", "errors"), ("__main__", "cli")}  # within a layer, i
 FORBIDDEN: Final = {("learners", "buffers"), ("learners", "envs")}  # below, and still not to be known
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
-LIGHT: Final = {"errors", "spec", "suites", "record", "report", "datasets"}  # never import what is heavy
+LIGHT: Final = {"errors", "faults", "spec", "suites", "record", "report", "datasets"}  # never import what is heavy
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
 IMPORTED_AS: Final = {"pillow": "PIL"}  # distributions whose package has another name

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import statistics
 
 import pytest
 
-from tests.laws import bans, budgets, layers
+from rlbench import faults
+from tests.laws import bans, budgets, layers, writes
 from tests.laws.source import ROOT, Law, tree
 
-LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS)
+LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -31,6 +33,18 @@ def test_scripts_are_short_strict_and_say_what_they_do() -> None:
         assert lines[0] == "#!/usr/bin/env bash" and lines[1].startswith("# "), path
         assert "set -euo pipefail" in lines, path
         assert path.stat().st_mode & 0o111, f"{path} cannot be executed"
+
+
+def test_every_point_of_death_is_passed_and_known_and_every_exception_is_used() -> None:
+    named = set()
+    for module in tree():
+        for _, call in module.calls:
+            if module.full(call.func) in {"rlbench.faults.point", "rlbench.faults.cut"}:
+                named.add(ast.literal_eval(call.args[0]))
+    assert named == set(faults.POINTS)
+    modules = {module.path: module for module in tree()}
+    for path, function in writes.ELSEWHERE:
+        assert any(inside == function for inside, _ in modules[path].calls), f"{path}: {function} is gone"
 
 
 def test_every_leave_to_wait_for_the_device_is_used() -> None:

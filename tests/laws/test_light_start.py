@@ -30,6 +30,7 @@ READING = [
     ("table", "atari"),
     ("table", "atari", "--format", "json"),
     ("status",),
+    ("verify", "."),
     ("data", "list"),
 ]
 

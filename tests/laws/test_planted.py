@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laws import bans, budgets, layers
+from tests.laws import bans, budgets, layers, writes
 from tests.laws.source import Law, Module
 from tests.laws.test_laws import LAWS
 
@@ -62,6 +62,18 @@ PLANTED: list[tuple[Law, str, str]] = [
     (budgets.telling_names, "envs/toy.py", "class ReplayManager: ...  # !"),
     (budgets.telling_names, "ops/value.py", "def f(loss_fn: int) -> None: ...  # !"),
     (budgets.telling_names, "ops/value.py", "def loss_fn() -> None: ...  # !"),
+    (writes.deadly_writes, "record/store.py", "def f(path):\n    path.unlink()  # !"),
+    (writes.deadly_writes, "record/store.py", "def f(path):\n    path.replace(path)  # !"),
+    (
+        writes.deadly_writes,
+        "datasets/film.py",
+        "def f(path):\n    with path.open('ab'), path.open('wb'):  # !\n        pass",
+    ),
+    (
+        writes.deadly_writes,
+        "checkpoint.py",
+        "from rlbench.faults import point\nimport os\ndef f():\n    point('x')\ndef g():\n    os.rename('a', 'b')  # !",
+    ),
     (bans.banned_names, "buffers/ring.py", "import numpy as np\nx = np.random.rand(3)  # !"),
     (bans.banned_names, "buffers/ring.py", "from numpy import random as r  # !\nx = r.normal()  # !"),
     (bans.banned_names, "buffers/ring.py", "from numpy.random import seed  # !\nseed(0)  # !"),
@@ -73,6 +85,15 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.banned_names, "checkpoint.py", "import torch\ntorch.save({}, 'f')  # !"),
     (bans.banned_names, "record/store.py", "import pickle  # !"),
     (bans.banned_names, "record/store.py", "from pickle import loads  # !"),
+    (bans.banned_names, "checkpoint.py", "from torch import jit\nx = jit.load('f')  # !"),
+    (bans.banned_names, "checkpoint.py", "import dill  # !\nx = dill.loads(b'')  # !"),
+    (bans.banned_names, "checkpoint.py", "import joblib  # !"),
+    (bans.banned_names, "record/store.py", "import marshal  # !"),
+    (bans.banned_names, "record/store.py", "import shelve  # !"),
+    (bans.banned_names, "datasets/zips.py", "import shutil\nshutil.unpack_archive('f')  # !"),
+    (bans.banned_names, "datasets/zips.py", "import runpy  # !"),
+    (bans.banned_names, "record/machine.py", "import os\nos.system('ls')  # !"),
+    (bans.banned_names, "record/machine.py", "from os import popen  # !"),
     (bans.banned_names, "spec/override.py", "x = eval('1')  # !"),
     (bans.banned_names, "spec/override.py", "def f() -> None:\n    exec('1')  # !"),
     (bans.banned_names, "spec/override.py", "import yaml  # !\nx = yaml.load('1')  # !"),
@@ -103,6 +124,8 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.roles_not_modes, "collectors/evaluate.py", "def f(net):\n    net.train(False)  # !"),
     (bans.safe_reading, "buffers/dataset.py", "def f(np):\n    np.load('x', allow_pickle=True)  # !"),
     (bans.safe_reading, "checkpoint.py", "def f(load):\n    load('x', weights_only=False)  # !"),
+    (bans.safe_reading, "record/machine.py", "import subprocess\nsubprocess.run('ls', shell=True)  # !"),
+    (bans.safe_reading, "datasets/zips.py", "def f(file):\n    file.extractall('x')  # !"),
     (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept:  # !\n    g()"),
     (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept Exception:  # !\n    pass"),
     (bans.no_pass_through, "build.py", "def f(**options):\n    return g(1, **options)  # !"),
@@ -132,6 +155,9 @@ INNOCENT = [
     ("cli/run.py", "import typer\ndef f() -> None:\n    from rlbench.run import run\n    run()"),
     ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Stop\n"),
     ("cli/run.py", LONG_COMMAND),
+    ("checkpoint.py", "from rlbench import faults\ndef f(path):\n    path.unlink()\n    faults.point('x')"),
+    ("record/files.py", "def f(path):\n    return path.open('r'), path.name.replace('a', 'b')"),
+    ("cli/run.py", "def f(path):\n    path.unlink()"),
     ("__main__.py", "from rlbench.cli.app import main\nmain()"),
     ("ops/__init__.py", ""),
     ("__init__.py", '"""What it is."""\n__version__ = "1"'),

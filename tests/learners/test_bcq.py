@@ -83,6 +83,13 @@ def test_the_model_repeats_actions_and_pays_half_a_nat_for_its_code() -> None:
     assert divergence.item() == pytest.approx(np.average(divergences, weights=weight), rel=1e-12)
 
 
+@pytest.mark.parametrize(("bias", "log_std"), [(100.0, 15.0), (-100.0, -4.0)])
+def test_the_models_spread_stays_within_its_bounds(bias: float, log_std: float) -> None:
+    proposer = made().net.proposer
+    proposer.log_std.bias.data.fill_(bias)
+    assert (proposer(batch().obs, batch().action).log_std == log_std).all()
+
+
 def test_what_is_proposed_comes_from_codes_cut_at_one_half_each_for_its_own_state() -> None:
     learner, b = made(), batch()
     torch.manual_seed(9)

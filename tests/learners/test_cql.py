@@ -154,6 +154,18 @@ def test_the_multiplier_rises_while_the_gap_is_above_its_threshold_and_falls_bel
         assert multiplier.value().item() == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.parametrize(("share", "wanted"), [(0.9, math.exp(1e-2)), (1.1, math.exp(-1e-2))])
+def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, wanted: float) -> None:
+    """Weighted by 2, the gap is just above or just below; unweighted it would be far below both times."""
+    torch.manual_seed(9)
+    gap = made().critic_loss(batch())[3].item()
+    assert gap > 0
+    learner = made(threshold=share * gap)
+    torch.manual_seed(9)
+    learner.update(batch())
+    assert learner.multiplier.value().item() == pytest.approx(wanted, rel=1e-5)  # Adam's first step is its rate
+
+
 def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
     multiplier, rows = Multiplier(device=CPU, threshold=2.0, lr=1.0, most=5.0), torch.tensor(5.0)
     for _ in range(20):

@@ -197,6 +197,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     rest = {
         "steps": None,
         "dataset": None,
+        "patience": 600.0,
         "smoke": False,
         "quiet": True,
         "jobs": 2,

@@ -1,0 +1,90 @@
+"""What a command would need of this machine, refused with the number before anything is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlbench.errors import DoesNotFit, RefusedFile, UsageError
+
+if TYPE_CHECKING:
+    from rlbench.spec.run import Runtime, Spec
+
+
+def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
+    """Refuse runs that would not fit into memory, or onto the disk below ``results``."""
+    _memory(specs, runtime)
+    _disk(specs, results)
+
+
+def room(folder: Path, needed: int, what: str, remedy: str) -> None:
+    """Refuse ``what`` takes ``needed`` bytes, if the disk that ``folder`` is or will be on has fewer.
+
+    Raises:
+        DoesNotFit: it has; the message says how many.
+    """
+    from rlbench.spec.footprint import size
+
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise DoesNotFit(f"{what}: {size(needed)} of disk are needed, {place} has {size(free)} free; {remedy}")
+
+
+def writable(folder: Path) -> None:
+    """Make a folder for data sets, if need be.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    remedy = "choose another folder with RLBENCH_DATASETS"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); {remedy}") from None
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{folder}: cannot be written; {remedy}")
+
+
+def _memory(specs: list[Spec], runtime: Runtime) -> None:
+    from rlbench.build.device import device_of, free_memory
+    from rlbench.record.machine import available_memory
+    from rlbench.spec.footprint import footprint, size
+
+    device, host = device_of(runtime), available_memory()
+    apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
+    for spec in specs:
+        need = footprint(spec)
+        held = need.replay + need.networks
+        for place, bytes_needed, free in (
+            (str(device), held if apart else 0, free_memory(device) if apart else 0),
+            ("this machine", need.total - held if apart else need.total, host),
+        ):
+            if bytes_needed > free:
+                raise DoesNotFit(
+                    f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
+                    "lower algo.replay.capacity with --set, or use a larger machine"
+                )
+
+
+def _disk(specs: list[Spec], results: Path) -> None:
+    """Runs come one after another: of those before only the policies stay."""
+    from rlbench.record.store import folder_of, read_outcome
+    from rlbench.spec.footprint import footprint
+
+    kept = 0
+    for spec in specs:
+        folder, need = folder_of(spec, results), footprint(spec)
+        with suppress(RefusedFile):  # which the run itself will tell
+            outcome = read_outcome(folder)
+            if outcome is not None and outcome.status != "interrupted":
+                continue
+        there = sum(path.stat().st_size for path in folder.glob("checkpoint/*/*"))
+        remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
+        room(results, kept + need.disk - there, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
+        kept += need.policies

@@ -1,0 +1,63 @@
+"""``rlbench verify``: whether every byte of every record is as it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlbench.cli.options import RESULTS, Json
+from rlbench.cli.output import emit, emit_json
+from rlbench.errors import RefusedFile
+
+if TYPE_CHECKING:
+    from rlbench.report.verified import Findings
+
+VERIFY_SCHEMA = 1
+
+
+def verify(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="[DIR]", envvar="RLBENCH_RESULTS", help="A folder of records, or one run's own folder."),
+    ] = RESULTS,
+    *,
+    json: Json = False,
+) -> None:
+    """Check checksums and schemas of every record, checkpoint and baseline.
+
+    One line a fault: where, what, and what to do; any makes the exit code 2. For example: rlbench verify results/atari
+    """
+    from rlbench.report.verified import verified
+
+    found = verified(folder)
+    if json:
+        emit_json(
+            {
+                "schema_version": VERIFY_SCHEMA,
+                "folder": str(folder),
+                "runs": found.runs,
+                "epochs": found.epochs,
+                "checkpoints": found.checkpoints,
+                "baselines": found.baselines,
+                "faults": [fault._asdict() for fault in found.faults],
+            }
+        )
+    else:
+        emit("\n".join([*(fault.line for fault in found.faults), _summary(found)]))
+    if found.faults:
+        raise typer.Exit(RefusedFile.exit_code)
+
+
+def _summary(found: Findings) -> str:
+    """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
+    counts = (
+        (found.runs, "run"),
+        (found.epochs, "epoch"),
+        (found.checkpoints, "checkpoint"),
+        (found.baselines, "baseline"),
+    )
+    seen = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+    faults = len(found.faults)
+    return f"{seen}: " + ("no fault" if not faults else f"{faults} fault{'' if faults == 1 else 's'}")

@@ -1,0 +1,80 @@
+"""Places where a test can end the process as kill -9 would: before, amid and after every change of the disk.
+
+``RLBENCH_FAULT=append.torn`` ends it the first time it comes by, ``append.torn:3`` the third time. Nobody sets it but
+``tests/reliability``, which tries every point and finds what was written whole; a law sees to it that no change of the
+disk is without one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import AnyStr, Final
+
+VARIABLE: Final = "RLBENCH_FAULT"
+DIED: Final = 137
+"""The exit code, as a shell reports it of kill -9."""
+
+POINTS: Final[Mapping[str, str]] = {
+    # a record: record/files.py and record/store.py
+    "replace.torn": "half of the new text is in a temporary file, the old file stands",
+    "replace.written": "the new text is on disk under its temporary name, the old file stands",
+    "replace.placed": "the new file stands, the folder's list of names may not be on disk",
+    "append.torn": "half of a line stands at the end of the file",
+    "append.written": "the line is on disk, and nobody was told",
+    "claim.made": "the run's folder is there and empty",
+    "claim.swept": "what a crash left half written is gone",
+    "outcome.dropped": "epochs are about to be replaced; the outcome that counted them is gone",
+    "aside.made": "the folder for what --force puts aside is there and empty",
+    "aside.moved": "a part of the record is aside, the others are not",
+    # a checkpoint: checkpoint.py
+    "checkpoint.begun": "an empty folder is beside the old checkpoint",
+    "checkpoint.shard": "a file of tensors is whole, the manifest is missing",
+    "checkpoint.out": "the old checkpoint has another name, the new one is not in its place yet",
+    "checkpoint.in": "the new checkpoint is in its place, the old one is not gone yet",
+    "checkpoint.discarded": "a checkpoint that nobody needs has another name and is still there",
+    "checkpoint.swept": "what a crash left of a checkpoint is gone",
+    # a data set: datasets/
+    "dataset.filled": "the new data set is whole under its temporary name",
+    "dataset.forgotten": "the checksum of the old data set is gone",
+    "dataset.placed": "the new data set has no checksum yet",
+    "seal.written": "a checksum is on disk under its temporary name",
+    "seal.placed": "a checksum stands",
+    "seal.forgotten": "a checksum is gone",
+    "film.made": "the folder of recorded play is there and empty",
+    "film.torn": "half of a file is there under its temporary name",
+    "film.written": "a file is on disk under its temporary name",
+    "film.placed": "a file stands",
+    "film.cleared": "a file of a set that is to go is gone",
+    "shard.swept": "a file of an attempt to bring in a shard is gone",
+    "shard.refused": "a file of a shard that was refused is gone",
+    "download.made": "the folder of a download is there",
+    "download.noted": "what is being downloaded is written down",
+    "download.block": "a block of a download is written",
+    "download.settled": "a download has its final name",
+    "download.discarded": "a file of what was downloaded so far is gone",
+    "copy.swept": "half a copy that a crash left is gone",
+    "copy.written": "the copy of a data set is whole under its temporary name",
+    "copy.placed": "the copy of a data set stands",
+}
+"""Every point, and how the disk stands there."""
+
+_passed: Counter[str] = Counter()
+
+
+def point(name: str) -> None:
+    """End the process here and now, if that is asked for."""
+    if _due(name):
+        os._exit(DIED)
+    _passed[name] += 1
+
+
+def cut(name: str, content: AnyStr) -> AnyStr:
+    """What is to be written before ``point(name)``: all of it, or half where the process is to die there."""
+    return content[: len(content) // 2] if _due(name) else content
+
+
+def _due(name: str) -> bool:
+    asked, _, time = os.environ.get(VARIABLE, "").partition(":")
+    return asked == name and _passed[name] + 1 == int(time or 1)

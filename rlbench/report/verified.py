@@ -1,0 +1,128 @@
+"""Every record below a folder, read to the last byte: what is damaged, newer, or contradicts itself.
+
+What a killed process leaves behind is no fault: a torn last line of a run that goes on, a temporary file, a
+checkpoint whose successor is half written. The same command mends all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.record import files, manifest, store
+from rlbench.record.store import Record
+from rlbench.report import baseline
+from rlbench.report.runs import folders
+
+CHECKPOINTS = ("resume", "best", "last")
+BASELINE = "baseline.json"
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong."""
+
+    where: str
+    what: str
+    remedy: str
+
+    @property
+    def line(self) -> str:
+        """Where, what, and what to do."""
+        return f"{self.where}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was looked at, and what is wrong with it."""
+
+    faults: tuple[Fault, ...] = ()
+    runs: int = 0
+    epochs: int = 0
+    checkpoints: int = 0
+    baselines: int = 0
+
+
+def verified(place: Path) -> Findings:
+    """All records below ``place``, which may be one run's folder; what ``--force`` put aside is not looked at.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder; name a folder of records")
+    found = Findings()
+    found.faults = tuple(_fault(told) for told in _all(place if place.name else place.resolve(), found))
+    return found
+
+
+def _all(place: Path, found: Findings) -> Iterator[str]:
+    for folder in folders(place):
+        found.runs += 1
+        yield from _run(folder, found)
+    if (place / BASELINE).is_file():
+        found.baselines += 1
+        try:
+            baseline.read(place / BASELINE)
+        except RefusedFile as error:
+            yield str(error)
+
+
+def _run(folder: Path, found: Findings) -> Iterator[str]:
+    try:
+        record = store.read(folder)
+    except RefusedFile as error:
+        yield str(error)
+        record = None
+    if record is not None:
+        found.epochs += len(record.epochs)
+        yield from _contradictions(record)
+    for name in CHECKPOINTS:
+        place = manifest.standing(folder / "checkpoint" / name)
+        if place.is_dir():
+            found.checkpoints += 1
+            yield from _checkpoint(place, name, record)
+
+
+def _contradictions(record: Record) -> Iterator[str]:
+    """Whole files that do not belong together."""
+    spec, path, outcome = record.spec, record.folder.resolve(), record.outcome
+    place = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
+    if path.parts[-len(place.parts) :] != place.parts:
+        yield f"{record.folder / 'spec.json'}: is the record of {place}; move it there"
+    noted = files.read_sealed(record.folder / "spec.json").get("id")
+    if noted != spec.id:
+        yield f"{record.folder / 'spec.json'}: says it is {noted}, its settings are {spec.id}; restore it"
+    if outcome is None or outcome.status == "interrupted":
+        return
+    judged = [(epoch.evaluated.mean, -epoch.number) for epoch in record.epochs if epoch.evaluated is not None]
+    best, number = max(judged, default=(None, None))
+    final = judged[-1][0] if judged else None
+    if (outcome.best, outcome.final) != (best, final) or (number is not None and outcome.best_epoch != -number):
+        yield f"{record.folder / 'outcome.json'}: names other scores than epochs.jsonl holds; restore it"
+
+
+def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
+    try:
+        head = manifest.read(place)
+    except RefusedFile as error:
+        yield str(error)
+        return
+    for file, digest in head.files.items():
+        try:
+            manifest.check(place, file, digest)
+        except RefusedFile as error:
+            yield str(error)
+    outcome = record.outcome if record is not None else None
+    done = outcome is not None and outcome.status == "done"
+    if outcome is not None and done and name == "best" and head.values.get("epoch") != outcome.best_epoch:
+        yield f"{place}: is of epoch {head.values.get('epoch')}, the best is {outcome.best_epoch}; restore it"
+
+
+def _fault(told: str) -> Fault:
+    """An error's line, taken apart where it says what and what to do."""
+    where, _, rest = told.partition(": ")
+    what, _, remedy = rest.rpartition("; ")
+    return Fault(where, what or remedy, remedy if what else "")

@@ -1,0 +1,113 @@
+"""``rlbench verify``: clean on what is committed, one line for whatever is wrong elsewhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlbench import checkpoint
+from rlbench.cli.app import main
+from rlbench.record import files
+from tests.conftest import RecordRun
+
+ROOT = Path(__file__).parents[2]
+Capture = pytest.CaptureFixture[str]
+
+
+def printed(capsys: Capture, *line: str, code: int) -> list[str]:
+    assert main(["verify", *line]) == code
+    return capsys.readouterr().out.splitlines()
+
+
+def flip(path: Path, at: float = 0.5) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[int(at * len(raw))] ^= 1
+    path.write_bytes(bytes(raw))
+
+
+def test_the_committed_records_have_no_fault(capsys: Capture) -> None:
+    (line,) = printed(capsys, str(ROOT / "results"), code=0)
+    assert line.endswith("1 baseline: no fault")
+    assert int(line.split(" runs")[0]) > 100
+
+
+def test_every_fault_is_a_line_that_says_where_what_and_what_to_do(record_run: RecordRun, capsys: Capture) -> None:
+    folders = [record_run([1.0, 2.0, 3.0], seed=seed) for seed in range(4)]
+    results = folders[0].parents[4]
+    assert printed(capsys, str(results), code=0) == ["4 runs, 12 epochs, 0 checkpoints, 0 baselines: no fault"]
+    flip(folders[0] / "spec.json")
+    flip(folders[1] / "epochs.jsonl")
+    (folders[2] / "outcome.json").write_text("{")
+    *faults, last = printed(capsys, str(results), code=2)
+    assert last == "4 runs, 3 epochs, 0 checkpoints, 0 baselines: 3 faults"
+    for fault, path in zip(faults, ("seed=0/spec.json", "seed=1/epochs.jsonl:2", "seed=2/outcome.json"), strict=True):
+        where, what = fault.split(": ", 1)
+        assert where.endswith(path)
+        assert what.startswith("damaged (") and what.endswith("; restore it, or start over with --force")
+    told = json.loads("\n".join(printed(capsys, str(results), "--json", code=2)))
+    assert (told["schema_version"], told["runs"], told["epochs"]) == (1, 4, 3)
+    assert [set(fault) for fault in told["faults"]] == [{"where", "what", "remedy"}] * 3
+
+
+def test_one_run_can_be_looked_at_alone_and_from_within(
+    record_run: RecordRun, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = record_run([1.0], seed=0), record_run([1.0], seed=1)
+    flip(bad / "epochs.jsonl")
+    assert len(printed(capsys, str(good), code=0)) == 1
+    assert len(printed(capsys, str(bad), code=2)) == 2
+    monkeypatch.chdir(good)
+    assert printed(capsys, ".", code=0)[0].startswith("1 run,")
+
+
+def test_whole_files_that_contradict_each_other_are_faults(record_run: RecordRun, capsys: Capture) -> None:
+    folder = record_run([1.0, 5.0])
+    path = folder / "outcome.json"
+    told = files.read_sealed(path)
+    for change in ({"best": 9.0}, {"final": 1.0}, {"best_epoch": 0}, {"epochs": 1}):
+        path.write_text(files.sealed({**told, **change}) + "\n", encoding="utf-8")
+        (fault, _) = printed(capsys, str(folder), code=2)
+        assert "outcome.json" in fault, change
+    path.write_text(files.sealed(told) + "\n", encoding="utf-8")
+    folder.rename(folder.with_name("seed=7"))
+    (fault, _) = printed(capsys, str(folder.with_name("seed=7")), code=2)
+    assert "is the record of atari/dqn/BreakoutNoFrameskip-v4/" in fault and "seed=0; move it there" in fault
+
+
+def test_checkpoints_are_checked_without_torch(record_run: RecordRun, capsys: Capture) -> None:
+    folder = record_run([1.0])
+    kept = folder / "checkpoint" / "best"
+    checkpoint.save(kept, {"policy": {}, "epoch": 0, "name": "x" * 100})
+    checkpoint.save(folder / "checkpoint" / "last", {"epoch": 0})
+    assert "2 checkpoints" in printed(capsys, str(folder), code=0)[0]
+    flip(kept / "tensors-000.safetensors")
+    code = "import sys; sys.modules['torch'] = None; from rlbench.cli.app import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "verify", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "best/tensors-000.safetensors: missing or damaged; restore it" in done.stdout
+    checkpoint.save(kept, {"policy": {}, "epoch": 3})
+    assert "is of epoch 3, the best is 0; restore it" in printed(capsys, str(folder), code=2)[0]
+
+
+def test_what_a_crash_leaves_behind_is_no_fault(record_run: RecordRun, capsys: Capture) -> None:
+    folder = record_run([1.0, 2.0], status=None)
+    with (folder / "epochs.jsonl").open("a") as file:
+        file.write('{"checksum":"12')
+    (folder / "outcome.json.17.tmp").write_text("{")
+    checkpoint.save(folder / "checkpoint" / "resume", {"step": 1})
+    (folder / "checkpoint" / "resume").rename(folder / "checkpoint" / ".resume.old")
+    (folder / "checkpoint" / ".resume.17.tmp").mkdir()
+    assert printed(capsys, str(folder), code=0) == ["1 run, 2 epochs, 1 checkpoint, 0 baselines: no fault"]
+    flip(folder / "checkpoint" / ".resume.old" / "manifest.json")
+    assert len(printed(capsys, str(folder), code=2)) == 2
+
+
+def test_a_folder_that_is_not_there_is_a_wrong_request(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["verify", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder; name a folder of records" in capsys.readouterr().err

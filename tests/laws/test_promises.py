@@ -1,0 +1,19 @@
+"""README's table of promises: eighteen of them, and every test that it names is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.laws.source import ROOT
+
+ROWS = re.findall(r"^\| (R\d+) \| (.+?) \| (`.+`) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+def test_there_are_eighteen_promises_in_order() -> None:
+    assert [number for number, _, _ in ROWS] == [f"R{i}" for i in range(1, 19)]
+
+
+@pytest.mark.parametrize(("number", "keepers"), [(number, keepers) for number, _, keepers in ROWS])
+def test_every_promise_is_kept_by_a_test_that_exists(number: str, keepers: str) -> None:
+    missing = [path for path in re.findall(r"`([^`]+)`", keepers) if not (ROOT / path).is_file()]
+    assert not missing, (number, missing)

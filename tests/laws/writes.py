@@ -1,0 +1,50 @@
+"""Where the disk is changed a test can make the process die, so that what is left behind has been looked at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from tests.laws.source import Finding, Module
+
+WRITERS: Final = {"record", "checkpoint", "datasets"}
+METHODS: Final = {"rename", "unlink", "rmdir", "mkdir", "write_text", "write_bytes", "touch"}
+FUNCTIONS: Final = {
+    *("shutil.copyfile", "shutil.copytree", "shutil.move", "shutil.rmtree", "safetensors.torch.save_file"),
+    *("os.replace", "os.rename", "os.unlink", "os.remove"),
+}
+ELSEWHERE: Final = {
+    ("rlbench/datasets/writing.py", "_fill"): "write() dies before and after it",
+    ("rlbench/datasets/download.py", "_attempt"): "what it removes was of another file, and is begun anew either way",
+}
+
+
+def deadly_writes(module: Module) -> Iterator[Finding]:
+    """A function that changes the disk comes by a point of ``rlbench.faults``."""
+    if module.unit not in WRITERS:
+        return
+    found = list(module.calls)
+    deadly = {inside for inside, call in found if module.full(call.func) == "rlbench.faults.point"}
+    for inside, call in found:
+        around = {inside.rpartition(".")[0] for inside in deadly} | deadly
+        if _changes(module, call) and inside not in around and (module.path, inside) not in ELSEWHERE:
+            yield Finding(call.lineno, f"{inside or 'the module'} changes the disk: let it come by faults.point(…)")
+
+
+def _changes(module: Module, call: ast.Call) -> bool:
+    if module.full(call.func) in FUNCTIONS:
+        return True
+    mode = next(
+        (a.value for a in call.args if isinstance(a, ast.Constant) and a.value in {"w", "a", "wb", "r+b"}), None
+    )
+    if module.full(call.func) == "h5py.File":
+        return mode is not None
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "replace":  # of a path; that of a text takes two
+        return len(call.args) == 1 and not call.keywords
+    return call.func.attr in METHODS or (call.func.attr == "open" and mode is not None)
+
+
+LAWS: Final = (deadly_writes,)

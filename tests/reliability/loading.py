@@ -1,0 +1,27 @@
+"""How much it takes to load recorded data: ``python -m tests.reliability.loading FILE ALGORITHM`` as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rlbench import suites
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
+from rlbench.datasets import checksums
+from rlbench.spec.footprint import footprint
+from rlbench.spec.run import Runtime
+from tests.reliability.measured import resident, warm
+
+if __name__ == "__main__":
+    path, algorithm = Path(sys.argv[1]), sys.argv[2]
+    spec = suites.spec("offline", algorithm, "rlb-halfcheetah-medium", seed=0)
+    info = describe(spec)
+    warm(spec)
+    checksums.sealed(path)
+    Path("/proc/self/clear_refs").write_text("5")
+    base = resident("VmRSS")
+    trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(path)), info)
+    growth = resident("VmHWM") - base
+    print(json.dumps({"growth": growth, "foreseen": footprint(spec).replay}))  # noqa: T201

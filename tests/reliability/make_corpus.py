@@ -1,0 +1,90 @@
+"""One file of every kind that rlbench writes today: what every later version must still read.
+
+``python -m tests.reliability.make_corpus tests/reliability/corpus/schema-<n>`` after a schema version was raised, once;
+what is in the corpus is never changed. Runs are real ones, copied from ``results/`` and from smoke runs in FOLDERS.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rlbench import checkpoint, suites
+from rlbench.datasets import film, policies, writing
+from rlbench.datasets.film import Film, last, step
+from rlbench.datasets.types import Recorded
+from rlbench.record.store import Store
+from rlbench.record.types import Epoch, Evaluated, Outcome, Status
+from rlbench.report.baseline import made_of, to_text
+from rlbench.report.gather import gather
+
+REAL = (
+    "atari/dqn/PongNoFrameskip-v4/a5505f0dc440/seed=0",
+    "goals/ddpg+her/FetchReach-v4/ad78d7f47dca/seed=0",
+    "mujoco/ppo/InvertedPendulum-v4/15299543621b/seed=0",
+    "offline/il/rlb-hopper-medium/7d24af021a6e/seed=0",
+    "offline/iql/rlb-halfcheetah-medium/803ddc86338f/seed=0",
+    "toy/dqn/Catch/b1a082651c37/seed=0",
+    "toy/ppo+icm/Doors/2a7185a32769/seed=0",
+    "toy/sac/Pendulum-v1/1958cbf03d4e/seed=0",
+)
+
+
+def ended(results: Path, seed: int, status: Status | None) -> None:
+    """A run that failed, was interrupted, or has not ended."""
+    spec = suites.spec("toy", "dqn", "Catch", seed=seed)
+    held = Store.claim(spec, results, {"cpu": "a corpus"})
+    assert held is not None
+    judged = Evaluated(returns=(-1.0, 1.0), lengths=(9, 9), seeds=(1, 2), seconds=0.1)
+    held.append(Epoch(number=0, env_steps=0, updates=0, seconds=0.1, collected=None, updated=None, evaluated=judged))
+    if status is not None:
+        outcome = Outcome(
+            status=status, reason="a corpus says so", env_steps=0, updates=0, epochs=1, seconds=0.1, final=0.0,
+            best=0.0, best_epoch=0, weights=None,
+        )  # fmt: skip
+        held.finish(outcome)
+    held.release()
+    (held.folder / ".lock").unlink(missing_ok=True)
+
+
+def recorded() -> Recorded:
+    """Eight steps of two episodes."""
+    draw, ends = np.random.default_rng(0), np.arange(8) % 4 == 3
+    obs = draw.standard_normal((8, 3)).astype(np.float32)
+    action = draw.uniform(-1, 1, (8, 2)).astype(np.float32)
+    return Recorded(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), None)
+
+
+def main(target: Path, *folders: Path) -> None:
+    """Make the corpus in ``target``, where nothing is yet."""
+    results = target / "results"
+    for source, inside in [(Path("results"), run) for run in REAL] + [
+        (root, path.parent.relative_to(root).as_posix()) for root in folders for path in root.rglob("outcome.json")
+    ]:
+        (results / inside).mkdir(parents=True)
+        for part in ("spec.json", "epochs.jsonl", "outcome.json"):
+            shutil.copyfile(source / inside / part, results / inside / part)
+    (target / "baseline.json").write_text(to_text(made_of(gather(results))), encoding="utf-8")
+    for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
+        ended(results, seed, status)  # type: ignore[arg-type]
+    checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
+    writing.write(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
+    shown = np.arange(36, dtype=np.uint8).reshape(3, 12)
+    made = Film(target / "rlb-corpus.frames")
+    for moment in range(4):
+        made.add(step(0, shown + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
+    made.add(last(0, shown))
+    made.flush()
+    film.finish(target / "rlb-corpus.frames", made.written, {"task": "Small", "source": "a corpus"})
+    arrays = {"mean.weight": np.ones((2, 3), np.float32), "mean.bias": np.zeros(2, np.float32)}
+    facts = {"format": "actor-v1", "name": "corpus", "env_evaluated": "Small-v0", "input_dim": "3", "action_dim": "2"}
+    facts |= {"hidden_layers": "0", "activation": "none", "squash": "clip", "log_std": "none"}
+    (target / "policy.safetensors").write_bytes(policies.serialized(arrays, facts))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""How much a run really takes: ``python -m tests.reliability.measured SUITE ALGO TASK FOLDER FIELD=VALUE…`` as JSON.
+
+What the interpreter, torch and the emulators take before anything is built is the base; the rest, at its peak, is what
+``footprint`` promises to know.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import rlbench.run
+from rlbench import suites
+from rlbench.buffers.ring import Ring
+from rlbench.build.assemble import build
+from rlbench.build.device import keep_memory
+from rlbench.build.environments import environments
+from rlbench.record.store import Store
+from rlbench.run import Stop, run
+from rlbench.spec.footprint import footprint
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+
+
+def resident(name: str) -> int:
+    """Bytes: ``VmRSS`` now, or ``VmHWM`` at most since it was forgotten."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:")]
+    return int(line.split()[1]) * 1024
+
+
+def warm(spec: Spec) -> None:
+    """Load what is loaded on first use: kernels, optimizers, emulators."""
+    keep_memory()
+    torch.set_num_threads(1)
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(2 * 36, 8))
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    network(torch.ones(2, 1, 8, 8)).square().sum().backward()
+    optimizer.step()
+    environment = environments(spec.task, seeds=(0,), training=True)
+    environment.reset()
+    environment.close()
+
+
+def filled(*parts: Any) -> Any:
+    """A run whose ring holds something everywhere, as after millions of steps."""
+    trainer = build(*parts)
+    ring = getattr(getattr(trainer, "buffer", None), "ring", getattr(trainer, "buffer", None))
+    if isinstance(ring, Ring):
+        for column in (ring.obs, ring.action):
+            column.zero_()
+    return trainer
+
+
+def measured(spec: Spec, folder: Path, dataset: str | None = None) -> dict[str, int]:
+    """Run it, and tell base, growth at its peak and what was foreseen."""
+    rlbench.run.build = filled
+    warm(spec)
+    Path("/proc/self/clear_refs").write_text("5")
+    base = resident("VmRSS")
+    store = Store.claim(spec, folder, {})
+    assert store is not None
+    for _ in run(spec, Runtime(device="cpu", threads=1, dataset=dataset), store, Stop()):
+        pass
+    store.release()
+    need = footprint(spec)
+    return {
+        "base": base,
+        "growth": resident("VmHWM") - base,
+        "foreseen": need.total - need.base,
+        "replay": need.replay,
+        "networks": need.networks,
+        "emulators": need.emulators,
+    }
+
+
+if __name__ == "__main__":
+    suite, algorithm, task, folder, *changes = sys.argv[1:]
+    dataset = next((c.removeprefix("dataset=") for c in changes if c.startswith("dataset=")), None)
+    settings = [parse(change) for change in changes if not change.startswith("dataset=")]
+    print(json.dumps(measured(applied(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201

@@ -1,0 +1,144 @@
+"""Things that no honest program writes, for whoever must not stumble over them: values, and documents changed."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from hashlib import sha256
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlbench.cli.app import main
+from rlbench.errors import RlbenchError
+
+T = TypeVar("T")
+Tree = dict[str, object] | list[object]
+
+DEEP = "<deep>"
+"""Drawn in place of what would be too long to show; ``spelled`` makes brackets of it that no recursion survives."""
+
+NUMBERS = st.one_of(
+    st.integers(-3, 300),
+    st.sampled_from([2**31, 2**63, -(2**63) - 1, 10**19, 10**400, -(10**400)]),
+    st.floats(),
+    st.sampled_from([1e308, -0.0, 5e-324, 0.5]),
+)
+TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        ["", "..", "../..", "/etc/passwd", "\x00", "\x1b[31m", "\ud800", "1e999", "nan", "none", "O", "|O"]
+    ),
+)
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    NUMBERS,
+    TEXTS,
+    st.lists(st.one_of(st.none(), NUMBERS, TEXTS), max_size=4),
+    st.dictionaries(st.text(max_size=5), st.one_of(st.none(), NUMBERS, TEXTS), max_size=3),
+)
+
+
+def places(tree: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a document, branches before their leaves."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+def changed(draw: st.DrawFn, document: Tree) -> Tree:
+    """A copy with one to three places replaced, taken out, or joined by something unknown."""
+    made = copy.deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        known = list(places(made))
+        if not known:
+            break
+        *parents, last = draw(st.sampled_from(known))
+        branch = made
+        for key in parents:
+            branch = branch[key]  # type: ignore[index,call-overload,assignment]
+        match draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"])):
+            case "replace":
+                branch[last] = draw(VALUES)  # type: ignore[index,call-overload]
+            case "remove":
+                del branch[last]  # type: ignore[arg-type]
+            case _ if isinstance(branch, dict):
+                branch[draw(TEXTS)] = draw(VALUES)
+            case _:
+                branch.append(draw(VALUES))  # type: ignore[union-attr]
+    return made
+
+
+changes = st.composite(changed)
+
+
+def spelled(text: str) -> bytes:
+    """A drawn text as a file has it."""
+    return text.replace(DEEP, "[" * 100_000).encode("utf-8", "surrogatepass")
+
+
+def sealed(content: object) -> str:
+    """A line whose checksum is right, whatever it says: the seal is no signature."""
+    if not isinstance(content, dict):
+        return json.dumps(content)
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    try:
+        text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        digest = sha256(text.encode()).hexdigest()[:16]
+    except (UnicodeEncodeError, TypeError):
+        text, digest = json.dumps(rest), "0" * 16
+    return f'{{"checksum":"{digest}",{text[1:]}' if rest else f'{{"checksum":"{digest}"}}'
+
+
+@st.composite
+def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
+    """Bytes with some changed, cut off, doubled or put in between."""
+    made = bytearray(raw)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, max(0, len(made) - 1)))
+        match draw(st.sampled_from(["flip", "flip", "cut", "insert", "double"])):
+            case "flip" if made:
+                made[at] ^= draw(st.integers(1, 255))
+            case "cut":
+                del made[at:]
+            case "insert":
+                made[at:at] = draw(st.binary(max_size=9))
+            case _:
+                made += made[: min(at, 64)]
+    return bytes(made)
+
+
+def only_refusals(call: Callable[[], object]) -> None:
+    """Whatever comes out of ``call`` is an answer, or an error that a user can read."""
+    try:
+        call()
+    except RlbenchError as error:
+        if type(error) is RlbenchError or not str(error).strip():
+            raise AssertionError(f"{error} says it is a bug, or nothing") from error
+
+
+def told(arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command that ran in this process; a bug fails at once, with its traceback."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(["--debug", *arguments])
+    assert code != 1, err.getvalue()
+    lines = [line for line in err.getvalue().splitlines() if line.startswith("rlbench: ")]
+    assert code == 0 or lines or out.getvalue(), f"exit code {code} without a word"
+    return code, out.getvalue(), err.getvalue()
+
+
+def tried(strategy: st.SearchStrategy[T], body: Callable[[T], object], examples: int) -> None:
+    """Put ``examples`` drawn things to the test."""
+    try:
+        settings(max_examples=examples)(given(strategy)(body))()
+    except RecursionError:
+        traceback.print_exc()
+        raise

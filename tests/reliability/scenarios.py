@@ -1,0 +1,219 @@
+"""What writes to the disk, one scenario each: its beginning, what is done in a child, what must be there then.
+
+A scenario is done again after each death, as a user would: the same command, and nothing put in order by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rlbench.cli.app import main
+from rlbench.datasets import checksums, download, film, frames, obtain, shards, writing
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile
+from rlbench.record.store import Store, read
+from tests.reliability.carried import ending
+from tests.reliability.families import CATCH
+
+HERE = "tests.reliability.scenarios"
+SET = "rlb-small"
+
+
+class Scenario(NamedTuple):
+    """One way to write."""
+
+    points: tuple[str, ...]  # as their names begin
+    prepare: Callable[[Path, Path], None]  # a folder, from that of a finished run
+    function: str  # in the child, with the folder as its only word
+    ending: Callable[[Path], object]  # all that counts, and that no half of anything is left
+
+
+def begun(folder: Path, golden: Path) -> None:
+    """Nothing is there yet."""
+
+
+def trained(words: list[str]) -> int:
+    return main(CATCH.words(Path(words[0])))
+
+
+def force(folder: Path, golden: Path) -> None:
+    shutil.copytree(golden, folder, dirs_exist_ok=True)
+
+
+def forced(words: list[str]) -> int:
+    """Start over; once the old attempt is aside, the same run goes on."""
+    aside = CATCH.folder(Path(words[0])) / "attempt-1" / "spec.json"
+    return main([*CATCH.words(Path(words[0])), "--quiet", *([] if aside.exists() else ["--force"])])
+
+
+def forced_ending(folder: Path) -> object:
+    aside = CATCH.folder(folder) / "attempt-1"
+    return trained_ending(folder), ending(aside), sorted(p.name for p in aside.parent.glob("attempt-*"))
+
+
+def differ(folder: Path, golden: Path) -> None:
+    """Epochs of another machine are recorded, which this one will replace; it had been interrupted."""
+    store = Store.claim(CATCH.spec(), folder, {})
+    assert store is not None
+    record = read(CATCH.folder(golden))
+    assert record.outcome is not None
+    for epoch in record.epochs[:2]:
+        store.append(replace(epoch, updates=epoch.updates + epoch.number))
+    store.finish(replace(record.outcome, status="interrupted", epochs=2))
+    store.release()
+
+
+def crash(folder: Path, golden: Path) -> None:
+    """All that a crash at the very end may leave, though the run is done."""
+    shutil.copytree(golden, folder, dirs_exist_ok=True)
+    run = CATCH.folder(folder)
+    shutil.copytree(run / "checkpoint" / "last", run / "checkpoint" / "resume")
+    for name in ("resume", "best"):
+        shutil.copytree(run / "checkpoint" / "last", run / "checkpoint" / f".{name}.1.tmp")
+    (run / "outcome.json.1.tmp").write_text("{")
+
+
+def trained_ending(folder: Path) -> object:
+    run = CATCH.folder(folder)
+    parts = {"spec.json", "epochs.jsonl", "outcome.json", "checkpoint", ".lock", "attempt-1"}
+    assert {path.name for path in run.iterdir()} <= parts, "something half written was left"
+    return ending(run)
+
+
+def wrote(words: list[str]) -> int:
+    draw = np.random.default_rng(0)
+    recorded = Recorded(
+        obs=draw.standard_normal((40, 3), np.float32),
+        action=draw.standard_normal((40, 2), np.float32),
+        reward=draw.standard_normal(40, np.float32),
+        terminated=np.arange(40) % 10 == 9,
+        truncated=np.zeros(40, np.bool_),
+        next_obs=None,
+    )
+    writing.write(Path(words[0]) / f"{SET}.hdf5", recorded, {"name": SET})
+    return 0
+
+
+def old_set(folder: Path, golden: Path) -> None:
+    path = folder / f"{SET}.hdf5"
+    path.write_text("another one")
+    checksums.sealed(path)
+
+
+def set_ending(folder: Path) -> object:
+    path = folder / f"{SET}.hdf5"
+    checksums.verified(path)
+    assert not list(folder.glob("*.part")), "half a data set was left"
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def played(words: list[str]) -> int:
+    folder = Path(words[0]) / f"{SET}{film.SUFFIX}"
+    film.clear(folder)
+    made = film.Film(folder, rows=8)
+    for number in range(20):
+        obs = np.full((4, 4), number, np.uint8)
+        ended = number % 5 == 4
+        made.add(film.step(0, obs, number % 3, float(number), terminated=ended, truncated=False))
+        if ended:
+            made.add(film.last(0, obs + 100))
+    made.flush()
+    film.finish(folder, made.written, {"name": SET})
+    return 0
+
+
+def old_film(folder: Path, golden: Path) -> None:
+    played([str(folder)])
+    (folder / f"{SET}{film.SUFFIX}" / "play.00009.segment").write_bytes(b"of an earlier set")
+
+
+def film_ending(folder: Path) -> object:
+    place = folder / f"{SET}{film.SUFFIX}"
+    frames.verify(place)
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
+
+
+def convert(path: Path, made: film.Film) -> dict[str, int]:
+    """A shard that is a line of text, of which some cannot be read to their end."""
+    for letter in path.read_bytes():
+        made.add(film.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False))
+        made.flush()
+    if "bad" in path.name:
+        raise RefusedFile(f"{path}: is bad; restore it")
+    return {"rows": path.stat().st_size}
+
+
+def brought(words: list[str]) -> int:
+    files = sorted(Path(words[0]).glob("*.txt"))
+    for _ in shards.brought(files, Path(words[0]) / f"{SET}{film.SUFFIX}", convert, workers=1, origin="texts"):
+        pass
+    return 0
+
+
+def texts(folder: Path, golden: Path) -> None:
+    for name in ("a", "bad", "c"):
+        (folder / f"{name}.txt").write_text(f"shard {name}")
+    place = folder / f"{SET}{film.SUFFIX}"
+    place.mkdir()
+    (place / "a_txt.00007.segment").write_text("of an attempt that was broken off")
+
+
+def fetched(words: list[str]) -> int:
+    target = Path(words[0]) / "set.hdf5"
+    if not target.exists():
+        for _ in download.received(os.environ["FROM"], target):
+            pass
+        download.settle(target)
+    return 0
+
+
+def fetched_ending(folder: Path) -> object:
+    return sha256((folder / "set.hdf5").read_bytes()).hexdigest()
+
+
+def source(folder: Path, golden: Path) -> None:
+    wrote([str(folder)])
+    (folder / "own").mkdir()
+    (folder / "own" / "rlb-copy.hdf5.4194305.tmp").write_text("half")  # no process has such a number
+
+
+def copied(words: list[str]) -> int:
+    os.environ["RLBENCH_DATASETS"] = str(Path(words[0]) / "own")
+    if not (Path(words[0]) / "own" / "rlb-copy.hdf5").exists():
+        obtain.imported(Path(words[0]) / f"{SET}.hdf5", "rlb-copy")
+    return 0
+
+
+def copied_ending(folder: Path) -> object:
+    assert not list((folder / "own").glob("*.hdf5.*.tmp")), "half a copy was left"
+    path = folder / "own" / "rlb-copy.hdf5"
+    checksums.sealed(path)
+    return sha256(path.read_bytes()).hexdigest()
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "run": Scenario(("replace.", "append.", "claim.made", "checkpoint."), begun, f"{HERE}:trained", trained_ending),
+    "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
+    "differ": Scenario(("outcome.",), differ, f"{HERE}:trained", trained_ending),
+    "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
+    "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
+    "film": Scenario(("film.",), old_film, f"{HERE}:played", film_ending),
+    "shards": Scenario(("shard.",), texts, f"{HERE}:brought", film_ending),
+    "download": Scenario(("download.",), begun, f"{HERE}:fetched", fetched_ending),
+    "copy": Scenario(("copy.",), source, f"{HERE}:copied", copied_ending),
+}
+
+
+def of(point: str) -> str:
+    """The scenario that comes by a point."""
+    fitting = [name for name, scenario in SCENARIOS.items() if point in scenario.points]
+    fitting += [name for name, scenario in SCENARIOS.items() if point.startswith(scenario.points)]
+    return fitting[0]

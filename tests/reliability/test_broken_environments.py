@@ -1,0 +1,133 @@
+"""R7: an environment that raises, dies, hangs or answers with what it never promised ends its run, and says how."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.envs import classic
+from rlbench.record.store import Record, read
+from tests.reliability.broken import breaking, training, words
+
+Capture = pytest.CaptureFixture[str]
+LANE, STEP = 1, 60
+
+
+def broken(way: str, results: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
+    """Exit code of a run whose training environment breaks in one lane."""
+    with monkeypatch.context() as patch:
+        patch.setattr(classic, "bare", breaking(way, LANE, STEP, training))
+        return main(words(results, *more))
+
+
+def record(results: Path) -> Record:
+    (spec,) = results.rglob("spec.json")
+    return read(spec.parent)
+
+
+@pytest.mark.parametrize(
+    ("way", "what"),
+    [
+        ("raise", "ValueError: the joint is loose"),
+        ("exit", "SystemExit: 3"),
+        ("long", r"observation of shape \[8\], promised \[4\]"),
+        ("short", r"observation of shape \[1\], promised \[4\]"),
+        ("integers", "observation of type int64, promised float32"),
+        ("nan", "observation is not finite"),
+        ("infinite", "observation is not finite"),
+        ("reward", "reward is not finite"),
+    ],
+)
+def test_what_breaks_in_the_middle_of_training_fails_the_run_with_lane_seed_step_and_traceback(
+    way: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert broken(way, tmp_path, monkeypatch, "--json") == 5
+    found = record(tmp_path)
+    assert found.outcome is not None
+    assert found.outcome.status == "failed"
+    where = rf"BrokenEnvironment: CartPole-v1: lane {LANE}, step \d+: {what} \(this lane's seed is \d+\)"
+    assert re.fullmatch(where, found.outcome.reason)
+    failure = (found.folder / "failure.txt").read_text()
+    assert "Traceback" in failure
+    assert ("in raising" in failure) == (way in {"raise", "exit"}), "the original traceback"
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (row["status"], row["reason"]) == ("failed", found.outcome.reason)
+
+
+def test_a_failed_run_stays_failed_until_it_is_forced_and_its_failure_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert broken("raise", tmp_path, monkeypatch) == 5
+    assert main(words(tmp_path)) == 5
+    assert main(words(tmp_path, "--force")) == 0
+    (aside,) = tmp_path.rglob("attempt-1/failure.txt")
+    assert not (aside.parents[1] / "failure.txt").exists()
+
+
+def test_an_environment_that_hangs_is_given_up_when_patience_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert broken("sleep", tmp_path, monkeypatch, "--patience", "2") == 5
+    found = record(tmp_path)
+    assert found.outcome is not None
+    assert found.outcome.status == "failed"
+    assert "BrokenEnvironment: the environments have not answered for 2 s" in found.outcome.reason
+    assert "time.sleep(3600)" in (found.folder / "failure.txt").read_text()
+    assert "failed" in capsys.readouterr().err
+
+
+def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.reliability.broken", way, str(LANE), str(STEP), *words(results, *more)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+
+
+def test_an_environment_that_hangs_in_compiled_code_takes_the_process_with_it_and_the_record_says_so(
+    tmp_path: Path,
+) -> None:
+    done = run("deadlock", tmp_path, "--patience", "2")
+    assert done.returncode == 5, done.stderr
+    assert "the environments have not answered for 2 s" in done.stderr
+    found = record(tmp_path)
+    assert found.outcome is not None
+    assert (found.outcome.status, found.outcome.epochs) == ("failed", 1)
+    assert "deadlock" in (found.folder / "failure.txt").read_text()
+
+
+def test_an_environment_that_kills_the_process_is_seen_by_the_next_attempt_with_where_it_died(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    dead = run("abort", tmp_path)
+    assert dead.returncode == -signal.SIGABRT
+    (spec,) = tmp_path.rglob("spec.json")
+    crash = (spec.parent / "crash.txt").read_text()
+    assert "Fatal Python error: Aborted" in crash
+    assert "broken.py" in crash, "the original stack"
+    assert record(tmp_path).outcome is None, "neither done nor failed: interrupted"
+    assert main(words(tmp_path)) == 0
+    assert f"an attempt crashed: {spec.parent / 'crash.txt'} says where" in capsys.readouterr().err
+
+
+def test_a_process_that_was_killed_is_remarked_by_the_next_one(tmp_path: Path, capsys: Capture) -> None:
+    assert main(words(tmp_path)) == 0
+    assert not list(tmp_path.rglob("crash.txt")), "a run that ended leaves nothing behind"
+    (spec,) = tmp_path.rglob("spec.json")
+    (spec.parent / "outcome.json").unlink()
+    (spec.parent / "crash.txt").touch()
+    main(words(tmp_path))
+    assert "the last attempt died without a word" in capsys.readouterr().err
+
+
+def test_an_environment_without_memory_halts_the_run_and_does_not_fail_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert broken("memory", tmp_path, monkeypatch) == 5
+    assert record(tmp_path).outcome is None
+    assert "halted" in capsys.readouterr().err
+    assert main(words(tmp_path)) == 0

@@ -1,0 +1,272 @@
+"""R4: no damaged file is ever read as good: any byte of any artefact flipped, cut off, blanked or followed by more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench import checkpoint
+from rlbench.build.offline import experience
+from rlbench.cli.app import main
+from rlbench.datasets import checksums, frames
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile
+from rlbench.ops.state import State
+from rlbench.record import store
+from rlbench.report import baseline, runs
+from rlbench.report.verified import verified
+from rlbench.spec.run import Runtime
+from rlbench.spec.task import OfflineTask
+from tests.conftest import RecordRun
+from tests.reliability.carried import carry
+from tests.reliability.families import CATCH, FEW, GENERATED
+from tests.reliability.scenarios import SET, played, wrote
+
+RUN = CATCH._replace(sets=tuple("budget.steps=300" if s.startswith("budget.steps") else s for s in CATCH.sets))
+
+
+class Artefact(NamedTuple):
+    """Files, and who reads them; what is read can be compared."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    read: Callable[[], object]
+    checked: bool = True  # by ``rlbench verify`` too
+    quiet: bool = False  # also when the file's clock stands still, as when a disk rots
+
+
+class Damage(NamedTuple):
+    """What is done to a file: to which of its bytes, and how."""
+
+    kind: str
+    place: float
+    bit: int
+
+    def done(self, raw: bytes) -> bytes:
+        at = min(int(self.place * len(raw)), len(raw) - 1)
+        if self.kind == "cut":
+            return raw[:at]
+        if self.kind == "blank":
+            return raw[:at] + bytes(min(64, len(raw) - at)) + raw[at + 64 :]
+        if self.kind == "more":
+            return raw + raw[at : at + 64]
+        return raw[:at] + bytes([raw[at] ^ 1 << self.bit]) + raw[at + 1 :]
+
+
+DAMAGE = st.builds(
+    Damage,
+    st.sampled_from(["flip", "flip", "flip", "cut", "blank", "more"]),
+    st.floats(0, 1),
+    st.integers(0, 7),
+)
+
+
+def settled(value: object) -> object:
+    """Something that can be compared."""
+    if isinstance(value, Recorded):
+        return [None if column is None else (column.shape, column.tobytes()) for column in value]
+    return value
+
+
+def whole_state(folder: Path) -> object:
+    def leaves(state: State) -> list[object]:
+        return [
+            (k, leaves(v) if isinstance(v, dict) else v if isinstance(v, int | float | str) else v.numpy().tobytes())
+            for k, v in sorted(state.items())
+        ]
+
+    return leaves(checkpoint.load(folder))
+
+
+def both_readers(folder: Path) -> object:
+    """What the record says, by the reader of runs and by that of reports, which must refuse the same."""
+    found: list[object] = []
+    runs._read.cache_clear()
+    for read in (store.read, runs.read):
+        try:
+            found.append(read(folder))
+        except RefusedFile as error:
+            found.append(str(error))
+    if any(isinstance(one, str) for one in found):
+        assert all(isinstance(one, str) for one in found), f"only one of the two readers refuses: {found}"
+        raise RefusedFile(str(found[0]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run, one that was stopped, and data sets."""
+    done, stopped, sets = (tmp_path_factory.mktemp(name) for name in ("done", "stopped", "sets"))
+    carry(RUN.spec(), done)
+    carry(RUN.spec(), stopped, stop_after=60)
+    wrote([str(sets)])
+    played([str(sets)])
+    checksums.sealed(sets / f"{SET}.frames" / "dataset.json")
+    return {"done": RUN.folder(done), "stopped": RUN.folder(stopped), "sets": sets}
+
+
+KINDS = ("done", "stopped", "best", "resume", "set", "rotten set", "seal", "film")
+
+
+def artefact(kind: str, places: dict[str, Path]) -> Artefact:
+    sets, flat = places["sets"], places["sets"] / f"{SET}.hdf5"
+    match kind:
+        case "done" | "stopped":
+            folder = places[kind]
+            parts = tuple(folder / name for name in ("spec.json", "epochs.jsonl", "outcome.json"))
+            return Artefact(folder, parts, lambda: both_readers(folder))
+        case "best" | "resume":
+            run = places["done" if kind == "best" else "stopped"]
+            kept = run / "checkpoint" / kind
+            return Artefact(run, tuple(sorted(kept.iterdir())), lambda: whole_state(kept))
+        case "set" | "rotten set":
+            return Artefact(sets, (flat,), lambda: learned_from(flat), checked=False, quiet=kind != "set")
+        case "seal":
+            return Artefact(
+                sets, (flat.with_name(flat.name + checksums.SUFFIX),), lambda: learned_from(flat), checked=False
+            )
+        case _:
+            film = sets / f"{SET}.frames"
+            parts = (film / "dataset.json", *sorted(film.glob("*.segment")))
+            return Artefact(sets, parts, lambda: (frames.verify(film), settled(frames.read(film))), checked=False)
+
+
+def learned_from(path: Path) -> object:
+    """A data set as a run takes it."""
+    spec = GENERATED.spec()
+    assert isinstance(spec.task, OfflineTask)
+    task = spec.task.model_copy(update={"dataset": SET})
+    found = experience(spec, task, Runtime(device="cpu", dataset=str(path)))
+    return found.sha256, settled(found.recorded)
+
+
+def judged(of: Artefact, path: Path, damage: Damage) -> str:
+    """What becomes of a file that is damaged and put right again: refused by name, or nothing that is read changes."""
+    raw, told, intact = path.read_bytes(), path.stat(), of.read()
+    content = damage.done(raw)
+    if content == raw:
+        return "same"
+    path.write_bytes(content)
+    if of.quiet:
+        os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+    try:
+        faults = verified(of.folder).faults if of.checked else ()
+        found = of.read()
+    except RefusedFile as error:
+        refused = str(error)
+    else:
+        assert found == intact or torn(path, intact, found), f"{path}: read as good: {damage}"
+        return "unharmed"
+    finally:
+        path.write_bytes(raw)
+        os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+        checksums.write(of.folder / f"{SET}.hdf5", SEALS[of.folder]) if of.folder in SEALS else None
+    named = path.name in refused or (path.name.endswith(checksums.SUFFIX) and path.stem[:-7] in refused)
+    assert named and len(refused.splitlines()) == 1, f"{path}: damaged, but refused was: {refused}"
+    assert not of.checked or any(path.name in fault.line for fault in faults), "verify did not see it"
+    return "refused"
+
+
+SEALS: dict[Path, checksums.Seal] = {}
+
+
+def torn(path: Path, intact: object, found: object) -> bool:
+    """Whether only the last line of an open run is missing, as when it was never written to its end."""
+    if path.name != "epochs.jsonl" or not isinstance(intact, list) or not isinstance(found, list):
+        return False
+    before, now = intact[0].epochs, found[0].epochs
+    return intact[0].outcome is None and now == before[: len(now)] and len(now) >= len(before) - 1
+
+
+def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
+    of = artefact(kind, places)
+    seen: list[str] = []
+    if not of.checked and kind != "film":
+        SEALS[of.folder] = checksums.sealed(of.folder / f"{SET}.hdf5")
+
+    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+    @given(st.sampled_from(of.files), DAMAGE)
+    def check(path: Path, damage: Damage) -> None:
+        seen.append(judged(of, path, damage))
+
+    check()
+    assert seen.count("refused") > 0.8 * (len(seen) - seen.count("same")), "damage that nobody sees is no damage"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_anywhere_is_refused_by_name(kind: str, places: dict[str, Path]) -> None:
+    all_refused(kind, places, 40)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_at_a_thousand_places_is_refused_by_name(kind: str, places: dict[str, Path]) -> None:
+    all_refused(kind, places, 1_000)
+
+
+def test_each_byte_of_an_outcome_counts(places: dict[str, Path]) -> None:
+    of, path = artefact("done", places), places["done"] / "outcome.json"
+    size = path.stat().st_size
+    found = [judged(of, path, Damage("flip", (at + 0.5) / size, at % 8)) for at in range(0, size, 3)]
+    assert set(found) == {"refused"}
+
+
+def test_of_an_open_run_only_a_torn_last_line_is_forgiven(places: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    shutil.copytree(places["done"], folder)
+    (folder / "outcome.json").unlink()
+    path, whole = folder / "epochs.jsonl", store.read(folder).epochs
+    raw = path.read_bytes()
+    last = raw.rindex(b"\n", 0, len(raw) - 1) + 1
+    for end in (last, last + 1, (last + len(raw)) // 2, len(raw) - 1):
+        path.write_bytes(raw[:end])
+        assert store.read(folder).epochs == whole[:-1]
+    for at in (5, last - 20, last + 20, len(raw) - 5):
+        path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+        with pytest.raises(RefusedFile, match=r"epochs\.jsonl:\d+: "):
+            store.read(folder)
+
+
+def test_a_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) -> None:
+    record_run([1.0, 2.0])
+    path = tmp_path / "baseline.json"
+    assert main(["baseline", "save", str(path), "--results", str(tmp_path / "results")]) == 0
+    of = Artefact(tmp_path, (path,), lambda: baseline.read(path))
+    draw = np.random.default_rng(0)
+    kinds = [judged(of, path, Damage("flip", draw.random(), int(draw.integers(8)))) for _ in range(60)]
+    assert kinds.count("refused") > 30
+    assert judged(of, path, Damage("cut", 0.5, 0)) == "refused"
+
+
+@pytest.mark.parametrize(
+    "name", ["spec.json", "epochs.jsonl", "outcome.json", "manifest.json", "tensors-000.safetensors"]
+)
+def test_the_command_line_refuses_to_resume_from_damage_and_says_what_to_do(
+    name: str, places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(places["stopped"].parents[4], tmp_path / "results")
+    run = RUN.folder(tmp_path / "results")
+    path = run / name if (run / name).exists() else run / "checkpoint" / "resume" / name
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :])
+    assert main([*RUN.words(tmp_path / "results"), "--quiet"]) == 2
+    told = capsys.readouterr().err
+    assert name in told and "start over with --force" in told
+    assert main(["verify", str(tmp_path / "results")]) == 2
+    assert name in capsys.readouterr().out
+
+
+def test_what_is_damaged_here_are_the_files_that_a_run_writes(places: dict[str, Path]) -> None:
+    written = {path for path in places["done"].rglob("*") if path.is_file() and path.name != ".lock"}
+    covered = {path for kind in ("done", "best") for path in artefact(kind, places).files}
+    assert written - covered == set((places["done"] / "checkpoint" / "last").iterdir()), "as those of the best"
+    assert CATCH in FEW

@@ -1,0 +1,82 @@
+"""R1: equal specs give equal numbers, to the last bit, in whatever process, folder or company they run on a CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rlbench.spec.run import Runtime
+from tests.reliability.carried import carry, ending
+from tests.reliability.families import CATCH, FEW, GAME, HOPPER, PENDULUM, Family
+
+ROOT = Path(__file__).parents[2]
+COMPARED = (CATCH, PENDULUM, HOPPER)
+"""Three algorithms on three environments: lanes in numpy, Gymnasium's, and MuJoCo's with two threads."""
+
+MAIN = """
+import json, os, sys
+cores, lines = json.loads(sys.argv[1])
+if cores:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+from rlbench.cli.app import main
+for line in lines:
+    code = main(line)
+    if code:
+        sys.exit(code)
+"""
+
+
+def made(
+    families: Sequence[Family], folder: Path, hash_seed: str, *, seeds: str = "1", cores: int = 0
+) -> dict[str, tuple[object, ...]]:
+    """What runs in one process of their own came to."""
+    folder.mkdir()
+    lines = [[*family.words(folder / "results", seeds), "--quiet"] for family in families]
+    environ = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, json.dumps([cores, lines])],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {family.name: ending(family.folder(folder / "results", seed=1)) for family in families}
+
+
+def test_neither_process_nor_hash_seed_nor_folder_nor_core_nor_earlier_run_moves_a_bit(tmp_path: Path) -> None:
+    """The second process counts its hashes otherwise, stands elsewhere, has one core and runs other seeds before."""
+    golden = made(COMPARED, tmp_path / "here", "0")
+    others = made(COMPARED[::-1], tmp_path / "there and elsewhere", "4242", seeds="0-1", cores=1)
+    for family in COMPARED:
+        assert others[family.name] == golden[family.name], family.name
+    assert len({str(found[0]) for found in golden.values()}) == len(COMPARED), "they are compared with themselves"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_every_family_comes_again_in_another_process(tmp_path: Path) -> None:
+    families = (*FEW, GAME)
+    golden = made(families, tmp_path / "here", "1")
+    assert made(families[::-1], tmp_path / "there", "2", seeds="0-1", cores=1) == golden
+
+
+@pytest.mark.parametrize("family", [CATCH, HOPPER], ids=lambda family: family.name)
+def test_neither_checkpoints_on_the_way_nor_threads_that_step_lanes_move_a_bit(family: Family, tmp_path: Path) -> None:
+    spec = family.spec()
+    for name, runtime in (
+        ("plain", Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)),
+        ("saved", Runtime(device="cpu", checkpoint_seconds=0.05)),  # threads: what OMP_NUM_THREADS says, and two lanes'
+    ):
+        carry(spec, tmp_path / name, runtime=runtime)
+    assert ending(family.folder(tmp_path / "saved")) == ending(family.folder(tmp_path / "plain"))
+    carry(family.spec(seed=1), tmp_path / "plain")
+    other = ending(family.folder(tmp_path / "plain", seed=1))
+    assert other[0] != ending(family.folder(tmp_path / "plain"))[0], "another seed is another run"

@@ -1,0 +1,249 @@
+"""R5: a disk that is full, broken or closed stops a run cleanly: what was good stays, and the same command ends it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.cli.app import main
+from rlbench.errors import Halted
+from rlbench.record.store import Store, read, scores
+from rlbench.record.types import Epoch
+from rlbench.run import Stop, run
+from rlbench.spec.footprint import footprint
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime
+from tests.reliability.broken import SMALL, words
+
+Capture = pytest.CaptureFixture[str]
+HOPPER = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--name", "rlb-some"]
+
+
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    """Every write beyond so many bytes of a file fails, as on a full disk; Python ignores SIGXFSZ."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def ending(results: Path) -> tuple[object, ...]:
+    """All that must be the same whatever came in between."""
+    (spec,) = results.rglob("spec.json")
+    record = read(spec.parent)
+    assert record.outcome is not None
+    assert record.outcome.status == "done"
+    return record.outcome.weights, record.outcome.best, [scores(epoch) for epoch in record.epochs]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    results = tmp_path_factory.mktemp("golden")
+    assert main(words(results, "--quiet")) == 0
+    return ending(results)
+
+
+@pytest.mark.parametrize(
+    ("limit", "there"),
+    [
+        pytest.param(1_000, set(), marks=pytest.mark.soak),  # not even what the run is
+        (3_000, {"spec.json"}),  # not one epoch, or no policy beside it
+        (20_000, {"spec.json", "epochs.jsonl"}),  # policies of 5 kB, but no state to go on from
+    ],
+)
+def test_a_full_disk_halts_a_run_at_any_write_and_the_same_command_ends_it_as_if_it_never_was(
+    limit: int, there: set[str], golden: tuple[object, ...], tmp_path: Path, capsys: Capture
+) -> None:
+    with no_file_beyond(limit):
+        assert main(words(tmp_path, "--json")) == 5
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert row["status"] == "halted"
+    assert "run the same command again: it resumes" in row["reason"]
+    left = {path.name for path in Path(row["folder"]).iterdir() if path.is_file() and path.stat().st_size}
+    assert left >= there and "outcome.json" not in left
+    assert not [path for path in tmp_path.rglob("*") if ".tmp" in path.name], "nothing half written stays"
+    assert main(words(tmp_path, "--quiet")) == 0
+    assert ending(tmp_path) == golden
+
+
+@pytest.mark.parametrize(
+    "at", [1, pytest.param(4, marks=pytest.mark.soak), 7, pytest.param(11, marks=pytest.mark.soak)]
+)
+def test_an_error_of_the_disk_halts_a_run_and_the_same_command_ends_it(
+    at: int, golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    synced, count = os.fsync, [0]
+
+    def failing(handle: int) -> None:
+        count[0] += 1
+        if count[0] == at:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        synced(handle)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    assert main(words(tmp_path)) == 5
+    assert "Input/output error" in capsys.readouterr().err
+    assert main(words(tmp_path, "--quiet")) == 0
+    assert ending(tmp_path) == golden
+
+
+@contextmanager
+def mounted(folder: Path, size: int) -> Iterator[Path]:
+    """A file system of so many bytes."""
+    folder.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(options, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk; RLIMIT_FSIZE stands for it above")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_in_mid_run_keeps_the_last_good_state(golden: tuple[object, ...], tmp_path: Path) -> None:
+    spec = applied(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
+    with mounted(tmp_path / "small", 4 * 2**20) as results:
+        store = Store.claim(spec, results, {})
+        assert store is not None
+        records, other = run(spec, Runtime(device="cpu", threads=1), store, Stop()), results / "other"
+        while not isinstance(record := next(records), Epoch) or record.number < 1:
+            pass
+        with pytest.raises(OSError, match="No space left"):
+            other.write_bytes(b"x" * 2**23)
+        with pytest.raises(Halted, match="No space left on device"):
+            list(records)
+        store.release()
+        assert [epoch.number for epoch in read(store.folder).epochs] in ([0, 1], [0, 1, 2])
+        assert (store.folder / "checkpoint" / "resume").is_dir()
+        other.unlink()
+        assert main(words(results, "--quiet")) == 0
+        assert ending(results) == golden
+
+
+@contextmanager
+def closed(folder: Path) -> Iterator[Path]:
+    """A folder that cannot be written, by root neither."""
+    if os.geteuid() == 0:
+        with mounted(folder, 2**20):
+            subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+            yield folder
+    else:
+        folder.mkdir(mode=0o500)
+        try:
+            yield folder
+        finally:
+            folder.chmod(0o700)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with closed(tmp_path / "closed") as folder:
+        assert main(words(folder / "results")) == 2
+        assert f"{folder / 'results'}: cannot be written" in capsys.readouterr().err
+        monkeypatch.setenv("RLBENCH_DATASETS", str(folder))
+        assert main(["data", "generate", *HOPPER, "--steps", "20"]) == 2
+        assert "cannot be written" in capsys.readouterr().err
+        monkeypatch.setenv("D4RL_DATASET_DIR", str(folder))
+        assert main(["data", "download", "hopper-medium-v2"]) in {2, 5}
+        assert "Traceback" not in (said := capsys.readouterr().err)
+        assert str(folder) in said
+
+
+def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
+    golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def refused(path: Path, mode: str = "r", **more: object) -> object:
+        if path.name == "epochs.jsonl" and "a" in mode:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, mode, **more)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refused)
+        assert main(words(tmp_path)) == 5
+    assert main(words(tmp_path, "--quiet")) == 0
+    assert ending(tmp_path) == golden
+
+
+def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """So many bytes are free on every disk."""
+    usage = shutil.disk_usage(Path.cwd())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=count))
+
+
+def test_a_run_whose_checkpoints_do_not_fit_is_refused_with_the_number_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4")).disk
+    assert need >= 2 * 700_000_000, "two of a hundred thousand frames"
+    free(monkeypatch, need - 1)
+    arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(tmp_path / "results")]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert f"{need / 1e9:.2f} GB of disk are needed" in said
+    assert "--results" in said
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_a_checkpoint_takes_is_at_most_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The free bytes that the check asks for are those with which the run ends."""
+    spec = applied(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
+    most = [0]
+    for record in run(spec, Runtime(device="cpu", threads=1), store := claimed(spec, tmp_path), Stop()):
+        del record
+        most[0] = max(most[0], sum(path.stat().st_size for path in store.folder.glob("checkpoint/*/*")))
+    store.release()
+    overhead = 60_000  # of small files, which no bound on arrays knows
+    assert 2 * most[0] <= footprint(spec).disk + overhead
+
+
+def claimed(spec: object, results: Path) -> Store:
+    store = Store.claim(spec, results, {})  # type: ignore[arg-type]
+    assert store is not None
+    return store
+
+
+def test_data_that_do_not_fit_are_refused_before_they_are_made_or_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "own"))
+    free(monkeypatch, 100_000)
+    assert main(["data", "generate", *HOPPER, "--steps", "1000"]) == 2
+    said = capsys.readouterr().err
+    assert "rlb-some: 0.1 MB of disk are needed" in said, "11 + 11 + 3 + 1 numbers and two flags a step: 106 bytes"
+    assert not list(tmp_path.rglob("*.hdf5*"))
+
+
+GENERATED = """
+import resource, sys
+from rlbench.cli.app import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_ends_the_making_of_data_and_not_the_process(tmp_path: Path) -> None:
+    """HDF5 writing to a full disk ended with a segmentation fault."""
+    command = [sys.executable, "-c", GENERATED, "data", "generate", *HOPPER, "--steps", "1000", "--quiet"]
+    environment = {**os.environ, "RLBENCH_DATASETS": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.returncode == 5, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "File too large; free some space and run the same command again" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,115 @@
+"""R17: what every family of environments answers to a thousand steps, byte for byte, and with which versions.
+
+A change here changes scores, and the changelog must say so. Where a version is not the one that made a hash,
+nothing can be said: NOT COMPARABLE. ``python -m tests.reliability.test_environments`` writes the hashes anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rlbench.build.environments import environments
+from rlbench.envs.base import VectorEnv
+from rlbench.envs.envpool_async import bundled_mujoco
+from rlbench.envs.toy import Doors
+from rlbench.record.machine import processor
+from rlbench.suites import spec
+from tests.envs.conftest import KINDS, Make, atari, drawn
+
+GOLDEN = Path(__file__).with_name("environments.json")
+SENDS, SEEDS = 500, (1, 2)
+
+FAMILIES: dict[str, Make] = {
+    **KINDS,
+    "doors": Doors,
+    "pong": partial(atari, "ale", "pong", training=True),
+    "breakout": partial(atari, "ale", "breakout", training=True),
+    "breakout, judged": partial(atari, "ale", "breakout", training=False),
+    "envpool-cheetah": lambda seeds: environments(
+        spec("mujoco", "sac", "HalfCheetah-v4").task.model_copy(update={"env": "envpool", "envs": 2}),
+        seeds=seeds,
+        training=True,
+    ),
+}
+WHOLE = ("catch", "doors", "ale", "pong", "breakout", "breakout, judged", "envpool", "gymnasium")
+"""Families that compute in whole numbers; the others' last bits are the processor's."""
+
+
+class Answered(NamedTuple):
+    """A thousand steps in short."""
+
+    sha256: str
+    versions: dict[str, str]
+    processor: str
+
+
+def answered(env: VectorEnv) -> Answered:
+    """Observations, rewards, ends and scores under actions that a seed draws."""
+    seen = sha256(env.reset().tobytes())
+    for action in drawn(env.info.actions, seed=0, size=(SENDS, len(SEEDS))):
+        env.send(action)
+        for column in env.recv():
+            seen.update(column.tobytes())
+    versions = dict(env.info.versions)
+    env.close()
+    return Answered(seen.hexdigest(), versions, processor())
+
+
+def judged(name: str, now: Answered, golden: Mapping[str, Mapping[str, object]]) -> str:
+    """``equal``, ``differs``, or why nothing can be said."""
+    known = golden[name]
+    if now.versions != known["versions"]:
+        return f"NOT COMPARABLE: made with {known['versions']}, here is {now.versions}; write the hashes anew"
+    if now.sha256 == known["sha256"]:
+        return "equal"
+    if name not in WHOLE and now.processor != known["processor"]:
+        return f"NOT COMPARABLE: made on {known['processor']}, here is {now.processor}"
+    return "differs"
+
+
+def golden() -> dict[str, dict[str, object]]:
+    made: dict[str, dict[str, object]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return made
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_thousand_steps_are_as_recorded(name: str) -> None:
+    verdict = judged(name, answered(FAMILIES[name](seeds=SEEDS)), golden())
+    if verdict.startswith("NOT COMPARABLE"):
+        pytest.skip(verdict)
+    assert verdict == "equal", f"{name}: what it answers has changed, and its versions have not"
+
+
+def test_every_family_has_its_hash_with_versions() -> None:
+    assert set(golden()) == set(FAMILIES)
+    packages = {key for known in golden().values() for key in known["versions"]}  # type: ignore[attr-defined]
+    assert {"ale-py", "mujoco", "gymnasium", "envpool", "gymnasium-robotics", "numpy"} <= packages
+
+
+def test_another_version_is_not_comparable_and_another_answer_is_a_difference() -> None:
+    known = {"pong": {"sha256": "a", "versions": {"ale-py": "1"}, "processor": "P"}}
+    known["hopper"] = known["pong"]
+    assert judged("pong", Answered("a", {"ale-py": "1"}, "Q"), known) == "equal"
+    assert judged("pong", Answered("b", {"ale-py": "1"}, "Q"), known) == "differs"
+    assert judged("pong", Answered("a", {"ale-py": "2"}, "P"), known).startswith("NOT COMPARABLE: made with")
+    assert judged("hopper", Answered("b", {"ale-py": "1"}, "Q"), known).startswith("NOT COMPARABLE: made on P")
+    assert judged("hopper", Answered("b", {"ale-py": "1"}, "P"), known) == "differs"
+
+
+def test_envpool_names_the_mujoco_that_it_brings() -> None:
+    assert bundled_mujoco().count(".") == 2
+    env = KINDS["envpool-hopper"](seeds=SEEDS)
+    assert dict(env.info.versions)["mujoco"] == bundled_mujoco()
+    env.close()
+
+
+if __name__ == "__main__":
+    made = {name: answered(make(seeds=SEEDS))._asdict() for name, make in FAMILIES.items()}
+    GOLDEN.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

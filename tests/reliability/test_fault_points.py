@@ -1,0 +1,139 @@
+"""R3: a process that dies at any write loses no recorded evaluation, and the same command mends all it left behind."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from rlbench import faults
+from rlbench.report.verified import verified
+from tests.reliability.carried import recorded
+from tests.reliability.families import CATCH
+from tests.reliability.scenarios import SCENARIOS, of, trained
+from tests.reliability.soak import Ground
+from tests.reliability.zygote import Zygote
+
+CONTENT = bytes(range(256)) * 3_000
+KEPT = ("resume", ".resume.old")
+MOST = 60
+"""Times that a scenario comes by a point, at the most."""
+
+
+class Quiet(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        begin = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if begin else 200)
+        self.send_header("ETag", '"one"')
+        self.send_header("Content-Length", str(len(CONTENT) - begin))
+        if begin:
+            self.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
+        self.end_headers()
+        self.wfile.write(CONTENT[begin:])
+
+    def log_message(self, *_: object) -> None:
+        """Nobody listens."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/set.hdf5"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    with Zygote(tmp_path_factory.mktemp("zygote")) as zygote:
+        yield zygote
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing happened to."""
+    results = tmp_path_factory.mktemp("golden")
+    assert trained([str(results)]) == 0
+    return results
+
+
+@pytest.fixture(scope="module")
+def endings(golden: Path, start: Zygote, address: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What each scenario comes to when nobody dies."""
+    found = {}
+    for name, scenario in SCENARIOS.items():
+        folder = tmp_path_factory.mktemp(name)
+        scenario.prepare(folder, golden)
+        done = start([str(folder)], function=scenario.function, environ={"FROM": address})
+        assert done.status == 0, done.output
+        found[name] = scenario.ending(folder)
+    return found
+
+
+def survives(point: str, time: int, folder: Path, golden: Path, start: Zygote, address: str) -> object | None:
+    """What a scenario comes to that died at a point and was done again; None where it never came by so often."""
+    scenario = SCENARIOS[of(point)]
+    scenario.prepare(folder, golden)
+    run = CATCH.folder(folder)
+    environ = {"FROM": address}
+    died = start([str(folder)], function=scenario.function, environ=environ | {faults.VARIABLE: f"{point}:{time}"})
+    if died.status == 0:
+        return None
+    assert died.status == faults.DIED, died.output
+    before, kept = recorded(run), any((run / "checkpoint" / name).is_dir() for name in KEPT)
+    done = (run / "outcome.json").exists()
+    assert not verified(folder).faults, "what a crash left behind is no fault"
+    again = start([str(folder)], function=scenario.function, environ=environ)
+    assert again.status == 0, again.output
+    assert verified(folder).faults == ()
+    if of(point) == "run" and kept and not done:
+        assert "resumes at" in again.output, "work was lost that a checkpoint held"
+    if of(point) not in {"force", "differ"}:  # there the old epochs are meant to go
+        assert recorded(run)[: len(before)] == before, "an evaluation was lost"
+    return scenario.ending(folder)
+
+
+@pytest.mark.parametrize("point", faults.POINTS)
+def test_a_process_that_dies_at_a_write_loses_nothing(
+    point: str,
+    golden: Path,
+    endings: dict[str, object],
+    start: Zygote,
+    address: str,
+    tmp_path: Path,
+) -> None:
+    assert survives(point, 1, tmp_path, golden, start, address) == endings[of(point)]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", faults.POINTS)
+def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
+    point: str,
+    golden: Path,
+    endings: dict[str, object],
+    start: Zygote,
+    address: str,
+    tmp_path: Path,
+) -> None:
+    for time in count(2):
+        assert time < MOST
+        (tmp_path / str(time)).mkdir()
+        found = survives(point, time, tmp_path / str(time), golden, start, address)
+        if found is None:
+            break
+        assert found == endings[of(point)], time
+
+
+def test_each_point_is_passed_by_a_scenario_and_none_is_left_out() -> None:
+    assert {of(point) for point in faults.POINTS} == set(SCENARIOS)
+
+
+def test_a_run_that_is_killed_at_random_ends_as_if_it_never_was(start: Zygote, tmp_path: Path) -> None:
+    toll = Ground(tmp_path, start, seed=1).killed_often(CATCH, 5)
+    assert toll.kills >= 5
+    assert toll.attempts == toll.kills + toll.runs

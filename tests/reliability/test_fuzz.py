@@ -1,0 +1,253 @@
+"""Whatever is typed, and whatever a record, a baseline or a manifest says: an answer or one line, never a traceback.
+
+Seals are no signatures, so documents are changed and sealed again. Every body is drawn some dozen times in the suite
+and a thousand times by the slow tests; the same examples in every run.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from rlbench import checkpoint, suites
+from rlbench.record import store
+from rlbench.report import runs
+from rlbench.spec.canon import fields
+from tests.reliability import odd
+from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled, told
+
+RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "b1a082651c37" / "seed=0"
+BASELINE = Path(__file__).parent / "corpus" / "schema-1" / "baseline.json"
+CELLS = (("toy", "dqn", "Catch"), ("mujoco", "ppo", "Hopper-v4"), ("offline", "cql", "hopper-medium-v2"))
+FEW, MANY = 30, 1_500
+
+
+class Fuzzed(NamedTuple):
+    """What is drawn, and who must bear it."""
+
+    drawn: st.SearchStrategy[object]
+    body: Callable[[object], object]
+    few: int = FEW
+    many: int = MANY
+
+
+@cache
+def document(name: str) -> Tree:
+    """The one document of a file in the corpus."""
+    made: Tree = json.loads((RUN / name).read_text())
+    return made
+
+
+@cache
+def paths() -> list[str]:
+    """Every field of some algorithms, as ``--set`` spells it, and some that are none."""
+    known = [path for cell in CELLS for path, _ in fields(suites.spec(*cell))]
+    return [*dict.fromkeys(known), "algo", "task", "", ".", "algo.", "algo.lr.x", "algo.torso", "algo.head"]
+
+
+VALUE = st.one_of(
+    st.text(max_size=10),
+    odd.NUMBERS.map(str),
+    st.sampled_from(
+        [odd.DEEP, "1e999", "-inf", "nan", "9" * 5_000, "1_0", "none", "true", "[1,[2]]", "{}", '"', "1" * 400]
+    ),
+)
+
+
+def overridden(drawn: object) -> None:
+    cell, settings = drawn  # type: ignore[misc]
+    words = [
+        word
+        for path, value in settings
+        for word in ("--set", spelled(f"{path}={value}").decode("utf-8", "surrogateescape"))
+    ]
+    told(["show", *cell, *words])
+
+
+def configured(drawn: object) -> None:
+    cell, text = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "mine.toml")
+        file.write_bytes(spelled(text))
+        told(["show", *cell, "--config", str(file)])
+
+
+@st.composite
+def toml(draw: st.DrawFn) -> str:
+    """Lines that may be TOML, of which some name fields."""
+    value = st.one_of(
+        odd.NUMBERS.map(str),
+        st.text(max_size=6).map(json.dumps),
+        st.sampled_from(["true", "[1, 2]", "2020-01-01", "{a = 1}", odd.DEEP, "0x10", "inf", "-nan", "''"]),
+    )
+    named = st.tuples(st.sampled_from(paths()), value).map(lambda pair: f"{pair[0]} = {pair[1]}")
+    line = st.one_of(named, named, st.text(max_size=20), st.sampled_from(["[algo]", "[algo.lr]", "[[task]]", "lr = 1"]))
+    return "\n".join(draw(st.lists(line, max_size=5)))
+
+
+WORDS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(
+        ["toy", "dqn", "Catch", "..", "../..", "/", "*", "--json", "--seeds", "0-", "-1", "9" * 12, "--task", "--steps"]
+    ),
+)
+VERBS = ("run", "show", "table", "list", "status", "check", "baseline", "plan", "compare", "data")
+
+
+def typed(drawn: object) -> None:
+    """Nothing is trained: a line that would is a dry run, and no folder of ours is looked at."""
+    verb, words = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        more = {"run": ["--dry-run"], "data": []}.get(verb, [])
+        more += [] if verb in {"show", "data", "compare"} else ["--results", place]
+        if "--watch" not in words and not (verb == "data" and {"download", "generate"} & set(words)):
+            told([verb, *[w for w in words if not w.startswith(("-", "/", ".")) or w in {"--json", "-1"}], *more])
+
+
+def recorded(drawn: object) -> None:
+    """A record one of whose files says something else; both readers and the verbs that read."""
+    name, text = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, *RUN.parts[-5:])
+        folder.mkdir(parents=True)
+        for part in ("spec.json", "epochs.jsonl", "outcome.json"):
+            (folder / part).write_bytes((RUN / part).read_bytes())
+        (folder / name).write_bytes(text if isinstance(text, bytes) else spelled(text))
+        only_refusals(lambda: store.read(folder))
+        only_refusals(lambda: runs.read(folder))
+        for verb in (
+            ["table", "toy", "--json"],
+            ["status", "--json"],
+            ["check", "toy", "--baseline", str(BASELINE), "--other-machine"],
+        ):
+            told([*verb, "--results", place])
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> str:
+    """A curve some of whose lines are changed and sealed again, swapped or torn."""
+    made = (RUN / "epochs.jsonl").read_text().splitlines(keepends=True)
+    for _ in range(draw(st.integers(1, 2))):
+        at = draw(st.integers(0, len(made) - 1))
+        made[at] = draw(
+            st.one_of(
+                changes(json.loads((RUN / "epochs.jsonl").read_text().splitlines()[at])).map(
+                    lambda c: sealed(c) + "\n"
+                ),
+                st.sampled_from(
+                    ["\n", "{}\n", "[]\n", "null\n", "{", odd.DEEP + "\n", '{"checksum":"' + "0" * 16 + '",']
+                ),
+                st.text(max_size=30).map(lambda text: text + "\n"),
+            )
+        )
+    return "".join(made)
+
+
+def baselined(drawn: object) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "baseline.json")
+        file.write_bytes(drawn if isinstance(drawn, bytes) else spelled(str(drawn)))
+        told(["baseline", "show", str(file)])
+        told(["check", "toy", "--baseline", str(file), "--results", str(RUN.parents[4]), "--other-machine"])
+
+
+@cache
+def manifest() -> Tree:
+    """Of a small checkpoint."""
+    with tempfile.TemporaryDirectory() as place:
+        kept(Path(place))
+        made: Tree = json.loads(Path(place, "c", "manifest.json").read_text())
+        return made
+
+
+def kept(place: Path) -> None:
+    """A checkpoint of two tensors and two values."""
+    checkpoint.save(place / "c", {"a": torch.zeros(3), "b": {"c": torch.ones(2, 2), "n": 1, "s": "x"}})
+
+
+def checkpointed(drawn: object) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        kept(Path(place))
+        Path(place, "c", "manifest.json").write_bytes(spelled(str(drawn)))
+        only_refusals(lambda: checkpoint.load(Path(place, "c")))
+
+
+def sharded(drawn: object) -> None:
+    """Other tensors than the manifest speaks of, under its checksum."""
+    name, shape = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        kept(Path(place))
+        (file,) = Path(place, "c").glob("*.safetensors")
+        save_file({name: torch.zeros(shape)}, file)
+        head = json.loads(Path(place, "c", "manifest.json").read_text())
+        head["files"] = {file.name: checkpoint._sum(file)}
+        head["split"] = {"a": 5}
+        Path(place, "c", "manifest.json").write_text(sealed(head))
+        only_refusals(lambda: checkpoint.load(Path(place, "c")))
+
+
+def resealed(tree: Callable[[], Tree]) -> st.SearchStrategy[str]:
+    return st.deferred(lambda: changes(tree()).map(sealed))
+
+
+CELL = st.sampled_from(CELLS)
+FUZZED = {
+    "overrides": Fuzzed(
+        st.tuples(
+            CELL, st.lists(st.tuples(st.deferred(lambda: st.sampled_from(paths())), VALUE), min_size=1, max_size=3)
+        ),
+        overridden,
+    ),
+    "configs": Fuzzed(st.tuples(CELL, st.deferred(toml)), configured),
+    "command lines": Fuzzed(st.tuples(st.sampled_from(VERBS), st.lists(WORDS, max_size=4)), typed, few=20, many=1_000),
+    "specs": Fuzzed(st.tuples(st.just("spec.json"), resealed(lambda: document("spec.json"))), recorded, few=15),
+    "outcomes": Fuzzed(
+        st.tuples(st.just("outcome.json"), resealed(lambda: document("outcome.json"))), recorded, few=15
+    ),
+    "lines": Fuzzed(st.tuples(st.just("epochs.jsonl"), st.deferred(lines)), recorded, few=15),
+    "bytes of a record": Fuzzed(
+        st.sampled_from(["spec.json", "outcome.json", "epochs.jsonl"]).flatmap(
+            lambda name: st.tuples(st.just(name), damaged((RUN / name).read_bytes()))
+        ),
+        recorded,
+        few=12,
+        many=1_000,
+    ),
+    "baselines": Fuzzed(resealed(lambda: json.loads(BASELINE.read_text())), baselined, few=20, many=1_000),
+    "bytes of a baseline": Fuzzed(st.deferred(lambda: damaged(BASELINE.read_bytes())), baselined, few=10, many=500),
+    "manifests": Fuzzed(resealed(manifest), checkpointed, few=40),
+    "shards": Fuzzed(
+        st.tuples(
+            st.sampled_from(["a@000000", "a", "", "@", "a/b@0", "b/c/d@0"]),
+            st.lists(st.integers(0, 6), max_size=3),
+        ),
+        sharded,
+        few=20,
+        many=300,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FUZZED)
+def test_no_traceback_reaches_the_user(kind: str) -> None:
+    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", FUZZED)
+def test_no_traceback_reaches_the_user_in_a_thousand_tries(kind: str) -> None:
+    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)
+
+
+def test_a_place_in_a_document_is_found_wherever_it_is() -> None:
+    """The fuzzer itself: what it cannot reach it cannot change."""
+    assert list(places({"a": [1, {"b": 2}]})) == [("a",), ("a", 0), ("a", 1), ("a", 1, "b")]

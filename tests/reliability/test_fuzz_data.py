@@ -1,0 +1,346 @@
+"""Recorded experience and policies from strangers: read, or refused by name; nothing is run and nothing breaks.
+
+Headers are changed and their checksums made right again, arrays get types and shapes that no data set has.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import strategies as st
+
+from rlbench.datasets import checksums, film, minari, policies, rlu, segments, shards, tfrecord, torchfile, zips
+from tests.reliability import odd
+from tests.reliability.odd import changes, damaged, only_refusals, spelled, told
+from tests.reliability.test_fuzz import Fuzzed
+
+CORPUS = Path(__file__).parent / "corpus" / "schema-1"
+FLAT = CORPUS / "rlb-corpus.hdf5"
+PLAYED = CORPUS / "rlb-corpus.frames"
+SEGMENT = PLAYED / "play.00000.segment"
+POLICY = CORPUS / "policy.safetensors"
+KEYS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
+DTYPES = ("f4", "f8", "i8", "u1", "?", "S3", "c8", "i4,f4", "M8[s]", "f2")
+
+
+def array(drawn: tuple[str, tuple[int, ...], float]) -> object:
+    """An array of any type and shape, a text, or an array of texts."""
+    dtype, shape, value = drawn
+    if dtype == "text":
+        return "x" * len(str(value))
+    if dtype == "objects":
+        return np.full(shape, b"x", h5py.string_dtype())
+    with np.errstate(all="ignore"):
+        return np.zeros(shape) + value if dtype == "f8" else np.zeros(shape, "i8" if dtype == "M8[s]" else dtype)
+
+
+ARRAY = st.tuples(
+    st.sampled_from((*DTYPES, "text", "objects")),
+    st.lists(st.sampled_from([0, 1, 2, 8, 3]), max_size=3).map(tuple),
+    st.floats(width=32),
+).map(array)
+
+
+def h5(drawn: object) -> None:
+    """D4RL's layout with strange columns and attributes."""
+    columns, attributes, gone = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "rlb-x.hdf5")
+        shutil.copyfile(FLAT, path)
+        with h5py.File(path, "a") as file:
+            for key in {*columns, gone} & set(file):
+                del file[key]
+            for key, value in columns.items():
+                file[key] = value
+            for key, value in attributes.items():
+                file.attrs[key] = value
+        told(["data", "show", str(path), "--json"])
+
+
+def h5_bytes(drawn: object) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "rlb-x.hdf5")
+        path.write_bytes(bytes(drawn))  # type: ignore[call-overload]
+        told(["data", "show", str(path)])
+
+
+def walked(drawn: object) -> None:
+    """Minari's layout: strange metadata, strange columns."""
+    said, columns = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "data")
+        folder.mkdir()
+        (folder / "metadata.json").write_bytes(spelled(said if isinstance(said, str) else json.dumps(said)))
+        with h5py.File(folder / "main_data.hdf5", "w") as file:
+            for key, value in columns.items():
+                file[f"episode_0/{key}"] = value
+        only_refusals(lambda: minari.read(Path(place)))
+
+
+def beside(drawn: object) -> None:
+    """The record of a file's checksum."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "a")
+        path.write_bytes(b"a")
+        Path(place, "a.sha256.json").write_bytes(spelled(str(drawn)))
+        only_refusals(lambda: checksums.verified(path))
+        only_refusals(lambda: checksums.sealed(path))
+
+
+def segmented(rest: bytes) -> bytes:
+    """A file of recorded play under a right checksum."""
+    return segments.MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
+def played(drawn: object) -> None:
+    """A set of recorded play, one of whose files says something else."""
+    name, raw = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, PLAYED.name)
+        shutil.copytree(PLAYED, folder)
+        (folder / name).write_bytes(raw)
+        if name.endswith(".segment"):
+            (folder / film.CONTENTS).write_bytes(film.sealed({"segments": {name: segments.named(raw)}, "told": {}}))
+        told(["data", "show", str(folder), "--json"])
+        told(["data", "verify", str(folder)])
+        only_refusals(lambda: shards._record(folder, "x"))
+
+
+@cache
+def head() -> tuple[dict[str, object], bytes]:
+    """Of the segment, and what follows it."""
+    raw = SEGMENT.read_bytes()[segments.HEAD :]
+    line, _, rest = raw.partition(b"\n")
+    return json.loads(line), rest
+
+
+def contents(document: object) -> bytes:
+    """A document of recorded play, its seal right if it can be."""
+    given = document if isinstance(document, dict) else {}
+    rest = {key: value for key, value in given.items() if key != "sha256"}
+    try:
+        return film.sealed(rest)
+    except (TypeError, ValueError, UnicodeEncodeError):
+        return json.dumps(document).encode()
+
+
+def policy(drawn: object) -> None:
+    only_refusals(lambda: policies.parsed(bytes(drawn), "x"))  # type: ignore[call-overload]
+
+
+def safetensors(header: object) -> bytes:
+    """A policy file with this header."""
+    raw = POLICY.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + raw[8 + size :]
+
+
+@cache
+def header() -> dict[str, object]:
+    """Of the policy in the corpus."""
+    raw = POLICY.read_bytes()
+    made: dict[str, object] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    return made
+
+
+@cache
+def saved() -> bytes:
+    """What ``torch.save`` writes of two tensors."""
+    file = io.BytesIO()
+    torch.save({"action_net.weight": torch.ones(2, 3), "action_net.bias": torch.zeros(2)}, file)
+    return file.getvalue()
+
+
+def rezipped(program: bytes) -> bytes:
+    """The same file with another pickle in it."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved())) as old, zipfile.ZipFile(made, "w") as new:
+        for info in old.infolist():
+            new.writestr(info.filename, program if info.filename.endswith("data.pkl") else old.read(info))
+    return made.getvalue()
+
+
+@cache
+def pickled() -> bytes:
+    """The pickle of the two tensors."""
+    with zipfile.ZipFile(io.BytesIO(saved())) as file:
+        return file.read(next(name for name in file.namelist() if name.endswith("data.pkl")))
+
+
+def torched(drawn: object) -> None:
+    only_refusals(lambda: torchfile.tensors(bytes(drawn), "x"))  # type: ignore[call-overload]
+
+
+def zipped(drawn: object) -> None:
+    said, state = drawn  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "x.zip")
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("data", spelled(said))
+            file.writestr("policy.pth", state)
+        only_refusals(lambda: zips.imported(path, task="Small-v0"))
+
+
+def framed(records: list[bytes]) -> bytes:
+    """Records of a shard, their checksums right."""
+    made = b""
+    for body in records:
+        size = struct.pack("<Q", len(body))
+        made += size + struct.pack("<I", tfrecord.masked(size)) + body + struct.pack("<I", tfrecord.masked(body))
+    return gzip.compress(made, 1)
+
+
+def sharded(drawn: object) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "s.gz")
+        path.write_bytes(bytes(drawn))  # type: ignore[call-overload]
+        only_refusals(lambda: rlu.gathered(path))
+
+
+def exampled(drawn: object) -> None:
+    """Wire format that means nothing is a ``ValueError``, which ``rlu`` names with its place."""
+    try:
+        tfrecord.example(bytes(drawn))  # type: ignore[call-overload]
+    except ValueError:
+        return
+
+
+@st.composite
+def wire(draw: st.DrawFn, depth: int = 3) -> bytes:
+    """Nested fields of protocol buffers, most of them well formed."""
+    body = (
+        draw(st.one_of(st.binary(max_size=8), st.just(b"o_t"), st.just(b"\xff" * 9)))
+        if depth == 0
+        else draw(wire(depth - 1))
+    )
+    size = draw(st.sampled_from([len(body), len(body), len(body), 0, 127]))
+    return (
+        bytes([draw(st.sampled_from([10, 10, 18, 26, 8, 13])), size & 0x7F])
+        + body
+        + (draw(wire(depth - 1)) if depth else b"")
+    )
+
+
+def later(make: Callable[[], st.SearchStrategy[object]]) -> st.SearchStrategy[object]:
+    """What is read from the corpus is read when it is needed."""
+    return st.deferred(make)
+
+
+FUZZED = {
+    "columns": Fuzzed(
+        st.tuples(
+            st.dictionaries(st.sampled_from(KEYS), ARRAY, max_size=3),
+            st.dictionaries(st.sampled_from(["task", "algorithm", "x"]), ARRAY, max_size=2),
+            st.sampled_from([*KEYS, "", ""]),
+        ),
+        h5,
+        few=25,
+    ),
+    "bytes of HDF5": Fuzzed(later(lambda: damaged(FLAT.read_bytes())), h5_bytes, few=25),
+    "Minari": Fuzzed(
+        st.tuples(
+            st.one_of(
+                changes(
+                    {
+                        "dataset_id": "a/b-v0",
+                        "total_steps": 1,
+                        "total_episodes": 1,
+                        "data_format": "hdf5",
+                        "env_spec": "{}",
+                    }
+                ),
+                st.sampled_from([odd.DEEP, "[]", "null", '{"env_spec": 3}', '{"env_spec": "[]"}', ""]),
+            ),
+            st.dictionaries(
+                st.sampled_from(
+                    ["observations", "actions", "rewards", "terminations", "truncations", "observations/a/b"]
+                ),
+                ARRAY,
+                max_size=5,
+            ).filter(lambda found: not {"observations", "observations/a/b"} <= set(found)),
+        ),
+        walked,
+        few=25,
+    ),
+    "checksums beside files": Fuzzed(
+        st.one_of(
+            changes({"schema_version": 1, "size": 1, "sha256": "a", "modified": 1, "url": None}).map(json.dumps),
+            st.sampled_from([odd.DEEP, "null", "[]", '{"schema_version": Infinity}']),
+        ),
+        beside,
+        few=25,
+    ),
+    "heads of recorded play": Fuzzed(
+        later(
+            lambda: changes(head()[0]).map(
+                lambda made: (SEGMENT.name, segmented(json.dumps(made).encode() + b"\n" + head()[1]))
+            )
+        ),
+        played,
+        few=25,
+    ),
+    "bytes of recorded play": Fuzzed(
+        later(lambda: damaged(SEGMENT.read_bytes()[segments.HEAD :]).map(lambda raw: (SEGMENT.name, segmented(raw)))),
+        played,
+        few=20,
+    ),
+    "contents of recorded play": Fuzzed(
+        later(
+            lambda: st.tuples(
+                st.sampled_from([film.CONTENTS, "x.done.json"]),
+                changes(json.loads((PLAYED / film.CONTENTS).read_text())).map(contents),
+            )
+        ),
+        played,
+        few=25,
+    ),
+    "headers of policies": Fuzzed(later(lambda: changes(header()).map(safetensors)), policy),
+    "bytes of policies": Fuzzed(later(lambda: damaged(POLICY.read_bytes())), policy),
+    "pickles": Fuzzed(later(lambda: damaged(pickled()).map(rezipped)), torched),
+    "bytes of zips": Fuzzed(later(lambda: damaged(saved())), torched),
+    "zips of policies": Fuzzed(
+        st.tuples(
+            st.one_of(
+                changes(
+                    {"policy_kwargs": {"activation_fn": "x"}, "action_space": {"low": "[-1.]", "high": "[1.]"}}
+                ).map(json.dumps),
+                st.sampled_from([odd.DEEP, "null", "[]", "{"]),
+            ),
+            st.deferred(lambda: st.just(saved())),
+        ),
+        zipped,
+        few=25,
+    ),
+    "shards": Fuzzed(
+        st.one_of(st.lists(wire(), max_size=3).map(framed), later(lambda: damaged(framed([b"a" * 40])))),
+        sharded,
+        few=25,
+    ),
+    "examples": Fuzzed(st.one_of(wire(), st.binary(max_size=40)), exampled),
+}
+
+
+@pytest.mark.parametrize("kind", FUZZED)
+def test_what_a_stranger_gives_is_read_or_refused(kind: str) -> None:
+    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", FUZZED)
+def test_what_a_stranger_gives_is_read_or_refused_in_a_thousand_tries(kind: str) -> None:
+    odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].many)

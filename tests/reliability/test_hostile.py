@@ -1,0 +1,282 @@
+"""R10: no artefact from a stranger runs code, or writes where it was not asked to.
+
+Every file here would make a canary if anything in it were run; each is given to the real command, which refuses it by
+name with exit code 2. The first test shows that the canary sings.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rlbench import checkpoint, suites
+from rlbench.datasets import film, segments
+from rlbench.record.store import Store, folder_of
+from rlbench.spec.run import Spec
+from tests.reliability.odd import sealed, told
+from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
+
+Words = list[str]
+
+
+class Evil:
+    """What runs a command when it is unpickled: here, one that only leaves a mark."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch '{self.canary}'",)
+
+
+@pytest.fixture
+def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where nothing may ever be; every folder that a command may write is below it."""
+    for name in ("work", "sets", "home"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "sets"))
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "sets"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "canary"
+
+
+def torched(canary: Path) -> bytes:
+    """A zip of torch's with the pickle inside."""
+    file = io.BytesIO()
+    torch.save({"a": Evil(canary)}, file)
+    return file.getvalue()
+
+
+def spec() -> Spec:
+    return suites.spec("toy", "dqn", "Catch")
+
+
+def recorded(changes: dict[str, bytes]) -> Words:
+    """A run some of whose files are hostile."""
+    folder = folder_of(spec(), Path("results"))
+    store = Store.claim(spec(), Path("results"), {})
+    assert store is not None
+    store.release()
+    for name, raw in changes.items():
+        (folder / name).write_bytes(raw)
+    return ["table", "toy"]
+
+
+def checkpointed(canary: Path, *, raw: bytes) -> Words:
+    """A run whose checkpoint is hostile under a right checksum."""
+    recorded({})
+    place = folder_of(spec(), Path("results")) / "checkpoint" / "resume"
+    checkpoint.save(place, {"a": torch.zeros(2)})
+    (shard,) = place.glob("*.safetensors")
+    shard.write_bytes(raw)
+    head = json.loads((place / "manifest.json").read_text())
+    (place / "manifest.json").write_text(sealed(head | {"files": {shard.name: checkpoint._sum(shard)}}))
+    return ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--quiet"]
+
+
+def elsewhere(canary: Path) -> Words:
+    """A manifest that names a file of somebody else's."""
+    words = checkpointed(canary, raw=b"")
+    place = folder_of(spec(), Path("results")) / "checkpoint" / "resume"
+    head = json.loads((place / "manifest.json").read_text())
+    (place / "manifest.json").write_text(sealed(head | {"files": {"../../spec.json": "0" * 64}}))
+    return words
+
+
+def hdf5(column: object, *, verb: str = "show") -> Words:
+    """D4RL's layout with one column of another kind."""
+    with h5py.File("rlb-evil.hdf5", "w") as file:
+        file["observations"] = np.zeros((3, 2), "f4")
+        file["actions"] = np.zeros((3, 1), "f4")
+        file["terminals"] = np.zeros(3, "?")
+        if isinstance(column, h5py.SoftLink | h5py.ExternalLink):
+            file["rewards"] = column
+        else:
+            file.create_dataset("rewards", data=column)
+    return ["data", verb, "rlb-evil.hdf5"]
+
+
+def circular(canary: Path) -> Words:
+    """Minari's layout whose observations lie in themselves."""
+    folder = Path("evil", "data")
+    folder.mkdir(parents=True)
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        episode = file.create_group("episode_0")
+        episode["rewards"] = np.zeros(2)
+        episode.create_group("observations")
+        episode["observations/x"] = episode["observations"]
+    (folder / "metadata.json").write_text(json.dumps({"data_format": "hdf5"}))
+    return ["data", "show", "evil"]
+
+
+def raw_file(name: str, raw: bytes, *words: str) -> Words:
+    """A file, and what is done with it."""
+    Path(name).write_bytes(raw)
+    return [*words, name]
+
+
+def zipped(policy: bytes, data: bytes = b"{}", **more: bytes) -> Words:
+    """A zip as Stable-Baselines3 lays it out."""
+    with zipfile.ZipFile("evil.zip", "w") as file:
+        file.writestr("data", data)
+        file.writestr("policy.pth", policy)
+        for name, content in more.items():
+            file.writestr(name, content)
+    return ["data", "import", "evil.zip", "--task", "HalfCheetah-v4"]
+
+
+def slipped(canary: Path) -> Words:
+    """A zip whose members lie above it."""
+    return zipped(b"", **{"../canary": b"x", "../../canary": b"x", str(canary): b"x"})
+
+
+def shard(canary: Path) -> Words:
+    """Records of a shard that are a pickle."""
+    return raw_file("evil.gz", framed([pickle.dumps(Evil(canary))]), "data", "import", "--name", "rlb-evil", "rlu")
+
+
+def filmed(head: dict[str, object], rest: bytes) -> Words:
+    """Recorded play whose head names another type."""
+    folder = Path("rlb-evil.frames")
+    folder.mkdir()
+    raw = segmented(json.dumps(head).encode() + b"\n" + rest)
+    (folder / "play.00000.segment").write_bytes(raw)
+    named = {"play.00000.segment": segments.named(raw)}
+    (folder / film.CONTENTS).write_bytes(film.sealed({"segments": named, "told": {}}))
+    return ["data", "verify", str(folder)]
+
+
+def wandering(canary: Path) -> Words:
+    """Recorded play made of files that lie elsewhere."""
+    folder = Path("rlb-evil.frames")
+    folder.mkdir()
+    own = (CORPUS / "rlb-corpus.frames" / "play.00000.segment").read_bytes()
+    Path("play.00000.segment").write_bytes(own)  # a good one, of somebody else's
+    named = {"../play.00000.segment": segments.named(own)}
+    (folder / film.CONTENTS).write_bytes(film.sealed({"segments": named, "told": {}}))
+    return ["data", "show", str(folder)]
+
+
+def policy_words(name: str, made: str = "rlb-evil") -> Words:
+    """Play by a policy from a file."""
+    return ["data", "generate", "HalfCheetah-v4", "--policy", name, "--steps", "10", "--name", made]
+
+
+CATCH = ("show", "toy", "dqn", "Catch")
+LEARN = ("run", "offline", "il", "--task", "hopper-medium-v2")
+CODE = "__import__('os').system('touch ../canary')"
+HOSTILE: dict[str, Callable[[Path], Words]] = {
+    "pickle as a policy": lambda c: raw_file("e.safetensors", pickle.dumps(Evil(c))) and policy_words("e.safetensors"),
+    "torch zip as a policy": lambda c: raw_file("e.safetensors", torched(c)) and policy_words("e.safetensors"),
+    "pickle in a zip of a policy": lambda c: zipped(torched(c)),
+    "pickle as a zip's weights": lambda c: zipped(pickle.dumps(Evil(c))),
+    "pickle as a zip's data": lambda c: zipped(b"", pickle.dumps(Evil(c))),
+    "zip whose members lie above it": slipped,
+    "pickle as spec.json": lambda c: recorded({"spec.json": pickle.dumps(Evil(c))}),
+    "pickle as epochs.jsonl": lambda c: recorded({"epochs.jsonl": pickle.dumps(Evil(c)) + b"\n"}),
+    "pickle as outcome.json": lambda c: recorded({"outcome.json": pickle.dumps(Evil(c))}),
+    "NaN in outcome.json": lambda c: recorded({"outcome.json": b'{"checksum":"0","final":NaN,"status":"done"}'}),
+    "spec.json without a bottom": lambda c: recorded({"spec.json": b'{"a":' * 100_000}),
+    "spec.json of a task that lies above": lambda c: recorded(
+        {"spec.json": sealed({"id": "x", "schema_version": 1, "spec": {"task": {"id": "../../../canary"}}}).encode()}
+    ),
+    "pickle as a checkpoint": lambda c: checkpointed(c, raw=pickle.dumps(Evil(c))),
+    "torch zip as a checkpoint": lambda c: checkpointed(c, raw=torched(c)),
+    "checkpoint that names another file": elsewhere,
+    "objects in HDF5": lambda c: hdf5(np.array([pickle.dumps(Evil(c)).hex()] * 3, h5py.string_dtype())),
+    "opaque bytes in HDF5": lambda c: hdf5(np.frombuffer(pickle.dumps(Evil(c))[:30], "V10")),
+    "link to another file in HDF5": lambda c: hdf5(h5py.ExternalLink("/etc/passwd", "/x")),
+    "link to itself in HDF5": lambda c: hdf5(h5py.SoftLink("/rewards")),
+    "HDF5 brought along": lambda c: [*hdf5(np.zeros(3, "V10"), verb="import"), "--name", "rlb-evil"],
+    "observations that lie in themselves": circular,
+    "npz of objects as data": lambda c: npz(c) and ["data", "show", "e.hdf5"],
+    "pickle as data": lambda c: raw_file("e.hdf5", pickle.dumps(Evil(c)), "data", "show"),
+    "pickle as a shard": lambda c: raw_file("e.gz", pickle.dumps(Evil(c)), "data", "import", "--name", "rlb-e", "rlu"),
+    "pickle in a shard": shard,
+    "frames that are objects": lambda c: filmed({"shape": [1], "dtype": "O", "pieces": []}, pickle.dumps(Evil(c))),
+    "frames of a structure": lambda c: filmed({"shape": [1], "dtype": "O,f4", "pieces": [[0, 1, [1, 1]]]}, b"xx"),
+    "recorded play that lies elsewhere": wandering,
+    "code as a value": lambda c: ["show", "toy", "dqn", "Catch", "--set", f"algo.lr={CODE}"],
+    "code in a config": lambda c: raw_file("e.toml", f'[algo]\nlr = "{CODE}"\n'.encode(), *CATCH, "--config"),
+    "YAML as a config": lambda c: raw_file(
+        "e.toml", b"!!python/object/apply:os.system ['touch ../canary']\n", *CATCH, "--config"
+    ),
+    "pickle as a config": lambda c: raw_file("e.toml", pickle.dumps(Evil(c)), *CATCH, "--config"),
+    "pickle as a baseline": lambda c: raw_file("b.json", pickle.dumps(Evil(c)), "baseline", "show"),
+    "task that lies above": lambda c: ["run", "toy", "dqn", "--task", "../../canary"],
+    "algorithm that lies above": lambda c: ["run", "toy", "../../canary"],
+    "suite that lies above": lambda c: ["run", "../canary", "dqn"],
+    "data set that lies above": lambda c: ["data", "show", "../canary"],
+    "download to above": lambda c: ["data", "download", "../../canary"],
+    "download of Minari's to above": lambda c: ["data", "download", "a/../../canary-v0"],
+    "import under a name above": lambda c: [*hdf5(np.zeros(3), verb="import"), "--name", "rlb-../../canary"],
+    "set made under a name above": lambda c: policy_words(str(CORPUS / "policy.safetensors"), "rlb-../../canary"),
+    "learning from a set above": lambda c: [*LEARN, "--dataset", "rlb-../../canary"],
+}  # fmt: skip
+
+
+def npz(canary: Path) -> bool:
+    """An archive of numpy's with objects in it."""
+    np.savez("e.npz", rewards=np.array([Evil(canary)] * 2, object))
+    Path("e.npz").rename("e.hdf5")
+    return True
+
+
+def test_the_canary_sings(canary: Path) -> None:
+    pickle.loads(pickle.dumps(Evil(canary)))  # noqa: S301 - it is our own, and this is what it does
+    assert canary.exists()
+    canary.unlink()
+    torch.load(io.BytesIO(torched(canary)), weights_only=False)
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_hostile_is_refused_and_nothing_happens(name: str, canary: Path) -> None:
+    words = HOSTILE[name](canary)
+    before = {path for path in canary.parent.rglob("*") if "results" not in path.parts}
+    code, out, error = told(words)
+    assert code == 2, (code, out, error)
+    assert not canary.exists(), "it was run"
+    made = {path for path in canary.parent.rglob("*") if "results" not in path.parts} - before
+    assert not [path for path in made if path.name.startswith("canary")]
+    assert not [path for path in made if path.suffix in {".hdf5", ".safetensors"}], "refused, and kept all the same"
+
+
+def test_metadata_that_name_a_program_are_not_followed(canary: Path) -> None:
+    """Minari's own loader makes the environment that a file names; here it is only a name."""
+    folder = Path("evil", "data")
+    folder.mkdir(parents=True)
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        episode = file.create_group("episode_0")
+        for key, value in {
+            "observations": np.zeros((3, 2)),
+            "actions": np.zeros((2, 1)),
+            "rewards": np.zeros(2),
+        }.items():
+            episode[key] = value
+        episode["terminations"] = episode["truncations"] = np.zeros(2, "?")
+    spec = {"id": "Evil-v0", "entry_point": "os:system", "kwargs": {"command": f"touch '{canary}'"}}
+    (folder / "metadata.json").write_text(json.dumps({"data_format": "hdf5", "env_spec": json.dumps(spec)}))
+    assert told(["data", "show", "evil"])[0] == 0
+    assert not canary.exists()
+
+
+def test_safetensors_hold_no_code(canary: Path) -> None:
+    """The one format of weights that is read: numbers and their names."""
+    Path("e.safetensors").write_bytes(torched(canary))
+    with pytest.raises(Exception, match=r"(?i)header|deserial"):
+        load_file("e.safetensors")
+    assert not canary.exists()

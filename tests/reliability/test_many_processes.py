@@ -1,0 +1,109 @@
+"""R11: processes that start on one results folder at once: every seed runs once, and the dead hold nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.record.holder import holder
+from rlbench.record.store import Store, folder_of, read
+
+SETS = (
+    "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8",
+    "protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400",
+)  # fmt: skip
+
+
+def started(results: Path, seeds: str) -> subprocess.Popen[str]:
+    """A process that wants every one of the seeds."""
+    words = [sys.executable, "-m", "rlbench", "run", "toy", "dqn", "--task", "Catch", "--seeds", seeds, "--json"]
+    words += ["--device", "cpu", "--results", str(results), *(w for s in SETS for w in ("--set", s))]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def folders(results: Path) -> list[Path]:
+    return sorted(results.glob("toy/dqn/Catch/*/seed=*"))
+
+
+def together(results: Path, processes: int, seeds: int) -> None:
+    """``processes`` want ``seeds`` each; whoever finds one held leaves it alone and says so."""
+    running = [started(results, f"0-{seeds - 1}") for _ in range(processes)]
+    told = [process.communicate(timeout=170) for process in running]
+    assert [process.returncode for process in running] == [0] * processes, [error for _, error in told]
+    rows = [json.loads(out)["runs"] for out, _ in told]
+    assert {row["status"] for rows_of_one in rows for row in rows_of_one} <= {"done", "running"}
+    began = [line for _, error in told for line in error.splitlines() if "starts at" in line or "resumes at" in line]
+    assert len(began) == seeds, f"each seed begins once: {began}"
+    left = [line for _, error in told for line in error.splitlines() if "left alone" in line]
+    assert len(left) == sum(row["status"] == "running" for rows_of_one in rows for row in rows_of_one)
+    pids = {str(process.pid) for process in running}
+    assert all(any(f"process {pid} " in line for pid in pids) for line in left), left
+    assert len(folders(results)) == seeds
+    for folder in folders(results):
+        record = read(folder)
+        assert record.outcome is not None and record.outcome.status == "done"
+        assert [epoch.number for epoch in record.epochs] == list(range(4))
+        assert {path.name for path in folder.iterdir()} <= {
+            "spec.json",
+            "epochs.jsonl",
+            "outcome.json",
+            "checkpoint",
+            ".lock",
+        }
+
+
+def test_four_processes_run_each_of_two_seeds_once(tmp_path: Path) -> None:
+    together(tmp_path, processes=4, seeds=2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_sixteen_processes_run_each_of_eight_seeds_once(tmp_path: Path) -> None:
+    together(tmp_path, processes=16, seeds=8)
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from rlbench import suites
+from rlbench.record.store import Store
+store = Store.claim(suites.spec("toy", "dqn", "Catch"), Path(sys.argv[1]), {})
+print("held", store is not None, flush=True)
+time.sleep(120)
+"""
+
+
+def test_a_living_holder_is_named_and_what_a_dead_one_held_is_taken_over(tmp_path: Path) -> None:
+    """The lock is the kernel's and dies with its process; the file it leaves behind holds nobody up."""
+    spec = suites.spec("toy", "dqn", "Catch")
+    first = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "held True\n"
+    assert Store.claim(spec, tmp_path, {}) is None
+    assert holder(folder_of(spec, tmp_path)) == f"process {first.pid}"
+    first.kill()
+    first.communicate()
+    assert (folder_of(spec, tmp_path) / ".lock").exists()
+    again = Store.claim(spec, tmp_path, {})
+    assert again is not None
+    again.release()
+
+
+def test_who_holds_a_folder_is_asked_of_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    inode = (tmp_path / ".lock").stat().st_ino
+    table = tmp_path / "locks"
+    table.write_text(
+        f"1: POSIX  ADVISORY  WRITE 7 08:01:{inode} 0 EOF\n2: FLOCK  ADVISORY  WRITE 4242 08:01:{inode} 0 EOF\n"
+    )
+    assert holder(tmp_path, table) == "process 4242"
+    table.write_text(
+        f"1: FLOCK  ADVISORY  WRITE 4242 08:01:{inode + 1} 0 EOF\n2: FLOCK  ADVISORY  WRITE 0 08:01:{inode} 0 EOF\n"
+    )
+    assert holder(tmp_path, table) == "another process"
+    assert holder(tmp_path / "nowhere") == "another process"

@@ -1,0 +1,181 @@
+"""R8: a NaN or an infinity anywhere ends the seed as failed, with its place; nothing broken is recorded or kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import rlbench.run
+from rlbench import suites
+from rlbench.build.assemble import build
+from rlbench.cli.app import main
+from rlbench.errors import RunFailed
+from rlbench.ops.state import State
+from rlbench.record.store import Store, read
+from rlbench.run import Stop, run
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+
+SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
+REPLAY = ("algo.replay.capacity=400", "algo.warmup=100", "algo.batch=8")
+RECORDED = ("algo.batch=8",)
+FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
+    "q": ("toy", "dqn", "Catch", REPLAY),
+    "categorical": ("toy", "rainbow", "Catch", REPLAY),
+    "quantiles": ("toy", "qrdqn", "Catch", REPLAY),
+    "implicit": ("toy", "iqn", "Catch", REPLAY),
+    "proposed": ("toy", "fqf", "Catch", REPLAY),
+    "chooser": ("toy", "sac", "Catch", REPLAY),
+    "soft": ("toy", "sac", "Pendulum-v1", REPLAY),
+    "deterministic": ("toy", "td3", "Pendulum-v1", REPLAY),
+    "ensemble": ("toy", "redq", "Pendulum-v1", (*REPLAY, "algo.updates_per_step=1")),
+    "surrogate": ("toy", "ppo", "Catch", ("algo.rows=8",)),
+    "natural": ("toy", "npg", "Catch", ("algo.rows=8",)),
+    "reinforce": ("toy", "reinforce", "Catch", ("algo.rows=16",)),
+    "curious": ("toy", "ppo+icm", "Doors", ("algo.rows=8",)),
+    **{name: ("offline", name, "rlb-hopper-medium", RECORDED) for name in suites.algorithms("offline")},
+}
+FEW = ("q", "soft", "surrogate", "td3bc")
+"""Of every trainer and every engine one."""
+
+Break = Callable[[Any, float], None]
+
+
+def spec_of(family: str) -> Spec:
+    suite, algorithm, task, changes = FAMILIES[family]
+    made = suites.spec(suite, algorithm, task, seed=0).model_copy(update={"smoke": suite == "offline"})
+    return applied(made, [parse(change) for change in (*SHORT, *changes)])
+
+
+def weight(trainer: Any, value: float) -> None:
+    """One number of the network that acts."""
+    parameter = next(iter(trainer.learner.policy().parameters()))
+    with torch.no_grad():
+        parameter.view(-1)[0] = value
+
+
+def hidden(trainer: Any, value: float) -> None:
+    """One number of what learns beside it: of a target network, or of the optimizer."""
+    state = copy.deepcopy(trainer.learner.state_dict())
+    tensors = dict(floating(state))
+    targets = [tensor for name, tensor in tensors.items() if "target" in name]
+    [*tensors.values(), *targets][-1].view(-1)[0] = value
+    trainer.learner.load_state_dict(state)
+
+
+def loss(trainer: Any, value: float) -> None:
+    """What one update says of itself, its weights being sound."""
+    trainer.updater.metrics.sums[0] += value
+
+
+def floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    for key, value in state.items():
+        if isinstance(value, dict):
+            yield from floating(value, f"{prefix}{key}.")
+        elif isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 0:
+            yield prefix + key, value
+
+
+def breaking(at: int, into: Break, value: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Break something after the ``at``-th update; the list tells when that was."""
+    happened: list[int] = []
+
+    def built(*parts: Any) -> Any:
+        trainer = build(*parts)
+        learn = trainer.updater.run
+
+        def learned(first: int, count: int) -> None:
+            learn(first, count)
+            if not happened and first + count > at:
+                into(trainer, value)
+                happened.append(first + count)
+
+        trainer.updater.run = learned
+        return trainer
+
+    monkeypatch.setattr(rlbench.run, "build", built)
+    return happened
+
+
+def failed(spec: Spec, results: Path) -> str:
+    """The reason of a run that must fail."""
+    store = Store.claim(spec, results, {})
+    assert store is not None
+    try:
+        with pytest.raises(RunFailed):
+            list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))
+    finally:
+        store.release()
+    record = read(store.folder)
+    assert record.outcome is not None
+    assert (record.outcome.status, record.outcome.weights) == ("failed", None)
+    assert (store.folder / "failure.txt").exists()
+    assert all(e.evaluated is not None and math.isfinite(e.evaluated.mean) for e in record.epochs)
+    for kept in store.folder.rglob("*.safetensors"):
+        assert all(t.isfinite().all() for t in load_file(kept).values() if t.is_floating_point()), kept
+    return record.outcome.reason
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, marks=() if f in FEW else pytest.mark.soak) for f in FAMILIES])
+@pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.soak)])
+def test_a_weight_that_is_no_number_fails_the_seed_of_every_learner(
+    family: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened = breaking(2, weight, value, monkeypatch)
+    reason = failed(spec_of(family), tmp_path)
+    assert happened
+    assert "finite" in reason or "nan" in reason.lower(), reason
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, marks=() if f == "q" else pytest.mark.soak) for f in FEW])
+@pytest.mark.parametrize("into", [hidden, loss])
+@pytest.mark.parametrize("value", [math.inf, pytest.param(math.nan, marks=pytest.mark.soak)])
+def test_what_learns_beside_the_policy_and_what_it_says_are_looked_at_too(
+    family: str, into: Break, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened = breaking(2, into, value, monkeypatch)
+    spec = applied(spec_of(family), [parse("budget.segment=600")])  # nothing is saved before an epoch ends
+    assert "finite" in failed(spec, tmp_path)
+    assert happened
+
+
+@pytest.mark.parametrize("part", ["returns", pytest.param("collected", marks=pytest.mark.soak)])
+def test_a_return_that_is_no_number_fails_the_seed(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(*parts: Any) -> Any:
+        trainer = build(*parts)
+        if part == "collected":
+            take = trainer.collector.games.take
+            trainer.collector.games.take = lambda: ((math.inf, *take()[0]), (1, *take()[1]))
+            return trainer
+        evaluate = trainer.evaluate
+
+        def judged(epoch: int) -> Any:
+            evaluation = evaluate(epoch)
+            result = evaluation.result
+            evaluation.result = lambda: replace(result(), returns=(math.inf, *result().returns[1:]))
+            return evaluation
+
+        trainer.evaluate = judged
+        return trainer
+
+    monkeypatch.setattr(rlbench.run, "build", built)
+    assert "return is not a finite number" in failed(spec_of("q"), tmp_path)
+
+
+def test_a_failed_seed_is_told_with_exit_code_5_and_counted_in_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    breaking(1, weight, math.nan, monkeypatch)
+    assert main(["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--results", str(tmp_path)]) == 5
+    assert "failed (Diverged: epoch 1, 4,000 steps: " in capsys.readouterr().out
+    assert main(["table", "toy", "--results", str(tmp_path), "--format", "csv"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("toy,dqn,Catch"))
+    assert "1 of 1 run failed" in row

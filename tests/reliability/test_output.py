@@ -1,0 +1,245 @@
+"""R14, R15: stdout is results alone and whole, ``--json`` keeps its published schema, and asking touches nothing.
+
+Terminals, narrow encodings, widths and readers that leave are in ``tests/cli/test_app.py``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlbench.report.documented import DATA
+from tests.laws.layers import HEAVY
+from tests.reliability.odd import places, told
+
+CORPUS = Path(__file__).parent / "corpus" / "schema-1"
+SCHEMAS = {path.stem: path for path in (DATA / "schema").glob("*.json")}
+RLBENCH = [sys.executable, "-m", "rlbench"]
+KINDS = {
+    "string": str,
+    "integer": int,
+    "number": int | float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+
+
+def complaints(schema: dict[str, object], value: object, root: dict[str, object], where: str = "$") -> Iterator[str]:  # noqa: C901 - a word of JSON Schema each
+    """What of a document breaks its schema, for the words of JSON Schema that ours use."""
+    unknown = set(schema) - WORDS
+    assert not unknown, f"{where}: the schema says {unknown}, which nobody checks here"
+    match schema:
+        case {"$ref": str(name)}:
+            yield from complaints(root["$defs"][name.rpartition("/")[2]], value, root, where)  # type: ignore[index]
+        case {"anyOf": list(choices)}:
+            if all(any(True for _ in complaints(choice, value, root, where)) for choice in choices):
+                yield f"{where}: {value!r} is none of the choices"
+    if "const" in schema and value != schema["const"]:
+        yield f"{where}: {value!r}"
+    if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
+        yield f"{where}: {value!r}"
+    if "pattern" in schema and not re.search(str(schema["pattern"]), str(value)):
+        yield f"{where}: {value!r}"
+    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:  # type: ignore[operator]
+        yield f"{where}: {value!r}"
+    if "type" in schema:
+        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(isinstance(value, KINDS[n]) and (n == "boolean" or not isinstance(value, bool)) for n in names):
+            yield f"{where}: {value!r} is no {names}"
+    if isinstance(value, dict):
+        yield from _branches(schema, value, root, where)
+    if isinstance(value, list) and "items" in schema:
+        for place, item in enumerate(value):
+            yield from complaints(schema["items"], item, root, f"{where}[{place}]")  # type: ignore[arg-type]
+
+
+WORDS = {"$schema", "title", "description", "$defs", "$ref", "anyOf", "const", "enum", "pattern", "minimum", "type"}
+WORDS |= {"required", "properties", "additionalProperties", "items"}
+
+
+def _branches(
+    schema: dict[str, object], value: dict[str, object], root: dict[str, object], where: str
+) -> Iterator[str]:
+    known = schema.get("properties", {})
+    assert isinstance(known, dict)
+    yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)  # type: ignore[attr-defined]
+    for name, inside in value.items():
+        if name in known:
+            yield from complaints(known[name], inside, root, f"{where}.{name}")
+        elif schema.get("additionalProperties") is False:
+            yield f"{where}: {name} is unknown"
+        elif isinstance(schema.get("additionalProperties"), dict):
+            yield from complaints(schema["additionalProperties"], inside, root, f"{where}.{name}")  # type: ignore[arg-type]
+
+
+PRINTED: dict[str, list[str]] = {
+    "list": ["list", "runs"],
+    "show": ["show", "mujoco", "ppo", "Hopper-v4"],
+    "documented": ["show", "offline", "cql", "hopper-medium-v2", "--documented"],
+    "status": ["status"],
+    "table": ["table", "all"],
+    "check": ["check", "toy"],
+    "baseline": ["baseline", "show", "baseline.json"],
+    "plan": ["plan", "all"],
+    "compare": ["compare", "results", "results", "--suite", "toy"],
+    "data-list": ["data", "list"],
+    "data-show": ["data", "show", "rlb-corpus.hdf5"],
+    "data-show-play": ["data", "show", "rlb-corpus.frames"],
+    "data-verify": ["data", "verify", "rlb-corpus.frames", "none.hdf5"],
+    "dry-run": ["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-4", "--dry-run"],
+    "verify": ["verify", "."],
+    "doctor": ["doctor", "toy"],
+    "run": ["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--quiet"],  # both have ended
+}
+
+
+def printed(name: str) -> dict[str, object]:
+    """The one document on stdout."""
+    made: dict[str, object] = json.loads(told([*PRINTED[name], "--json"])[1])
+    return made
+
+
+@pytest.fixture(autouse=True)
+def in_a_copy_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(CORPUS, tmp_path / "corpus")
+    monkeypatch.chdir(tmp_path / "corpus")
+    for variable in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
+        monkeypatch.setenv(variable, str(tmp_path / "corpus"))
+
+
+def schema_of(name: str) -> dict[str, object]:
+    made: dict[str, object] = json.loads(SCHEMAS[name].read_text(encoding="utf-8"))
+    return made
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_every_document_keeps_its_published_schema(name: str) -> None:
+    schema, document = schema_of(name), printed(name)
+    assert list(complaints(schema, document, schema)) == []
+    assert document["schema_version"] == 1
+    for path in [*places(document)][:40]:  # and the schema is a real one: what is taken out or put in is missed
+        if isinstance(path[-1], str) and "told" not in path:
+            less = copy.deepcopy(document)
+            branch: object = less
+            for key in path[:-1]:
+                branch = branch[key]  # type: ignore[index]
+            assert isinstance(branch, dict)
+            branch["stranger"] = branch.pop(path[-1])
+            assert any(True for _ in complaints(schema, less, schema)), path
+
+
+def test_every_published_schema_is_held_to() -> None:
+    assert set(PRINTED) <= set(SCHEMAS)
+    assert {name for name in SCHEMAS if name not in PRINTED} <= {"verify"}
+
+
+def test_the_judge_of_schemas_speaks() -> None:
+    schema: dict[str, object] = {
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": ["integer", "null"], "minimum": 0}},
+    }
+    schema["additionalProperties"] = False
+    wrong: list[object] = [{}, {"a": "x"}, {"a": True}, {"a": -1}, {"a": 1, "b": 1}, []]
+    assert [bool(list(complaints(schema, value, schema))) for value in wrong] == [True] * 6
+    assert not list(complaints(schema, {"a": 1}, schema)) and not list(complaints(schema, {"a": None}, schema))
+
+
+def test_a_slow_reader_of_a_small_pipe_gets_every_byte() -> None:
+    """More than a pipe holds, to a reader that looks away: nothing is lost."""
+    words = [*RLBENCH, "table", "all", "--format", "json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        got = process.stdout.read(100)
+        time.sleep(1)
+        while part := process.stdout.read(9_000):
+            got += part
+    assert process.returncode == 0 and len(got) > 2**16
+    assert json.loads(got) == json.loads(told(words[3:])[1])
+
+
+@pytest.mark.parametrize(
+    "words", [["table", "atari"], ["show", "toy", "dqn", "Catch"], ["status", "--json"]], ids=" ".join
+)
+def test_the_plainest_surroundings_get_the_same_answer(words: list[str]) -> None:
+    """No locale, no terminal, no width: the same characters, question marks where ASCII has none."""
+    poor = {
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONUTF8": "0",
+        "TERM": "dumb",
+        "COLUMNS": "20",
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run([*RLBENCH, *words], env=os.environ | poor, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode("ascii") == told(words)[1].encode("ascii", "replace").decode()
+
+
+ASKING = [
+    ["--help"], ["--version"], ["run", "--help"], ["list", "suites"], ["list", "tasks"], ["list", "runs"],
+    ["show", "atari", "dqn", "PongNoFrameskip-v4"], ["show", "mujoco", "ppo", "Hopper-v4", "--documented"],
+    ["table", "all"], ["table", "toy", "--json"], ["status"], ["plan", "toy"], ["check", "mujoco"], ["data", "list"],
+]  # fmt: skip
+
+ALONE = """
+import json, os, sys
+sys.modules.update(dict.fromkeys({missing!r}))
+seen = []
+def watch(event, args):
+    if event.startswith("socket."):
+        seen.append(f"network: {{event}} {{args}}")
+    elif event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        seen.append(f"written: {{args[0]}}")
+    elif event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
+        seen.append(f"{{event}} {{args}}")
+from rlbench.cli.app import main
+sys.addaudithook(watch)
+for words in {asked!r}:
+    code = main(words)
+    print("@", json.dumps([words, code, seen]), file=sys.stderr, flush=True)
+    seen.clear()
+"""
+
+
+def test_asking_needs_no_torch_no_emulator_no_network_and_no_home_and_writes_nothing() -> None:
+    code = ALONE.format(missing=sorted(HEAVY), asked=ASKING)
+    poor = {
+        "HOME": "/proc/nowhere",
+        "XDG_CACHE_HOME": "/proc/nowhere",
+        "MPLCONFIGDIR": "/proc/nowhere",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    away = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"}
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=away | poor, capture_output=True, text=True, check=False, timeout=120
+    )
+    rows = [json.loads(line[2:]) for line in done.stderr.splitlines() if line.startswith("@ ")]
+    assert [row[0] for row in rows] == ASKING, done.stderr
+    assert [row for row in rows if row[1] != 0 or row[2]] == []
+
+
+def test_results_go_to_stdout_and_everything_else_to_stderr(tmp_path: Path) -> None:
+    words = [*RLBENCH, "run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--results", "results"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 5  # seed 1 failed, long ago
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        f"toy/dqn/Catch seed {seed}" for seed in (0, 1)
+    ]
+    assert len(done.stderr.splitlines()) == 2 and "already" in done.stderr

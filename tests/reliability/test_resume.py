@@ -1,0 +1,77 @@
+"""R2: a run that was stopped anywhere, or lost its process anywhere, ends as the one that never was, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench.spec.run import Runtime
+from tests.reliability.carried import carry, ending, recorded
+from tests.reliability.families import ALL, BEYOND, Family
+
+Temporary = pytest.TempPathFactory
+OFTEN = 0.05  # seconds between checkpoints
+
+
+class Stops:
+    """Where a run is broken off, as shares of its records; and how."""
+
+    def __init__(self, shares: list[float], *, crash: bool, often: bool) -> None:
+        self.shares, self.crash, self.often = shares, crash, often
+
+    def __repr__(self) -> str:
+        return f"Stops({self.shares}, crash={self.crash}, often={self.often})"
+
+
+STOPS = st.builds(
+    lambda early, late, **how: Stops([*early, late], **how),
+    st.lists(st.floats(0.01, 0.99), max_size=2),
+    st.floats(0.5, 0.8),  # while it learns, for whatever else there is
+    crash=st.booleans(),
+    often=st.booleans(),
+)
+
+
+def holds(family: Family, temporary: Temporary, examples: int) -> None:
+    """The contract, at so many choices of stops."""
+    spec, whole = family.spec(), temporary.mktemp("whole")
+    records = carry(spec, whole)
+    golden = ending(family.folder(whole))
+
+    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+    @given(STOPS)
+    def check(stops: Stops) -> None:
+        stopped(family, temporary.mktemp("stopped"), stops, records)
+
+    def stopped(family: Family, results: Path, stops: Stops, records: int) -> None:
+        runtime = Runtime(device="cpu", threads=1, checkpoint_seconds=OFTEN if stops.often else 1e9)
+        before: list[dict[str, object]] = []
+        for share in stops.shares:
+            carry(spec, results, max(1, int(share * records)), crash=stops.crash, runtime=runtime)
+            now = recorded(family.folder(results))
+            assert now[: len(before)] == before, "an evaluation was lost"
+            before = now
+        carry(spec, results)
+        assert recorded(family.folder(results))[: len(before)] == before
+        assert ending(family.folder(results)) == golden
+
+    check()
+
+
+@pytest.mark.parametrize("family", BEYOND, ids=lambda family: family.name)
+def test_a_run_of_each_family_stopped_or_dropped_anywhere_ends_as_if_it_never_was(
+    family: Family, tmp_path_factory: Temporary
+) -> None:
+    holds(family, tmp_path_factory, 2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("family", ALL, ids=lambda family: "-".join((family.name, *family.sets[-2:])))
+def test_every_learner_stopped_or_dropped_anywhere_ends_as_if_it_never_was(
+    family: Family, tmp_path_factory: Temporary
+) -> None:
+    holds(family, tmp_path_factory, 8)

@@ -1,0 +1,142 @@
+"""R12: what was ever written stays readable, and what is newer is refused with the file, both versions and the remedy.
+
+``corpus/schema-<n>`` holds a file of every kind as version n wrote it, and is never changed. Whoever raises a version
+adds a folder with ``python -m tests.reliability.make_corpus``; a test here asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench import checkpoint
+from rlbench.datasets import checksums, film, frames, policies, reading
+from rlbench.errors import RefusedFile
+from rlbench.record import files, store, types
+from rlbench.report import baseline, runs
+from tests.laws.source import tree
+from tests.reliability.odd import sealed, told
+
+CORPUS = Path(__file__).parent / "corpus"
+SCHEMAS = sorted(CORPUS.glob("schema-*"))
+VERSIONS = {
+    "record/files.py": files.SCHEMA_VERSION,
+    "report/baseline.py": baseline.SCHEMA_VERSION,
+    "datasets/checksums.py": checksums.SCHEMA_VERSION,
+    "datasets/film.py": film.SCHEMA_VERSION,
+}
+"""Of everything that is read again; what ``--json`` prints is nobody's input."""
+
+LEARNED = {  # what the epochs of the corpus were learned by, so that every kind of line is met
+    types.QUpdated, types.ExtendedUpdated, types.ACUpdated, types.PGUpdated, types.CuriousUpdated,
+    types.ClonedUpdated, types.ConstrainedUpdated, types.ConservativeUpdated, types.FilteredUpdated,
+}  # fmt: skip
+
+
+@pytest.fixture(params=SCHEMAS, ids=lambda path: path.name)
+def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy: reading may write a checksum beside a file."""
+    return Path(shutil.copytree(request.param, tmp_path / "corpus"))
+
+
+def folders(corpus: Path) -> list[Path]:
+    return sorted(path.parent for path in corpus.glob("results/**/spec.json"))
+
+
+def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
+    found = [store.read(folder) for folder in folders(corpus)]
+    assert len(found) == 14
+    assert {record.outcome and record.outcome.status for record in found} == {"done", "failed", "interrupted", None}
+    assert {type(e.updated) for record in found for e in record.epochs} == LEARNED | {type(None)}
+    assert {record.spec.suite for record in found} == {"atari", "goals", "mujoco", "offline", "toy"}
+    for record in found:
+        quick = runs.read(record.folder)
+        assert (quick.seed, quick.suite, quick.smoke) == (record.spec.seed, record.spec.suite, record.spec.smoke)
+        assert [e.mean for e in quick.evaluations] == [e.evaluated.mean for e in record.epochs if e.evaluated]
+
+
+def test_the_verbs_read_it(corpus: Path) -> None:
+    results = ["--results", str(corpus / "results")]
+    cells = json.loads(told(["table", "all", "--json", *results])[1])["cells"]
+    assert sum(cell["measured"] is not None for cell in cells) == 7
+    states = [run["state"] for run in json.loads(told(["status", "--json", *results])[1])["runs"]]
+    assert sorted(states) == ["done"] * 11 + ["failed"] + ["interrupted"] * 2
+    for suite in ("toy", "atari"):
+        words = ["check", suite, "--baseline", str(corpus / "baseline.json"), "--other-machine", "--json", *results]
+        code, out, _ = told(words)
+        assert code in {0, 5}
+        assert {f["word"] for f in json.loads(out)["findings"]} <= {"TOO FEW", "FAILED", "PASSED"}
+
+
+def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
+    assert reading.read(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
+    assert checksums.verified(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
+    assert frames.read(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
+    assert policies.read(corpus / "policy.safetensors").facts.name == "corpus"
+    state = checkpoint.load(corpus / "checkpoint")
+    assert state["b"] == {"n": 1, "s": "x", "f": 0.5}
+    assert state["a"].tolist() == [[0, 1, 2], [3, 4, 5]]  # type: ignore[union-attr]
+
+
+def newer(path: Path, version: int) -> None:
+    """The file as a later version would write it: sealed, and of a higher number."""
+    if path.name == film.CONTENTS:
+        head = json.loads(path.read_text())
+        path.write_bytes(film.sealed({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version}))
+        return
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    seal: Callable[[object], str] = json.dumps if path.name.endswith(checksums.SUFFIX) else sealed
+    lines[-1] = seal(json.loads(lines[-1]) | {"schema_version": version})
+    path.write_text("\n".join(lines) + "\n")
+
+
+RUN = "results/toy/dqn/Catch/b1a082651c37/seed=0"
+READERS: dict[str, tuple[int, list[str]]] = {
+    f"{RUN}/spec.json": (files.SCHEMA_VERSION, ["table", "toy", "--results", "results"]),
+    f"{RUN}/epochs.jsonl": (files.SCHEMA_VERSION, ["table", "toy", "--results", "results"]),
+    f"{RUN}/outcome.json": (files.SCHEMA_VERSION, ["run", "toy", "dqn", "--task", "Catch", "--results", "results"]),
+    "baseline.json": (baseline.SCHEMA_VERSION, ["check", "toy", "--baseline", "baseline.json", "--results", "results"]),
+    "rlb-corpus.hdf5.sha256.json": (checksums.SCHEMA_VERSION, ["data", "show", "rlb-corpus.hdf5"]),
+    "rlb-corpus.frames/dataset.json": (film.SCHEMA_VERSION, ["data", "show", "rlb-corpus.frames"]),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_newer_is_refused_with_the_file_both_versions_and_the_remedy(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = Path(shutil.copytree(SCHEMAS[-1], tmp_path / "corpus"))
+    monkeypatch.chdir(corpus)
+    known, words = READERS[name]
+    newer(corpus / name, known + 1)
+    code, out, error = told(words)
+    line = next(line for line in error.splitlines() if line.startswith("rlbench: "))
+    assert code == 2 and (out == "" or words[0] == "run")  # which tells what became of every run
+    assert Path(name).name in line and f"schema {known + 1}" in line and f"≤ {known}" in line and "upgrade" in line
+
+
+def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(SCHEMAS[-1] / "checkpoint", tmp_path / "c"))
+    newer(folder / "manifest.json", files.SCHEMA_VERSION + 1)
+    with pytest.raises(RefusedFile, match=r"manifest.json: schema \d+ was written by a newer rlbench .* upgrade"):
+        checkpoint.load(folder)
+
+
+def test_whoever_raises_a_version_adds_a_corpus() -> None:
+    """One number for the corpus: the highest of all versions."""
+    assert [path.name for path in SCHEMAS] == [f"schema-{n}" for n in range(1, max(VERSIONS.values()) + 1)]
+
+
+def test_no_version_is_kept_elsewhere() -> None:
+    """Every SCHEMA_VERSION of the package is in the table above, or of a document that is only printed."""
+    found = {
+        m.path.removeprefix("rlbench/")
+        for m in tree()
+        if "SCHEMA_VERSION = " in m.text or "SCHEMA_VERSION: Final = " in m.text
+    }
+    printed = {path for path in found if path.startswith("report/")} - {"report/baseline.py"}
+    assert found - printed == set(VERSIONS)

@@ -1,0 +1,318 @@
+"""R18: a signal is heard at any time: the state is saved, the process leaves, and nobody it started stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rlbench.datasets import film, shards
+from rlbench.record.store import read
+from tests.reliability.broken import SETS, words
+
+HURRY = 30.0  # seconds from a signal to the end
+PROGRAM = (  # a suite that runs in the background ignores SIGINT, and so would its children
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from rlbench.cli.app import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@contextmanager
+def started(*arguments: str, program: str = PROGRAM, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that does not outlive its test."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Until something has happened, or a minute."""
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def heard(process: subprocess.Popen[str], text: str) -> None:
+    """Until the process has said it."""
+    assert process.stderr is not None
+    assert any(text in line for line in process.stderr), f"never said: {text}"
+
+
+def left(process: subprocess.Popen[str], *signals: int) -> tuple[int, str, str]:
+    """Exit code and what was still said after these signals, within the time that is promised."""
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.1)
+    out, err = process.communicate(timeout=HURRY)
+    return process.returncode, out, err
+
+
+LONG = [word.replace("budget.steps=400", "budget.steps=40000") for word in SETS]
+
+
+def long(results: Path, *more: str) -> list[str]:
+    """A run of minutes."""
+    return ["run", "toy", "dqn", "--task", "CartPole-v1", "--device", "cpu", "--results", str(results), *LONG, *more]
+
+
+SIGNALS = [signal.SIGTERM, *(pytest.param(n, marks=pytest.mark.soak) for n in (signal.SIGINT, signal.SIGHUP))]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_training_saves_the_run_at_that_very_step(number: signal.Signals, tmp_path: Path) -> None:
+    with started(*long(tmp_path, "--json")) as process:
+        heard(process, "epoch 2")
+        code, out, err = left(process, number)
+    assert code == 128 + number
+    assert "the same command resumes" in err
+    (row,) = json.loads(out)["runs"]
+    assert (row["status"], row["reason"]) == ("interrupted", f"signal {number}")
+    record = read(Path(row["folder"]))
+    assert record.outcome is not None
+    assert record.outcome.steps >= 200
+    assert (record.folder / "checkpoint" / "resume").is_dir()
+    assert not (record.folder / "crash.txt").exists()
+    with started(*long(tmp_path)) as again:
+        heard(again, f"resumes at {record.outcome.steps:,}/")
+
+
+@pytest.mark.soak
+def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
+    """As ``nohup`` does."""
+    nohup = PROGRAM.replace(
+        "import signal, sys; ", "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    )
+    with started(*long(tmp_path), program=nohup) as process:
+        heard(process, "epoch 1")
+        process.send_signal(signal.SIGHUP)
+        heard(process, "epoch 4")
+
+
+EVALUATING = """
+import signal, sys, time
+from rlbench.collectors.episodes import Quota
+signal.signal(signal.SIGINT, signal.default_int_handler)
+add = Quota.add
+def slow(*arguments):
+    print("judging", file=sys.stderr, flush=True)
+    time.sleep(0.05)
+    return add(*arguments)
+Quota.add = slow
+from rlbench.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
+SAVING = """
+import signal, sys, time
+from rlbench import checkpoint
+signal.signal(signal.SIGINT, signal.default_int_handler)
+write = checkpoint._write
+def slow(folder, state):
+    write(folder, state)
+    print("saving", file=sys.stderr, flush=True)
+    time.sleep(1)
+checkpoint._write = slow
+from rlbench.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
+SETTING_UP = """
+import signal, sys, time
+import rlbench.run
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def slow(*arguments):
+    print("setting up", file=sys.stderr, flush=True)
+    time.sleep(600)
+rlbench.run.build = slow
+from rlbench.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("program", "said"), [(EVALUATING, "judging"), (SAVING, "saving")])
+def test_a_signal_in_an_evaluation_or_while_saving_leaves_a_run_that_ends_as_if_it_never_was(
+    program: str, said: str, tmp_path: Path
+) -> None:
+    with started(*words(tmp_path / "stopped"), program=program) as process:
+        heard(process, "epoch 0")
+        heard(process, said)
+        code, _, err = left(process, signal.SIGTERM)
+    assert code == 143, err
+    assert "the same command resumes" in err
+    ends = []
+    for results in (tmp_path / "stopped", tmp_path / "whole"):
+        with started(*words(results)) as process:
+            process.communicate(timeout=120)
+        (spec,) = results.rglob("spec.json")
+        ends.append(read(spec.parent).outcome)
+    stopped, whole = ends
+    assert stopped is not None and whole is not None
+    assert (stopped.status, stopped.weights, stopped.best) == ("done", whole.weights, whole.best)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
+def test_a_signal_before_a_run_has_begun_ends_it_at_once_and_leaves_nothing_that_is_in_the_way(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with started(*words(tmp_path), program=SETTING_UP) as process:
+        heard(process, "setting up")
+        code, out, err = left(process, number)
+    assert code == 128 + number
+    assert "interrupted at 0 steps" in out
+    assert "stopped before the run began" in err
+    (spec,) = tmp_path.rglob("spec.json")
+    assert {path.name for path in spec.parent.iterdir()} <= {"spec.json", ".lock"}
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_state_to_be_saved(tmp_path: Path) -> None:
+    slow = SAVING.replace("time.sleep(1)", "time.sleep(600)")
+    with started(*words(tmp_path), program=slow) as process:
+        heard(process, "saving")
+        code, _, err = left(process, signal.SIGINT, signal.SIGINT)
+    assert code == 130, err
+    assert "Traceback" not in err
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", ["sleep", "deadlock"])
+def test_a_signal_is_heard_though_the_environment_hangs_and_the_run_is_no_failed_one(way: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.reliability.broken", way, "0", "60", *words(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        heard(process, "epoch 0")
+        time.sleep(3)
+        code, _, err = left(process, signal.SIGTERM)
+    assert code == 143
+    assert "the same command resumes" in err
+    (spec,) = tmp_path.rglob("spec.json")
+    assert read(spec.parent).outcome is None
+
+
+GENERATING = """
+import sys, time
+import rlbench.datasets.writing as writing
+put = writing._put
+def slow(path, raw):
+    put(path, raw)
+    print("writing", file=sys.stderr, flush=True)
+    time.sleep(600)
+writing._put = slow
+from rlbench.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.soak
+def test_a_signal_while_data_are_generated_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    words = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--steps", "60", "--name", "rlb-some"]
+    with started("data", "generate", *words, program=GENERATING, RLBENCH_DATASETS=str(tmp_path)) as process:
+        heard(process, "writing")
+        assert list(tmp_path.glob("*.part"))
+        code, _, err = left(process, signal.SIGTERM)
+    assert code == 143, err
+    assert list(tmp_path.iterdir()) == []
+
+
+class Endless(BaseHTTPRequestHandler):
+    """A server that sends a little every now and then."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(10**9))
+        self.end_headers()
+        try:
+            while True:
+                self.wfile.write(b"x" * 2**18)
+                time.sleep(0.1)
+        except OSError:
+            return
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's own word
+        """Nothing."""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_a_download_keeps_what_is_there_for_the_next_one(number: signal.Signals, tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    places = {"RLBENCH_D4RL_MIRROR": address, "D4RL_DATASET_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    try:
+        with started("data", "download", "hopper-medium-v2", **places) as process:
+            wait_for(lambda: any(path.stat().st_size for path in tmp_path.rglob("*.part")))
+            code, _, err = left(process, number)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert code == 128 + number, err
+    (part,) = tmp_path.rglob("*.part")
+    assert part.stat().st_size > 0
+
+
+SHARDS = """
+import sys
+from pathlib import Path
+from rlbench.datasets import shards
+from tests.reliability.test_signals import idle
+folder = Path(sys.argv[1])
+if __name__ == "__main__":
+    files = [folder / name for name in ("one", "two")]
+    list(shards.brought(files, folder / "rlb-some.frames", idle, workers=2, origin="nowhere"))
+"""
+
+
+def idle(path: Path, made: film.Film) -> dict[str, int]:
+    """A conversion that never ends, and says who it is."""
+    path.with_suffix(".pid").write_text(str(os.getpid()))
+    time.sleep(600)
+    return {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
+def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(b"x")
+    script = tmp_path / "script.py"
+    script.write_text(SHARDS)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment) as process:
+        wait_for(lambda: len([p for p in tmp_path.glob("*.pid") if p.read_text()]) == 2)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 2
+        process.send_signal(number)
+        process.wait(HURRY)
+    _, alive = psutil.wait_procs(children, timeout=HURRY)
+    for child in alive:
+        child.kill()
+    assert not alive
+
+
+def test_shards_are_the_only_place_that_starts_processes_that_last() -> None:
+    """Whoever starts others must see to it that they end: a new place belongs into the test above."""
+    package = Path(shards.__file__).parents[1]
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if any(word in path.read_text() for word in ("multiprocessing", "ProcessPool", "Popen", "os.fork"))
+    }
+    assert found == {"datasets/shards.py"}

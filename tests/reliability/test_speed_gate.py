@@ -1,0 +1,97 @@
+"""R16: the speed gate: silent on equal speeds, loud on a true loss, deaf to other machines, honest about too few."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlbench.errors import UsageError
+from rlbench.report import check
+from rlbench.report.baseline import Baseline, Entry
+from rlbench.report.check import against_baseline
+from rlbench.report.documents import Key
+from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
+from rlbench.report.gather import sorted_runs
+from rlbench.report.runs import Run
+from tests.reliability.test_survivorship import run_of, spec_of
+
+RANK = {"SLOWER": 0, "SUSPECT": 1, "PASSED": 2}
+NAME = ("toy", "dqn", "Catch")
+HERE, THERE = "cpu, A", "cpu, B"
+speeds = st.lists(st.floats(10, 10_000), min_size=FEWEST_SPEEDS, max_size=20)
+
+
+def deviation(values: list[float]) -> float:
+    """Median absolute deviation by its definition."""
+    middle = statistics.median(values)
+    return statistics.median([abs(value - middle) for value in values])
+
+
+@given(speeds, st.integers(0, 10**6))
+def test_speeds_held_against_themselves_never_alarm(before: list[float], turn: int) -> None:
+    again = before[turn % len(before) :] + before[: turn % len(before)]
+    assert rule_speed(before, again).word == "PASSED"
+    assert rule_speed(before, [statistics.median(before)]).word == "PASSED"
+
+
+@given(speeds, st.lists(st.floats(1, 10_000), min_size=1, max_size=9))
+def test_the_words_are_those_of_the_definition(before: list[float], later: list[float]) -> None:
+    middle, now, spread = statistics.median(before), statistics.median(later), deviation(before)
+    word = rule_speed(before, later).word
+    slower = now < (1 - SLOWER) * middle
+    assert (word == "SLOWER") == (slower and now < middle - BLOCK * spread)
+    assert (word == "PASSED") == (not slower or now >= middle - WARN * spread)
+
+
+@given(speeds)
+def test_a_true_loss_is_an_alarm_whatever_the_noise(before: list[float]) -> None:
+    """By more than the noise and more than what matters."""
+    lost = min(0.9 * statistics.median(before), statistics.median(before) - 4.1 * deviation(before))
+    if lost > 0:
+        assert rule_speed(before, [lost]).word == "SLOWER"
+
+
+@given(speeds, st.floats(1, 10_000), st.floats(1, 10_000))
+def test_a_faster_run_is_never_judged_worse(before: list[float], one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert RANK[rule_speed(before, [high]).word] >= RANK[rule_speed(before, [low]).word]
+
+
+@given(st.lists(st.floats(10, 1_000), min_size=0, max_size=FEWEST_SPEEDS - 1), st.lists(st.floats(1, 10), max_size=3))
+def test_too_few_runs_say_so_and_how_many(before: list[float], later: list[float]) -> None:
+    ruling = rule_speed(before, later)
+    assert ruling.word == "TOO FEW"
+    assert f"{len(before)} baseline" in ruling.reason and f"{len(later)} later" in ruling.reason
+
+
+def fast(seed: int, speed: float, cpu: str) -> Run:
+    """A finished run of a machine at a speed."""
+    made = run_of(spec_of(NAME, seed), [1.0, 1.0], "done", f"x/{cpu}/{seed}")
+    return replace(made, speeds=(speed,), environment={"device": "cpu", "cpu": cpu})
+
+
+def words(
+    runs: list[Run], saved: dict[str, tuple[float, ...]], monkeypatch: pytest.MonkeyPatch, *, other: bool
+) -> list[str]:
+    """What the gate says of speeds against a baseline of some machines."""
+    spec = spec_of(NAME, 0)
+    entry = Entry(key=Key("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
+    baseline = Baseline(entries=(entry,), commits=(), machines=tuple(saved))
+    monkeypatch.setattr(check, "gather", lambda _: sorted_runs(runs))
+    found = against_baseline("toy", Path("none"), baseline, alpha=0.05, margin=0.05, other_machine=other)
+    return [finding.word for finding in found if finding.aspect == "speed"]
+
+
+def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [fast(seed, 10.0, "B") for seed in range(5)]
+    with pytest.raises(UsageError, match=f"made on {THERE}, the baseline on {HERE}") as refused:
+        words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=False)
+    assert "--other-machine" in str(refused.value)
+    assert words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=True) == []
+    assert words(slow, {HERE: (100.0,) * 5, THERE: (10.0,) * 5}, monkeypatch, other=False) == ["PASSED"]
+    assert words(slow, {HERE: (10.0,) * 5, THERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"]

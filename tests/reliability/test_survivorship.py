@@ -1,0 +1,190 @@
+"""R9: no seed that failed, was cut short, was a smoke run or ran elsewhere lifts a cell, or vanishes from n."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlbench import suites
+from rlbench.cli.resolve import smoke
+from rlbench.record.store import Store
+from rlbench.record.types import Outcome, Status
+from rlbench.report import cells
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.documented import documented, row_of
+from rlbench.report.documents import Key
+from rlbench.report.gather import sorted_runs
+from rlbench.report.runs import Evaluation, Run
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Spec
+from tests.conftest import epoch
+
+CELLS = (
+    ("toy", "dqn", "Catch"),  # against an optimum
+    ("mujoco", "ppo", "Hopper-v4"),  # against ten documented seeds
+    ("atari", "dqn", "BreakoutNoFrameskip-v4"),  # against a single run
+    ("mujoco", "ppo", "Swimmer-v4"),  # a spread that reaches the random policy
+)
+ORDER = ("NOT RUN", "BELOW", "INCONCLUSIVE", "CONSISTENT", "REPRODUCED", "ABOVE")
+SAID = ("NOT COMPARABLE", "PARTIAL")
+"""What is said while nothing was measured by the document's own protocol; neither better nor worse."""
+
+Curve = list[float]
+
+
+def run_of(spec: Spec, means: Curve, status: Status, folder: str) -> Run:
+    """A run as it would be read: evaluations evenly over its budget."""
+    last = max(1, len(means) - 1)
+    steps = [spec.budget.steps * i // last for i in range(len(means))]
+    return Run(
+        folder=Path(folder),
+        suite=spec.suite,
+        algorithm=spec.algorithm,
+        task=spec.task.id,
+        dataset="",
+        seed=spec.seed,
+        id=spec.id,
+        smoke=spec.smoke,
+        budget=spec.budget.steps,
+        settings=spec.model_dump(mode="json"),
+        environment={},
+        evaluations=tuple(Evaluation(step, 0.0, mean) for step, mean in zip(steps, means, strict=True)),
+        speeds=(),
+        env_steps=steps[-1] if steps else 0,
+        seconds=1.0,
+        status=status,
+        reason="",
+    )  # fmt: skip
+
+
+@cache
+def spec_of(name: tuple[str, str, str], seed: int, *changes: str) -> Spec:
+    return applied(suites.spec(*name, seed=seed), [parse(text) for text in changes])
+
+
+def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> Cell:
+    """The cell as the table has it, among all others that were not run."""
+    key = Key(name[0], name[1], *row_of(name[0], name[2], ""))
+    with monkeypatch.context() as patch:
+        patch.setattr(cells, "gather", lambda _: sorted_runs(runs))
+        return next(cell for cell in every_cell([name[0]], Path("none")) if cell.key == key)
+
+
+def spread_of(name: tuple[str, str, str]) -> tuple[float, float]:
+    """A score about the document's, and how far others lie from it."""
+    key = Key(name[0], name[1], *row_of(name[0], name[2], ""))
+    score = next(cell.primary.score for cell in documented(name[0]) if cell.key == key)
+    return score, max(abs(score), 1.0)
+
+
+curves = st.lists(st.floats(-1.5, 1.5), min_size=1, max_size=4)  # in the document's own size about it
+SEEDS = st.lists(curves, min_size=0, max_size=6)
+KINDS = ("failed", "failed early", "interrupted", "shorter", "smoke", "elsewhere", "variant")
+
+
+def added(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run:  # noqa: PLR0911 - a kind each
+    """A run that is no full one of the documented settings."""
+    spec, folder = spec_of(name, seed), f"x/{kind}/{seed}"
+    budget = spec.budget.steps
+    match kind:
+        case "failed":
+            return run_of(spec, means, "failed", folder)
+        case "failed early":
+            return run_of(spec, [], "failed", folder)
+        case "interrupted":
+            return run_of(spec, means, "interrupted", folder)
+        case "shorter":
+            return run_of(spec_of(name, seed, f"budget.steps={max(1, budget // 2)}"), means, "done", folder)
+        case "smoke":
+            return run_of(smoke(spec), means, "done", folder)
+        case "elsewhere":
+            return run_of(spec_of(name, seed, f"protocol.episodes={2 * spec.protocol.episodes}"), means, "done", folder)
+        case _:
+            return run_of(spec_of(name, seed, "algo.gamma=0.5"), means, "done", folder)
+
+
+def no_better(before: Cell, after: Cell) -> bool:
+    """Whether the verdict has not risen; where nothing was judged there is nothing to rise from."""
+    old, new = before.verdict.word, after.verdict.word
+    if old in SAID or new in SAID:
+        return new in {*SAID, "NOT RUN", "INCONCLUSIVE", "BELOW"} or old == new
+    return ORDER.index(new) <= max(ORDER.index(old), ORDER.index("INCONCLUSIVE") if old == "NOT RUN" else 0)
+
+
+@pytest.mark.parametrize("name", CELLS, ids="/".join)
+def test_what_is_no_full_run_never_lifts_a_cell_and_no_failed_seed_leaves_it(
+    name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    centre, width = spread_of(name)
+
+    @settings(max_examples=100)
+    @given(SEEDS, st.lists(st.tuples(st.sampled_from(KINDS), curves), min_size=1, max_size=3))
+    def holds(done: list[Curve], more: list[tuple[str, Curve]]) -> None:
+        def scaled(curve: Curve) -> Curve:
+            return [centre + width * value for value in curve]
+
+        full = [run_of(spec_of(name, seed), scaled(curve), "done", f"x/done/{seed}") for seed, curve in enumerate(done)]
+        others = [added(name, kind, 100 + i, scaled(curve)) for i, (kind, curve) in enumerate(more)]
+        failed = sum(kind.startswith("failed") for kind, _ in more)
+        before, after = cell_of(name, full, monkeypatch), cell_of(name, [*full, *others], monkeypatch)
+        assert no_better(before, after), (before.verdict, after.verdict)
+        if before.measured is not None and after.measured is not None:
+            assert after.measured.n == len(full) + failed
+            assert after.measured.score <= before.measured.score + 1e-9 * width
+        if failed and after.measured is not None:
+            assert after.measured.n == len(full) + failed
+            assert f"{failed} of {len(full) + failed}" in after.note
+        short = sum(kind in {"interrupted", "shorter"} for kind, _ in more)
+        if short and (full or failed):
+            assert f"{short} run" in after.note and "short of the budget" in after.note, "told, not forgotten"
+        if failed and not full:
+            assert after.verdict.word in {"INCONCLUSIVE", "BELOW", "NOT COMPARABLE"}, "failures alone are no success"
+
+    holds()
+
+
+@pytest.mark.parametrize("name", CELLS, ids="/".join)
+def test_a_seed_that_failed_stands_for_the_worst(name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: three perfect seeds and a failed one that had been perfect too."""
+    centre, _ = spread_of(name)
+    full = [run_of(spec_of(name, seed), [centre, centre], "done", f"x/{seed}") for seed in range(3)]
+    fallen = run_of(spec_of(name, 3), [10 * abs(centre)] * 2, "failed", "x/3")
+    cell = cell_of(name, [*full, fallen], monkeypatch)
+    assert cell.measured is not None
+    assert cell.measured.n == 4
+    assert cell.measured.seeds[-1] <= min(cell.measured.seeds)
+    assert cell.measured.score <= centre
+
+
+def test_the_same_holds_of_records_on_disk(tmp_path: Path) -> None:
+    """Through the real files: three seeds that reached the optimum, one that failed high, one smoke run above it."""
+
+    def write(spec: Spec, mean: float, status: Status) -> None:
+        store = Store.claim(spec, tmp_path, {})
+        assert store is not None
+        for i in range(2):
+            store.append(epoch(i, mean, spec.budget.steps * i))
+        outcome = {"reason": "", "env_steps": spec.budget.steps, "updates": 0, "epochs": 2, "seconds": 1.0}
+        store.finish(Outcome(status=status, final=mean, best=mean, best_epoch=0, weights=None, **outcome))  # type: ignore[arg-type]
+        store.release()
+
+    name = ("toy", "dqn", "Catch")
+
+    def cell() -> Cell:
+        return next(c for c in every_cell(["toy"], tmp_path) if c.key.algorithm == "dqn" and c.key.task == "Catch")
+
+    for seed in range(3):
+        write(spec_of(name, seed), 1.0, "done")
+    assert (cell().verdict.word, cell().measured and cell().measured.n) == ("REPRODUCED", 3)  # type: ignore[union-attr]
+    before = cell()
+    write(smoke(spec_of(name, 7)), 50.0, "done")
+    assert cell() == before, "a smoke run leaves no trace"
+    write(spec_of(name, 3), 50.0, "failed")
+    found = cell()
+    assert found.measured is not None and found.measured.n == 4
+    assert found.measured.score < 1.0
+    assert found.verdict.word in {"INCONCLUSIVE", "BELOW"}

@@ -1,0 +1,143 @@
+"""A process that has imported everything and forks one child for each command: a command costs what it does, no more.
+
+So a hundred runs can be killed in a minute, and each kill hits a run rather than the import of torch. The child calls
+``rlbench.cli.app.main`` or another function, as a process of its own would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, NoReturn, Self
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "rlbench.cli.app:main"
+SLICE = 0.005  # seconds between two looks at a child
+AROUND = {
+    "PYTHONPATH": str(ROOT),
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
+    "GIT_DIR": "/nowhere",  # to ask git for the commit takes longer than the run
+}
+LONGEST = 120.0  # seconds after which a child hangs
+IMPORTED = (
+    *("torch", "torch._dynamo", "numpy", "scipy", "gymnasium", "mujoco", "ale_py", "imageio", "h5py"),
+    *(
+        "rlbench.run",
+        "rlbench.generate",
+        "rlbench.cli.app",
+        "rlbench.cli.run",
+        "rlbench.cli.live",
+        "rlbench.cli.resolve",
+    ),
+    "rlbench.report.documented",
+)
+
+
+class Answer(NamedTuple):
+    """How a child ended."""
+
+    status: int  # its exit code, or minus the signal that ended it
+    seconds: float
+    output: str
+
+
+class Zygote:
+    """Starts commands; ``with Zygote(folder) as start``, where its output may go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.output = folder / "output.txt"
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("RLBENCH_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.reliability.zygote"],
+            cwd=ROOT,
+            env=environ | AROUND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=LONGEST)
+        self.process.stdout.close()
+
+    def __call__(
+        self,
+        words: Sequence[str],
+        *,
+        function: str = COMMAND,
+        environ: Mapping[str, str] | None = None,
+        kill_after: float | None = None,
+    ) -> Answer:
+        """Run a command to its end, or for so many seconds."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.output.write_text("", encoding="utf-8")  # a child may be killed before it opens it
+        job = {"function": function, "words": list(words), "environ": dict(environ or {}), "output": str(self.output)}
+        self.process.stdin.write(json.dumps({**job, "kill_after": kill_after}) + "\n")
+        self.process.stdin.flush()
+        told = json.loads(self.process.stdout.readline())
+        return Answer(told["status"], told["seconds"], self.output.read_text(encoding="utf-8"))
+
+
+def serve() -> None:
+    """Fork a child for every line of stdin, and say how it ended."""
+    for name in IMPORTED:
+        import_module(name)
+    for line in sys.stdin:
+        job = json.loads(line)
+        begun = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            _obey(job)
+        status = _waited(child, begun + (LONGEST if job["kill_after"] is None else job["kill_after"]))
+        sys.stdout.write(json.dumps({"status": status, "seconds": time.monotonic() - begun}) + "\n")
+        sys.stdout.flush()
+
+
+def _waited(child: int, deadline: float) -> int:
+    """How a child ended, by itself or by SIGKILL at the deadline."""
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        time.sleep(SLICE)
+
+
+def _obey(job: dict[str, object]) -> NoReturn:
+    code = 99
+    try:
+        handle = os.open(str(job["output"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        sys.stdin.close()
+        environ, words = job["environ"], job["words"]
+        assert isinstance(environ, dict) and isinstance(words, list)
+        os.environ.update(environ)
+        module, _, name = str(job["function"]).partition(":")
+        code = int(getattr(import_module(module), name)(words) or 0)
+    except BaseException:  # noqa: BLE001 - nothing of a child may come back into the zygote
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()
