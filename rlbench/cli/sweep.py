@@ -172,13 +172,15 @@ def _cards(device: str) -> tuple[int, ...]:
 
 @contextmanager
 def _heard(stop: Stop) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP let every run save its state; a second one ends them at once."""
+    """SIGINT, SIGTERM and SIGHUP let every run save its state, a second one ends them; what is ignored stays so."""
 
     def ask(number: int, _frame: object) -> None:
         stop.again = stop.signal is not None
         stop.signal = stop.signal or number
 
-    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [name for name in names if name != signal.SIGHUP or signal.getsignal(name) != signal.SIG_IGN]  # nohup
+    before = {name: signal.signal(name, ask) for name in heard}
     try:
         yield
     finally:

@@ -71,6 +71,8 @@ def unpack(parcel: Parcel, folder: Path, spec: Spec) -> None:
         raise RefusedFile(f"{folder}: was sent {odd[0]!r}, which is no part of a record")
     fresh = folder / f".parcel.{os.getpid()}.tmp"
     with files.writing(folder):
+        for left in folder.glob(".parcel.*.tmp"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         try:
             fresh.mkdir(parents=True)
             _write(fresh, parcel.record)
@@ -112,23 +114,32 @@ def signposted(results: Path) -> Iterator[str]:
 
 
 def _put(fresh: Path, folder: Path, parcel: Parcel) -> None:
-    """Epochs before the checkpoint that counts them, and the outcome last."""
+    """Epochs before the checkpoint that counts them, and never an outcome that counts other epochs."""
+    if "outcome.json" not in parcel.record:
+        (folder / "outcome.json").unlink(missing_ok=True)
     for name in ("spec.json", "epochs.jsonl", LOG):
         if name in parcel.record:
             (fresh / name).replace(folder / name)
-    place = folder / "checkpoint"
     for name in parcel.states:
-        place.mkdir(exist_ok=True)
-        shutil.rmtree(place / name, ignore_errors=True)
-        (fresh / name).rename(place / name)
+        _swap(fresh / name, folder / "checkpoint" / name)
     for name in STATES:
         if name not in parcel.present:
-            shutil.rmtree(place / name, ignore_errors=True)
+            shutil.rmtree(folder / "checkpoint" / name, ignore_errors=True)
     if "outcome.json" in parcel.record:
         (fresh / "outcome.json").replace(folder / "outcome.json")
-    else:
-        (folder / "outcome.json").unlink(missing_ok=True)
     files.sync_folder(folder)
+
+
+def _swap(fresh: Path, place: Path) -> None:
+    """Put a checkpoint in its place; who reads it next finishes what a crash cut in two (``checkpoint.recover``)."""
+    place.parent.mkdir(exist_ok=True)
+    old = place.with_name(f".{place.name}.old")
+    if place.is_dir():
+        shutil.rmtree(old, ignore_errors=True)
+        place.rename(old)
+    fresh.rename(place)
+    files.sync_folder(place.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:

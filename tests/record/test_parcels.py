@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +63,40 @@ def test_only_new_checkpoints_travel_again_and_gone_ones_go(run: Path, tmp_path:
         path.unlink()
     (run / "checkpoint" / "resume").rmdir()
     unpack(pack(run, seals(second)), there, CATCH)
+    assert everything(there) == everything(run)
+
+
+def test_a_crash_at_any_rename_leaves_a_record_and_a_checkpoint_that_can_be_read(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlbench.checkpoint import recover  # noqa: PLC0415 - brings torch
+
+    there = tmp_path / "there"
+    unpack(pack(run), there, CATCH)
+    state(run, "resume", "two")
+    parcel, moves = pack(run), 0
+    for most in range(20):
+        moves = 0
+
+        def counted(path: Path, target: Path, most: int = most, move: Callable[..., Path] = os.rename) -> Path:
+            nonlocal moves
+            moves += 1
+            if moves > most:
+                raise KeyboardInterrupt
+            move(path, target)
+            return target
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", counted)
+            patched.setattr(Path, "replace", counted)
+            with suppress(KeyboardInterrupt):
+                unpack(parcel, there, CATCH)
+        recover(there / "checkpoint" / "resume")
+        assert len(read(there).epochs) == 3
+        assert (there / "checkpoint" / "resume" / "tensors-000.safetensors").read_text() in {"one", "two"}
+        if moves <= most:
+            break
+    assert most > 4, "a death before each of at least five renames"
     assert everything(there) == everything(run)
 
 
