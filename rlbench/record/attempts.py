@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from rlbench import faults
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
 
@@ -26,11 +27,13 @@ def open_log(folder: Path) -> IO[bytes]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return (folder / LOG).open("ab")
+        log = (folder / LOG).open("ab")
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
         ) from None
+    faults.point("log.made")
+    return log
 
 
 def last_line(folder: Path) -> str:
@@ -48,6 +51,7 @@ def note(folder: Path, what: Mapping[str, object]) -> None:
     """Add a line; what a crash tore off before stays a line of its own."""
     path = folder / ATTEMPTS
     folder.mkdir(parents=True, exist_ok=True)
+    faults.point("note.made")
     before = path.read_bytes() if path.exists() else b""
     torn = bool(before) and not before.endswith(b"\n")
     line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rlbench import faults
 from rlbench.errors import RefusedFile
 from rlbench.record import files
 from rlbench.record.attempts import LOG
@@ -73,6 +74,7 @@ def unpack(parcel: Parcel, folder: Path, spec: Spec) -> None:
     with files.writing(folder):
         for left in folder.glob(".parcel.*.tmp"):  # by a process that was killed
             shutil.rmtree(left, ignore_errors=True)
+            faults.point("parcel.swept")
         try:
             fresh.mkdir(parents=True)
             _write(fresh, parcel.record)
@@ -89,6 +91,7 @@ def unpack(parcel: Parcel, folder: Path, spec: Spec) -> None:
 def claimed(folder: Path) -> Iterator[bool]:
     """Hold a run's folder for a run that is made elsewhere; False while another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
+    faults.point("claimed.made")
     lock = FileLock(folder / ".lock")
     try:
         lock.acquire(timeout=0.2)
@@ -107,6 +110,7 @@ def signposted(results: Path) -> Iterator[str]:
     name = f".sweep-{uuid.uuid4().hex}"
     results.mkdir(parents=True, exist_ok=True)
     (results / name).touch()
+    faults.point("signpost.made")
     try:
         yield name
     finally:
@@ -120,11 +124,13 @@ def _put(fresh: Path, folder: Path, parcel: Parcel) -> None:
     for name in ("spec.json", "epochs.jsonl", LOG):
         if name in parcel.record:
             (fresh / name).replace(folder / name)
+            faults.point("parcel.placed")
     for name in parcel.states:
         _swap(fresh / name, folder / "checkpoint" / name)
     for name in STATES:
         if name not in parcel.present:
             shutil.rmtree(folder / "checkpoint" / name, ignore_errors=True)
+            faults.point("parcel.cleared")
     if "outcome.json" in parcel.record:
         (fresh / "outcome.json").replace(folder / "outcome.json")
     files.sync_folder(folder)
@@ -137,7 +143,9 @@ def _swap(fresh: Path, place: Path) -> None:
     if place.is_dir():
         shutil.rmtree(old, ignore_errors=True)
         place.rename(old)
+        faults.point("parcel.out")
     fresh.rename(place)
+    faults.point("parcel.in")
     files.sync_folder(place.parent)
     shutil.rmtree(old, ignore_errors=True)
 
@@ -149,6 +157,7 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        faults.point("parcel.written")
 
 
 def _state(folder: Path) -> dict[str, bytes] | None:

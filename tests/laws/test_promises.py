@@ -9,6 +9,8 @@ import pytest
 from tests.laws.source import ROOT
 
 ROWS = re.findall(r"^\| (R\d+) \| (.+?) \| (`.+`) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
 def test_there_are_eighteen_promises_in_order() -> None:
     assert [number for number, _, _ in ROWS] == [f"R{i}" for i in range(1, 19)]
 
