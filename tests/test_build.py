@@ -32,6 +32,7 @@ from rlbench.nets import heads
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import Task
+from rlbench.spec.threads import MOST_THREADS
 from rlbench.trainers.online import Online
 
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
@@ -188,12 +189,14 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
     cpu, card = torch.device("cpu"), torch.device("cuda")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(device, "cores", lambda: 16)
-    assert device.threads_of(pong, Runtime(), cpu) == device.MOST_THREADS
+    assert device.threads_of(pong, Runtime(), cpu) == MOST_THREADS
     assert device.threads_of(pong, Runtime(), card) == 1
     assert device.threads_of(catch, Runtime(), cpu) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert device.threads_of(catch, Runtime(), cpu) == 3
     assert device.threads_of(catch, Runtime(threads=2), cpu) == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert device.stepping_threads(Runtime()) == 1
 
 
 FAULTS = """

@@ -10,12 +10,8 @@ from typing import Final
 import torch
 
 from rlbench.errors import UsageError
-from rlbench.spec.algo import ActorCritic, Nature
-from rlbench.spec.offline import Offline
 from rlbench.spec.run import Runtime, Spec
-
-MOST_THREADS = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
-WIDE = 32_768  # numbers in a layer's output from which a second thread pays
+from rlbench.spec.threads import paying
 
 M_TRIM_THRESHOLD: Final = -1  # names of glibc's mallopt
 M_MMAP_THRESHOLD: Final = -3
@@ -50,19 +46,18 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Threads torch computes with: as many as pay, for the shapes of this run; ``OMP_NUM_THREADS`` overrules."""
     if runtime.threads is not None:
         return runtime.threads
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
-    if isinstance(spec.algo, ActorCritic | Offline):
-        wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
-    else:
-        wide = isinstance(spec.algo.torso, Nature)
-    return min(MOST_THREADS, cores()) if wide and device.type == "cpu" else 1
+    return _asked() or paying(spec, card=device.type != "cpu", cores=cores())
 
 
 def stepping_threads(runtime: Runtime) -> int:
     """Threads that share lanes stepped in this process: at most two, for half of a step holds the interpreter."""
-    return min(runtime.threads or cores(), cores(), 2)
+    return min(runtime.threads or _asked() or cores(), cores(), 2)
+
+
+def _asked() -> int | None:
+    """What ``OMP_NUM_THREADS`` says, which is how a sweep gives each of its processes a share of the cores."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) > 0 else None
 
 
 def keep_memory() -> None:

@@ -26,5 +26,17 @@ Steps: TypeAlias = Annotated[
 ]
 Smoke: TypeAlias = Annotated[bool, typer.Option("--smoke", help="The whole path on a tiny budget; enters no table.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Jobs: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--jobs", metavar="auto|N", help="So many runs side by side, each in a process of its own."),
+]
+Engine: TypeAlias = Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where those processes are.")]
+RayAddress: TypeAlias = Annotated[
+    str | None, typer.Option("--ray-address", metavar="ADDR", help="Of a running cluster; without it, this machine.")
+]
+Shard: TypeAlias = Annotated[
+    str | None, typer.Option("--shard", metavar="i/n", help="Only the i-th of n shares of the runs, for schedulers.")
+]
+Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 
 RESULTS = Path("results")

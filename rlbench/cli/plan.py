@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PLAN_SCHEMA = 1
 DISK = 300_000
-"""Bytes of the record of one run; checkpoints come and go and are counted as memory."""
+"""Bytes of the record of one run."""
 
 
 def plan(
@@ -33,13 +33,18 @@ def plan(
     lines: Annotated[
         bool, typer.Option("--lines", help="`SUITE ALGO TASK SEEDS` a line, the shortest first, for scripts.")
     ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="2h|90m|3d", help="Only what decides most verdicts in this time."),
+    ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Cells that lack runs, with steps, hours and memory.
+    """Cells that lack runs, with steps, hours and memory, and the cost of the whole table.
 
-    Hours are those of one run after another at the speed of the records that are nearest. With --json the `include`
-    list is a matrix for CI systems.
+    Hours are those of one run after another at the speed of the nearest records, of this machine if there are any.
+    --budget puts the cheapest verdict first: a cell that was never run takes three seeds, an inconclusive one as many
+    as its verdict asks for. With --json the `include` list is a matrix for CI systems.
     """
     from rlbench.cli.seeds import parse_seeds
     from rlbench.report.cells import SUITES
@@ -51,6 +56,9 @@ def plan(
     chosen = SUITES if suite == "all" else (suite,)
     found = [row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted)]
     found = [row for row in found if row.runnable or not (runnable or lines)]
+    if budget is not None:
+        _affordable(found, chosen, results, budget, lines=lines, json=json)
+        return
     if one:
         found = list({(row.key.suite, row.key.algorithm): row for row in reversed(found)}.values())[::-1]
     if lines:
@@ -59,7 +67,52 @@ def plan(
     elif json:
         emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row) for row in found]})
     else:
-        emit(_text(found, results))
+        every = [
+            row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted, whole=True)
+        ]
+        told = _text(found) if found else f"nothing is missing from {results}"
+        emit(f"{told}\n{_whole(every)}")
+
+
+def _affordable(
+    found: Sequence[Missing], suites: Sequence[str], results: Path, budget: str, *, lines: bool, json: bool
+) -> None:
+    """What decides most verdicts in the time, the next in line, and how much is left out."""
+    from rlbench.cli.status import spoken
+    from rlbench.report.affordable import chosen, parse_budget
+    from rlbench.report.cells import every_cell
+
+    hours = parse_budget(budget)
+    choice = chosen(found, {cell.key: cell.verdict for cell in every_cell(suites, results)}, hours)
+    after = () if choice.after is None else (choice.after,)
+    if lines:
+        emit("\n".join(map(_line, (*choice.rows, *after))))
+        return
+    if json:
+        rows = {"include": list(map(_row, choice.rows)), "after": list(map(_row, after))}
+        emit_json({"schema_version": PLAN_SCHEMA, "budget_hours": hours, **rows})
+        return
+    unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
+    told = (
+        f"{len(choice.rows)} verdicts in {spoken(choice.hours * 3600)} of {spoken(hours * 3600)}, the cheapest first; "
+        f"{choice.beyond} more cells do not fit{unknown}"
+    )
+    rest = "".join(f"\nthen begin {_line(row)}: {spoken((row.hours or 0) * 3600)}, and it resumes" for row in after)
+    emit((_text(choice.rows) + "\n" if choice.rows else "") + told + rest)
+
+
+def _whole(rows: Sequence[Missing]) -> str:
+    """What the table would cost if nothing of it had been run."""
+    from rlbench.cli.status import spoken
+    from rlbench.spec.footprint import size
+
+    runs, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
+    hours, memory = sum(row.hours or 0.0 for row in rows), max((row.memory or 0 for row in rows), default=0)
+    state = max((row.checkpoint for row in rows), default=0)
+    return (
+        f"the whole table: {len(rows)} cells, {runs} runs, {steps:,} steps, {spoken(hours * 3600)}; "
+        f"memory of a run up to {size(memory)}, its checkpoint up to {size(state)}, records {size(DISK * runs)}"
+    )
 
 
 def _line(row: Missing) -> str:
@@ -82,23 +135,24 @@ def _row(row: Missing) -> dict[str, object]:
         "hours": None if row.hours is None else round(row.hours, 2),
         "memory": row.memory,
         "disk": DISK * len(row.seeds),
+        "checkpoint": row.checkpoint,
+        "speed_of": row.nearest or None,
         "runnable": row.runnable,
     }
 
 
-def _text(found: Sequence[Missing], results: Path) -> str:
+def _text(found: Sequence[Missing]) -> str:
     from rlbench.cli.status import spoken
     from rlbench.report.tables import task_name
     from rlbench.spec.footprint import size
 
-    if not found:
-        return f"nothing is missing from {results}"
-    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "MEMORY")]
+    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY")]
     for row in found:
         name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
         time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
-        rows.append((name, str(len(row.seeds)), steps, time, size(row.memory) if row.memory else ""))
+        nearest = {"cell": "this cell", "": ""}.get(row.nearest, f"its {row.nearest}")
+        rows.append((name, str(len(row.seeds)), steps, time, nearest, size(row.memory) if row.memory else ""))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     seeds = sum(len(row.seeds) for row in found)

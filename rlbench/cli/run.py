@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import options
 from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rlbench.spec.run import Runtime, Spec
 
 RUN_SCHEMA = 1
-CODES = {"failed": 5, "halted": 5, "refused": 2}
+CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 """Exit codes of what a run can come to; done, running and skipped are 0."""
 
 
@@ -57,25 +58,74 @@ def run(
     ] = 600.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    ray_address: options.RayAddress = None,
+    shard: options.Shard = None,
+    pipe: options.Pipe = None,
 ) -> None:
     """Train, and compare with the documented score.
 
-    A finished run is skipped, an interrupted one resumes where it stopped.
+    A finished run is skipped, an interrupted one resumes where it stopped. With --jobs each has its own process.
     """
-    from rlbench.cli.live import display
-    from rlbench.cli.preflight import fits
-    from rlbench.cli.watch import asked_to_stop
+    from rlbench.cli.piped import leashed
     from rlbench.spec.run import Runtime
 
+    if pipe is not None:
+        leashed(pipe)
     data = Data(dataset)
     specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke)
+    specs = specs if shard is None else _shared(specs, shard)
     if dry_run:
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    runtime, told, worst = Runtime(device=device, dataset=data.path, patience=patience), [], 0
+    if jobs is None and engine == "local":
+        runtime = Runtime(device=device, dataset=data.path, patience=patience)
+        told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
+    else:
+        from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
+
+        asked = Asked(
+            results=results,
+            device=device,
+            sets=repeated(config, os.environ, sets or []),
+            steps=steps,
+            dataset=dataset,
+            patience=patience,
+            smoke=smoke,
+            force=force,
+            quiet=quiet,
+            jobs=parse_jobs(jobs),
+            engine=engine,
+            address=ray_address,
+        )
+        told, worst = swept(specs, asked, _row)
+    _tell(told, json=json)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _tell(told: list[dict[str, object]], *, json: bool) -> None:
+    if json:
+        emit_json({"schema_version": RUN_SCHEMA, "runs": told})
+    else:
+        emit("\n".join(_sentence(row) for row in told) or "no runs")
+
+
+def _in_turn(
+    specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
+) -> tuple[list[dict[str, object]], int]:
+    """Carry the runs on, one after another in this process; what became of them, and the exit code."""
+    from rlbench.cli.live import display
+    from rlbench.cli.piped import Piped
+    from rlbench.cli.preflight import fits
+    from rlbench.cli.watch import asked_to_stop
+
+    told: list[dict[str, object]] = []
+    worst = 0
     fits(specs, runtime, results)
-    with asked_to_stop() as stop, display(quiet=quiet, runs=len(specs)) as shown:
+    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
         for spec in specs:
             row = _one(spec, runtime, results, stop, shown, force=force)
             told.append(row)
@@ -85,12 +135,14 @@ def run(
             if stop.signal is not None:
                 worst = 128 + stop.signal
                 break
-    if json:
-        emit_json({"schema_version": RUN_SCHEMA, "runs": told})
-    else:
-        emit("\n".join(_sentence(row) for row in told))
-    if worst:
-        raise typer.Exit(worst)
+    return told, worst
+
+
+def _shared(specs: list[Spec], shard: str) -> list[Spec]:
+    """One share of the runs, whatever of them is done already."""
+    from rlbench.sweep.plan import parse_share, shared
+
+    return shared(specs, parse_share(shard))
 
 
 def _thread_policy(specs: list[Spec]) -> None:
@@ -314,7 +366,8 @@ def _sentence(row: dict[str, object]) -> str:
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
     data = f"@{row['dataset']}" if row["dataset"] else ""
     name = f"{row['suite']}/{row['algorithm']}/{row['task']}{data} seed {row['seed']}"
-    return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}  {row['folder']}"
+    log = f", log {row['log']}" if row["status"] in CODES and "log" in row else ""
+    return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
 
 
 def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:

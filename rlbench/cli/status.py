@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,10 +38,9 @@ def status(
 
     if watch and json:
         raise UsageError("--watch and --json contradict each other; give one of them")
-    while watch:
-        found = standings(results)
-        emit((CLEAR if sys.stdout.isatty() else "") + (_text(found)))
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+    if watch:
+        _watch(results)
+        return
     found = standings(results)
     if json:
         emit_json({"schema_version": STATUS_SCHEMA, "runs": [_document(run) for run in found]})
@@ -50,6 +51,16 @@ def status(
         complain(run.reason)
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
+
+
+def _watch(results: Path) -> None:
+    """Look again and again; Ctrl-C is how it is meant to end."""
+    from rlbench.report.standing import standings
+
+    with suppress(KeyboardInterrupt):
+        while True:
+            emit((CLEAR if sys.stdout.isatty() else "") + _text(standings(results)))
+            time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def spoken(seconds: float | None) -> str:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.errors import UnknownName
+from rlbench.record.machine import processor
 from rlbench.report.baseline import speed
 from rlbench.report.documented import documented
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, gather
 from rlbench.report.runs import Run
 from rlbench.spec.run import Spec
+
+if TYPE_CHECKING:
+    from rlbench.spec.footprint import Footprint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,12 +32,19 @@ class Missing:
     hours: float | None  # of all of them, one after another; None where no run of the suite has a speed
     memory: int | None  # bytes of one run; None where this version has no settings for the cell
     runnable: bool
+    nearest: str = ""  # whose speed that is: cell, algorithm, family or suite
+    checkpoint: int = 0  # bytes on disk while a run runs, at most
 
 
 def missing(
-    suite: str, results: Path, *, algorithms: Sequence[str] = (), seeds: Sequence[int] = tuple(range(10))
+    suite: str,
+    results: Path,
+    *,
+    algorithms: Sequence[str] = (),
+    seeds: Sequence[int] = tuple(range(10)),
+    whole: bool = False,
 ) -> tuple[Missing, ...]:
-    """The cells of a suite that lack seeds, in the documents' order.
+    """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
 
     Raises:
         UnknownName: an algorithm is not in the suite's table.
@@ -43,20 +56,35 @@ def missing(
         if name not in known:
             raise UnknownName("algorithm", name, known, where=suite)
     keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
-    rows = (_missing(key, found.get(key, Runs()), found, seeds) for key in keys)
+    rows = (_missing(key, Runs() if whole else found.get(key, Runs()), found, seeds) for key in keys)
     return tuple(row for row in rows if row.seeds)
 
 
-def pace(key: Key, found: Mapping[Key, Runs]) -> float | None:
-    """Agent steps a second to expect: of the cell's own runs, or else of its algorithm's, or of its suite's."""
-    for near in (
-        lambda other: other == key,
-        lambda other: (other.suite, other.algorithm) == (key.suite, key.algorithm),
-        lambda other: other.suite == key.suite,
-    ):
-        speeds = [made for other, runs in found.items() if near(other) for run in _made(runs) if (made := speed(run))]
-        if speeds:
-            return statistics.median(speeds)
+class Pace(NamedTuple):
+    """How fast a run is expected to be."""
+
+    speed: float  # agent steps a second
+    nearest: str  # whose: cell, algorithm, family or suite
+
+
+def pace(key: Key, found: Mapping[Key, Runs]) -> Pace | None:
+    """The speed of the cell's own runs, or else of what is nearest in its suite; of this machine's, if there are.
+
+    Nearness counts before where it was made: algorithms differ more than machines do.
+    """
+    here = processor()
+    near: tuple[tuple[str, Callable[[Key], bool]], ...] = (
+        ("cell", lambda other: other == key),
+        ("algorithm", lambda other: (other.suite, other.algorithm) == (key.suite, key.algorithm)),
+        ("family", lambda other: other.suite == key.suite and _family(other) == _family(key)),
+        ("suite", lambda other: other.suite == key.suite),
+    )
+    for nearest, wanted in near:
+        every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
+        for runs in ([run for run in every if run.environment.get("cpu") == here], every):
+            speeds = [made for run in runs if (made := speed(run))]
+            if speeds:
+                return Pace(statistics.median(speeds), nearest)
     return None
 
 
@@ -71,16 +99,26 @@ def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[in
     begun = sum(min(run.env_steps, run.budget) for run in runs.short if run.seed in wanted)
     steps = max(0, len(wanted) * (spec.budget.steps if spec else 0) - begun)
     expected = pace(key, found)
+    need = _footprint(spec) if spec else None
     return Missing(
         key=key,
         seeds=wanted,
         steps=steps,
-        hours=steps / expected / 3600 if expected and spec else None,
-        memory=_memory(spec) if spec else None,
+        hours=steps / expected.speed / 3600 if expected and spec else None,
+        memory=need.total if need else None,
         runnable=spec is not None,
+        nearest=expected.nearest if expected and spec else "",
+        checkpoint=need.replay + need.networks if need else 0,
     )
 
 
+def _family(key: Key) -> str:
+    """What algorithms of one speed have in common: how they learn."""
+    spec = _spec(key)
+    return spec.algo.family if spec is not None else ""
+
+
+@cache
 def _spec(key: Key) -> Spec | None:
     from rlbench import suites
 
@@ -93,7 +131,7 @@ def _spec(key: Key) -> Spec | None:
     return None
 
 
-def _memory(spec: Spec) -> int:
+def _footprint(spec: Spec) -> Footprint:
     from rlbench.spec.footprint import footprint
 
-    return footprint(spec).total
+    return footprint(spec)

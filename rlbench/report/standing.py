@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from rlbench.errors import RefusedFile
+from rlbench.record.claims import held
 from rlbench.record.store import Record, read
 from rlbench.report.estimate import best_of_run
 from rlbench.report.gather import folders
@@ -38,23 +37,6 @@ class Standing:
 def standings(results: Path) -> tuple[Standing, ...]:
     """Every run, in order of folder; a record that cannot be read is listed as damaged, with the reason."""
     return tuple(_standing(folder) for folder in folders(results))
-
-
-def held(folder: Path) -> bool:
-    """Whether a process is at work in a run's folder; asks for a shared lock and gives it back at once."""
-    try:
-        handle = os.open(folder / ".lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return False
 
 
 def _standing(folder: Path) -> Standing:

@@ -20,6 +20,7 @@ from rlbench.cli.app import main
 from rlbench.datasets import checksums, download, film, frames, obtain, shards, writing
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
+from rlbench.record import attempts, parcels
 from rlbench.record.store import Store, read
 from tests.reliability.carried import ending
 from tests.reliability.families import CATCH
@@ -202,6 +203,32 @@ def copied_ending(folder: Path) -> object:
     return sha256(path.read_bytes()).hexdigest()
 
 
+def sent(folder: Path, golden: Path) -> None:
+    """A record of another machine, to go where an older state of it is, and what a crash left of that."""
+    shutil.copytree(golden, folder / "sent")
+    run, there = CATCH.folder(folder / "sent"), CATCH.folder(folder / "there")
+    shutil.copytree(run, there)
+    shutil.copytree(run / "checkpoint" / "last", there / "checkpoint" / "resume")
+    (there / ".parcel.1.tmp").mkdir()
+
+
+def received(words: list[str]) -> int:
+    run, there = CATCH.folder(Path(words[0]) / "sent"), CATCH.folder(Path(words[0]) / "there")
+    with parcels.signposted(Path(words[0]) / "there"), parcels.claimed(there) as ours:
+        assert ours
+        attempts.open_log(there).close()
+        attempts.note(there, {"event": "begun", "number": attempts.begun(there) + 1})
+        parcels.unpack(parcels.pack(run), there, CATCH.spec())
+    return 0
+
+
+def received_ending(folder: Path) -> object:
+    there = CATCH.folder(folder / "there")
+    assert not list(there.glob(".parcel.*")), "half a record was left"
+    assert attempts.begun(there) > 0
+    return ending(there)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "run": Scenario(
         ("replace.", "append.", "claim.made", "crash.", "checkpoint."), begun, f"{HERE}:trained", trained_ending
@@ -209,6 +236,7 @@ SCENARIOS: dict[str, Scenario] = {
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
     "differ": Scenario(("outcome.",), differ, f"{HERE}:trained", trained_ending),
     "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
+    "sent": Scenario(("log.", "note.", "claimed.", "signpost.", "parcel."), sent, f"{HERE}:received", received_ending),
     "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
     "film": Scenario(("film.",), old_film, f"{HERE}:played", film_ending),
     "shards": Scenario(("shard.",), texts, f"{HERE}:brought", film_ending),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.record.claims import held
 from rlbench.record.store import Store
-from rlbench.report.standing import held, standings
+from rlbench.report.standing import standings
 
 Record = Callable[..., Path]
 

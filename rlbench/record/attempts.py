@@ -1,0 +1,75 @@
+"""What was tried to get a run made: a log of all its processes, and a line for the begin and the end of each.
+
+Both lie in the run's folder, beside the record, and survive it; neither says anything about a score.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from rlbench import faults
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.record import files
+
+LOG = "log.txt"
+ATTEMPTS = "attempts.jsonl"
+TAIL = 4096  # bytes of a log in which its last line is looked for
+
+
+def open_log(folder: Path) -> IO[bytes]:
+    """The run's log, to be written at its end; the folder is made if need be.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = (folder / LOG).open("ab")
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
+        ) from None
+    faults.point("log.made")
+    return log
+
+
+def last_line(folder: Path) -> str:
+    """The last line of the log that says anything, empty without one."""
+    try:
+        with (folder / LOG).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def note(folder: Path, what: Mapping[str, object]) -> None:
+    """Add a line; what a crash tore off before stays a line of its own."""
+    path = folder / ATTEMPTS
+    folder.mkdir(parents=True, exist_ok=True)
+    faults.point("note.made")
+    before = path.read_bytes() if path.exists() else b""
+    torn = bool(before) and not before.endswith(b"\n")
+    line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})
+    files.append(path, "\n" + line if torn else line)
+
+
+def noted(folder: Path) -> list[dict[str, object]]:
+    """Every line that is whole, in order."""
+    path, found = folder / ATTEMPTS, []
+    if path.exists():
+        for line in files.read_text(path).splitlines():
+            try:
+                found.append(files.unsealed(line, str(path)))
+            except RefusedFile:
+                continue  # torn by a crash
+    return found
+
+
+def begun(folder: Path) -> int:
+    """How many processes have begun the run."""
+    return sum(line.get("event") == "begun" for line in noted(folder))

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# A table over a Slurm array: `sbatch scripts/cluster/slurm.sh mujoco ppo 0-9`, from a folder that all nodes see.
+# Each job takes one share of the runs. Sent again, the same command resumes what a time limit cut and skips what is done.
+#SBATCH --array=1-20
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=8G
+#SBATCH --time=24:00:00
+#SBATCH --signal=B:TERM@60
+#SBATCH --requeue
+#SBATCH --output=slurm-%A_%a.log
+set -euo pipefail
+cd "${SLURM_SUBMIT_DIR:-.}"
+exec scripts/rlbench run "${1:?suite}" "${2:?algorithm}" --task '*' --seeds "${3:-0-9}" \
+  --shard "${SLURM_ARRAY_TASK_ID:-1}/${SLURM_ARRAY_TASK_COUNT:-1}" --jobs auto

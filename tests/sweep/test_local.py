@@ -1,0 +1,229 @@
+"""Sweeps as they are typed: real processes that are killed, that help each other, and that leave nobody behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from rlbench.cli.resolve import resolve
+from rlbench.record import attempts
+from rlbench.record.store import folder_of, read, scores
+
+TINY = (
+    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8"),
+    *("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400"),
+)
+SETS = [word for text in TINY for word in ("--set", text)]
+
+
+def words(results: Path, seeds: str, *more: str) -> list[str]:
+    fixed = ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--seeds", seeds, "--results", str(results)]
+    return [sys.executable, "-m", "rlbench", *fixed, *SETS, *more]
+
+
+def folder(results: Path, seed: int) -> Path:
+    return folder_of(resolve("toy", "dqn", "Catch", seed=seed, sets=TINY).spec, results)
+
+
+def started(results: Path, seeds: str, *more: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words(results, seeds, *more), text=True, env={**os.environ, **(environ or {})}, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def events(results: Path, seed: int) -> list[str]:
+    """``begun``, and how each ended, in order."""
+    return [str(line.get("how", line["event"])) for line in attempts.noted(folder(results, seed))]
+
+
+def until_said(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text in line:
+            return
+    pytest.fail(f"{text!r} was never said")
+
+
+def gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return not alive
+
+
+def complete(results: Path, seed: int) -> tuple[object, ...]:
+    """What must be the same however often a run was interrupted; reading it checks that no epoch is there twice."""
+    record = read(folder(results, seed))
+    assert record.outcome is not None and record.outcome.status == "done"
+    assert [epoch.number for epoch in record.epochs] == [0, 1, 2, 3]
+    return (*map(scores, record.epochs), record.outcome.weights)
+
+
+def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_command_ends_it(tmp_path: Path) -> None:
+    process = started(tmp_path, "0-2", "--jobs", "2")
+    until_said(process, "epoch 1")
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    assert len(children) == 2 and gone(children)
+    again = started(tmp_path, "0-2", "--jobs", "2", "--json")
+    out, err = again.communicate(timeout=170)
+    assert again.returncode == 0, err
+    rows = json.loads(out)["runs"]
+    assert [(row["seed"], row["status"]) for row in rows] == [(0, "done"), (1, "done"), (2, "done")]
+    assert len({complete(tmp_path, seed) for seed in range(3)}) == 3
+    assert "resumes at" in err
+    for row in rows:
+        assert events(tmp_path, row["seed"]).count("done") <= 1
+        assert row["attempts"] == events(tmp_path, row["seed"]).count("begun")
+    assert 4 <= sum(row["attempts"] for row in rows) <= 5
+    third = started(tmp_path, "0-2", "--jobs", "2")
+    third.communicate(timeout=60)
+    assert third.returncode == 0
+    assert sum(events(tmp_path, seed).count("begun") for seed in range(3)) <= 5, "what is done was run again"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_twelve_runs_killed_at_random_five_times_end_as_twelve_whole_records_none_run_twice(tmp_path: Path) -> None:
+    chance, kills = np.random.default_rng(11), 0
+    while True:
+        process = started(tmp_path / "swept", "0-11", "--jobs", "2", "--json")
+        if kills < 5:
+            until_said(process, "epoch 0")
+            time.sleep(float(chance.uniform(0, 6)))
+        while kills < 5 and process.poll() is None:
+            kills += 1
+            children = psutil.Process(process.pid).children(recursive=True)
+            whom = int(chance.integers(3))
+            if whom == 0 and children:  # one of its own: it is started again
+                children[int(chance.integers(len(children)))].kill()
+                time.sleep(float(chance.uniform(0, 6)))
+                continue
+            begun = time.monotonic()
+            process.send_signal(signal.SIGKILL if whom == 1 else signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+            assert gone(children) and time.monotonic() - begun < 40
+            if whom == 2:
+                assert process.returncode == 128 + signal.SIGTERM
+                assert {row["status"] for row in json.loads(out)["runs"]} <= {"done", "interrupted"}
+            break
+        else:
+            out, err = process.communicate(timeout=1200)
+            assert process.returncode == 0, err
+            assert [row["status"] for row in json.loads(out)["runs"]] == ["done"] * 12
+            break
+    assert kills == 5
+    whole = [complete(tmp_path / "swept", seed) for seed in range(12)]
+    assert subprocess.run(words(tmp_path / "alone", "0,7", "--quiet"), check=False).returncode == 0
+    assert [complete(tmp_path / "alone", seed) for seed in (0, 7)] == [whole[0], whole[7]]
+    for seed in range(12):
+        told = events(tmp_path / "swept", seed)
+        assert "done" not in told[:-1], f"seed {seed} was run again after it was done: {told}"
+        assert told.count("begun") >= 1
+
+
+PLANTED = """
+import signal, sys, os
+words = sys.orig_argv
+if "--pipe" in words and words[words.index("--seeds") + 1] == "1":
+    if os.environ["PLANTED"] == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    import rlbench.run
+    from rlbench.errors import Diverged
+    def broken(*_):
+        raise Diverged("epoch 0, 0 steps: planted is not a finite number")
+    rlbench.run._healthy = broken
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("how", "status", "reason", "begun"),
+    [("fail", "failed", "planted is not a finite number", 1), ("crash", "crashed", "ended by SIGSEGV", 0)],
+)
+def test_a_seed_that_fails_leaves_the_others_untouched_and_is_named_with_its_log(
+    tmp_path: Path, how: str, status: str, reason: str, begun: int
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PLANTED)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    process = started(tmp_path / "r", "0-2", "--jobs", "2", environ={"PYTHONPATH": path, "PLANTED": how})
+    out, err = process.communicate(timeout=500)
+    assert process.returncode == 5, err
+    for seed in (0, 2):
+        complete(tmp_path / "r", seed)
+    (line,) = [line for line in out.splitlines() if "seed 1" in line]
+    log = folder(tmp_path / "r", 1) / "log.txt"
+    assert f"seed 1: {status} (" in line and reason in line and str(log) in line
+    assert log.exists()
+    assert events(tmp_path / "r", 1).count("begun") == begun
+    if how == "fail":
+        assert "planted" in log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_second_invocation_on_the_same_folder_helps_instead_of_colliding(tmp_path: Path) -> None:
+    pair = [started(tmp_path, "0-3", "--jobs", "1", "--json") for _ in range(2)]
+    for process in pair:
+        out, err = process.communicate(timeout=500)
+        assert process.returncode == 0, err
+        assert [row["status"] for row in json.loads(out)["runs"]] == ["done"] * 4
+    for seed in range(4):
+        complete(tmp_path, seed)
+        assert events(tmp_path, seed) == ["begun", "done"]
+
+
+def test_a_process_is_told_again_what_a_file_and_the_environment_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlbench.cli.sweep import Asked, _words, repeated  # noqa: PLC0415
+    from rlbench.sweep.plan import Job, Order  # noqa: PLC0415
+
+    config = tmp_path / "c.toml"
+    config.write_text('[algo]\nlr = 3e-4\nhidden = 32\n[algo.torso]\nkind = "mlp"\nwidths = [32, 16]\n')
+    environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
+    sets = ("algo.hidden=64",)
+    wanted = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
+    told = repeated(config, environ, sets)
+    assert resolve("toy", "dqn", "Catch", seed=3, sets=told).spec == wanted
+    rest = {
+        "steps": None,
+        "dataset": None,
+        "patience": 600.0,
+        "smoke": False,
+        "quiet": True,
+        "jobs": 2,
+        "engine": "local",
+        "address": None,
+    }
+    asked = Asked(results=tmp_path, device="auto", sets=told, force=True, **rest)  # type: ignore[arg-type]
+    job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
+    line = _words(asked)(Order(job, "cuda:1", force=False))
+    assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
+    assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
+
+
+@pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--engine", "spark"), ("--shard", "3/2")])
+def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    from rlbench.cli.app import main  # noqa: PLC0415
+
+    assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_watching_ends_with_ctrl_c_as_it_is_meant_to(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "rlbench", "status", "--watch", "--results", str(tmp_path)]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "no runs\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == ""
+    assert process.returncode == 0

@@ -1,0 +1,160 @@
+"""Which runs of a sweep go where: tables, and properties over whatever machine and runs there may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlbench import suites
+from rlbench.errors import DoesNotFit, UsageError
+from rlbench.sweep.plan import Job, Machine, Placed, Share, at_once, jobs_of, parse_share, place, shared
+
+CATCH = suites.spec("toy", "dqn", "Catch")
+PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
+GB = 10**9
+
+
+def job(number: int = 0, *, threads: int = 1, memory: int = GB, card: int = 0) -> Job:
+    spec = CATCH.model_copy(update={"seed": number})
+    return Job(spec=spec, folder=Path("x"), threads=threads, memory=memory, card=card)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores", "pairs", "processes"),
+    [(None, 8, 70, 8), (None, 8, 3, 3), (2, 8, 70, 2), (16, 8, 70, 16), (None, 1, 5, 1), (4, 2, 0, 1)],
+)
+def test_as_many_processes_as_asked_or_one_a_core(asked: int | None, cores: int, pairs: int, processes: int) -> None:
+    assert at_once(asked, cores, pairs) == processes
+
+
+@pytest.mark.parametrize(
+    ("spec", "cores", "processes", "threads", "share"),
+    [
+        (PONG, 8, 8, None, 1),
+        (PONG, 8, 2, None, 4),
+        (PONG, 16, 2, None, 4),  # more do not pay
+        (PONG, 6, 2, None, 3),
+        (PONG, 2, 4, None, 1),
+        (CATCH, 8, 2, None, 1),  # small networks use one
+        (CATCH, 8, 2, 3, 3),  # somebody said so
+    ],
+)
+def test_each_process_gets_its_share_of_the_cores(
+    spec: object, cores: int, processes: int, threads: int | None, share: int
+) -> None:
+    (made,) = jobs_of([spec], Path("r"), Machine(cores=cores, memory=100 * GB), processes, threads)  # type: ignore[list-item]
+    assert made.threads == share
+
+
+def test_a_card_takes_replay_and_networks_off_the_host() -> None:
+    host = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB), 1, None)[0]
+    card = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, cards=(80 * GB,)), 1, None)[0]
+    assert host.card == 0 and card.card > 700_000_000
+    assert card.memory < host.memory and card.threads == 1
+
+
+def test_what_is_larger_than_the_machine_is_refused_with_the_number() -> None:
+    with pytest.raises(DoesNotFit, match=r"atari/dqn/Pong.*1\.\d\d GB of it on this machine, which has 1\.00 GB free"):
+        jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)
+    with pytest.raises(DoesNotFit, match="graphics card"):
+        jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, cards=(GB,)), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("running", "new", "where"),
+    [
+        ([], {}, "host"),
+        ([{}], {}, "host"),
+        ([{}, {}], {}, None),  # two processes
+        ([{"memory": 7 * GB}], {"memory": 3 * GB}, "host"),
+        ([{"memory": 7 * GB}], {"memory": 3 * GB + 1}, None),
+        ([{"threads": 3}], {"threads": 1}, "host"),
+        ([{"threads": 3}], {"threads": 2}, None),
+        ([], {"threads": 9}, "host"),  # alone, whatever it takes
+        ([], {"card": 4 * GB}, 1),  # the freer card
+        ([{"card": 4 * GB, "on": 1}], {"card": 4 * GB}, 0),
+        ([{"card": 4 * GB, "on": 0}], {"card": 6 * GB}, 1),
+        ([{"card": 4 * GB, "on": 1}], {"card": 6 * GB}, None),
+    ],
+)
+def test_a_job_starts_where_there_is_room(running: list[dict[str, int]], new: dict[str, int], where: object) -> None:
+    machine = Machine(cores=4, memory=10 * GB, cards=(5 * GB, 6 * GB))
+    beside = [
+        Placed(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
+    ]
+    found = place(job(9, **new), beside, machine, 2)
+    assert (None if found is None else "host" if found.card is None else found.card) == where
+
+
+jobs = st.builds(
+    job,
+    st.integers(0, 99),
+    threads=st.integers(1, 4),
+    memory=st.integers(1, 12 * GB),
+    card=st.one_of(st.just(0), st.integers(1, 9 * GB)),
+)
+machines = st.builds(
+    Machine,
+    cores=st.integers(1, 8),
+    memory=st.integers(12 * GB, 30 * GB),
+    cards=st.lists(st.integers(9 * GB, 20 * GB), min_size=1, max_size=3).map(tuple),
+)
+
+
+@given(st.lists(jobs, max_size=30), machines, st.integers(1, 8), st.data())
+def test_no_packing_is_ever_over_memory_cores_or_cards_and_every_job_gets_its_turn(
+    waiting: list[Job], machine: Machine, processes: int, data: st.DataObject
+) -> None:
+    running: list[Placed] = []
+    while waiting or running:
+        for one in list(waiting):
+            found = place(one, running, machine, processes)
+            if found is not None:
+                waiting.remove(one)
+                running.append(found)
+        assert running, "nothing fits into an empty machine"
+        assert len(running) <= processes
+        assert sum(p.job.memory for p in running) <= machine.memory
+        assert len(running) == 1 or sum(p.job.threads for p in running) <= max(machine.cores, processes)
+        for card, free in enumerate(machine.cards):
+            assert sum(p.job.card for p in running if p.card == card) <= free
+        running.pop(data.draw(st.integers(0, len(running) - 1)))
+
+
+@given(st.integers(1, 40), st.integers(0, 200))
+def test_shares_hold_every_pair_once_and_differ_by_one_at_most(total: int, pairs: int) -> None:
+    parts = [shared(range(pairs), Share(number, total)) for number in range(1, total + 1)]
+    assert sorted(pair for part in parts for pair in part) == list(range(pairs))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert parts == [shared(range(pairs), Share(number, total)) for number in range(1, total + 1)]
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.lists(st.sampled_from([PONG, CATCH]), min_size=1, max_size=6))
+def test_threads_of_all_processes_together_are_no_more_than_the_cores(cores: int, most: int, specs: list) -> None:  # type: ignore[type-arg]
+    processes = at_once(most, cores, len(specs))
+    made = jobs_of(specs, Path("r"), Machine(cores=cores, memory=100 * GB), processes, None)
+    assert max(one.threads for one in made) * processes <= max(cores, processes)
+
+
+def test_the_plan_does_not_depend_on_what_is_finished() -> None:
+    """Else a sweep that is started again would compute with other threads, and its numbers would differ."""
+    machine, specs = Machine(cores=8, memory=100 * GB), [PONG.model_copy(update={"seed": n}) for n in range(4)]
+    processes = at_once(None, machine.cores, len(specs))
+    every = jobs_of(specs, Path("r"), machine, processes, None)
+    assert every == jobs_of(specs, Path("r"), replace(machine, memory=50 * GB), processes, None)
+    assert [one.threads for one in every] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", "1/4/2", ""])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--shard"):
+        parse_share(text)
+
+
+def test_shares_are_counted_from_one() -> None:
+    assert parse_share("1/3") == Share(1, 3)
+    assert shared("abcdefg", Share(1, 3)) == ["a", "d", "g"]

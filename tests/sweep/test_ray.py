@@ -1,0 +1,105 @@
+"""The sweep on a Ray cluster of several nodes on this machine; runs where Ray is installed (see CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rlbench.record.store import read, scores
+from rlbench.sweep import ray as engine
+
+ROOT = Path(__file__).parents[2]
+SETS = (
+    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8"),
+    *("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400"),
+)
+NODE = {"num_cpus": 1, "object_store_memory": 100_000_000, "memory": 2_000_000_000}
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is an extra")
+
+
+def words(results: Path, *more: str) -> list[str]:
+    fixed = ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--results", str(results)]
+    return [sys.executable, "-m", "rlbench", *fixed, *(word for text in SETS for word in ("--set", text)), *more]
+
+
+def records(results: Path) -> dict[int, tuple[object, ...]]:
+    found = [read(path.parent) for path in sorted(results.glob("toy/dqn/Catch/*/seed=*/spec.json"))]
+    return {
+        r.spec.seed: (r.spec.id, [scores(e) for e in r.epochs], r.outcome and (r.outcome.status, r.outcome.weights))
+        for r in found
+    }
+
+
+def begun(results: Path) -> int:
+    logs = results.glob("toy/dqn/Catch/*/seed=*/attempts.jsonl")
+    return sum(path.read_text().count('"event":"begun"') for path in logs)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # the test waits for them
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
+
+    made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    yield made
+    made.shutdown()
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_sweep_passes_while_a_node_is_removed_and_another_joins_and_gives_the_local_records(
+    cluster: object, tmp_path: Path, *, shared: bool
+) -> None:
+    nodes = [cluster.add_node(**NODE) for _ in range(2)]  # type: ignore[attr-defined]
+    results = tmp_path / "ray"
+    more = ("--seeds", "0-5", "--engine", "ray", "--ray-address", cluster.address, "--json")  # type: ignore[attr-defined]
+    command = words(results, *more) if shared else [sys.executable, "-c", APART, *words(results, *more)[3:]]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 300
+    while begun(results) < 3 and process.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    cluster.remove_node(nodes[0], allow_graceful=False)  # type: ignore[attr-defined]
+    cluster.add_node(**NODE)  # type: ignore[attr-defined]
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    assert [row["status"] for row in json.loads(out)["runs"]] == ["done"] * 6
+    assert "lost" in err, "the node that was removed had nothing to do"
+    assert not list(results.glob(".sweep-*"))
+    local = tmp_path / "local"
+    subprocess.run(words(local, "--seeds", "0-5", "--jobs", "2", "--quiet"), check=True, stdout=subprocess.DEVNULL)
+    assert records(results) == records(local)
+
+
+APART = """
+import sys
+from rlbench.cli.app import main
+from rlbench.sweep import ray
+given = ray.Cluster._given
+def blind(self, errand):
+    return given(self, ray.replace(errand, signpost="nowhere"))
+ray.Cluster._given = blind
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")
+def test_without_ray_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        words(tmp_path / "none", "--engine", "ray"), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert engine.INSTALL in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "none").exists()
