@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlbench.record.store import Record
-    from rlbench.spec.run import Runtime
+    from rlbench.spec.run import Runtime, Spec
 
 
 @dataclass(frozen=True)
@@ -92,3 +92,22 @@ def same(ended: Record, runtime: Runtime) -> None:
             f"{ended.folder}: learned from {noted.get('file')} (SHA-256 {then[:12]}…), {runtime.dataset} is another "
             f"({now[:12]}…); keep its runs apart with --results, or start over with --force"
         )
+
+
+def dataset_of(spec: Spec) -> str:
+    """What was learned from, where it is not the task's own."""
+    from rlbench.spec.task import OfflineTask
+
+    return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
+
+
+def documented(spec: Spec) -> float | None:
+    """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
+    from rlbench.report.documented import Key, primary, row_of
+    from rlbench.report.references import in_points, reference
+
+    if spec.smoke or dataset_of(spec):
+        return None
+    document = primary(spec.suite, spec.algorithm, spec.task.id)
+    key = Key(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
+    return None if document is None else in_points(document, reference(key))

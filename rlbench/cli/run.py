@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import options
-from rlbench.cli.experience import Data
+from rlbench.cli.experience import Data, dataset_of, documented
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json
 
@@ -324,7 +324,7 @@ def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict
         "suite": spec.suite,
         "algorithm": spec.algorithm,
         "task": spec.task.id,
-        "dataset": _dataset(spec) or None,
+        "dataset": dataset_of(spec) or None,
         "seed": spec.seed,
         "folder": str(folder),
         "status": status,
@@ -333,27 +333,8 @@ def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict
         "best": outcome.best if outcome else None,
         "final": outcome.final if outcome else None,
         "inexact": outcome.inexact if outcome else (),
-        "documented": _documented(spec),
+        "documented": documented(spec),
     }
-
-
-def _dataset(spec: Spec) -> str:
-    """What was learned from, where it is not the task's own."""
-    from rlbench.spec.task import OfflineTask
-
-    return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
-
-
-def _documented(spec: Spec) -> float | None:
-    """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
-    from rlbench.report.documented import Key, primary, row_of
-    from rlbench.report.references import in_points, reference
-
-    if spec.smoke or _dataset(spec):
-        return None
-    document = primary(spec.suite, spec.algorithm, spec.task.id)
-    key = Key(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
-    return None if document is None else in_points(document, reference(key))
 
 
 def _sentence(row: dict[str, object]) -> str:

@@ -83,6 +83,7 @@ def _document(found: Resolved, memory: Footprint) -> dict[str, object]:
             "replay": memory.replay,
             "networks": memory.networks,
             "environments": memory.emulators,
+            "scratch": memory.scratch,
             "libraries": memory.base,
             "total": memory.total,
         },

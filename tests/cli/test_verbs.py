@@ -117,7 +117,7 @@ def test_show_prints_every_field_with_its_source_and_the_memory(capsys: Capture)
     assert (fields["algo.lr"], sources["algo.lr"]) == ("0.0005", "--set")
     assert (fields["task.id"], sources["task.id"]) == ("PongNoFrameskip-v4", "argument")
     assert (fields["algo.torso"], fields["protocol.stop"], fields["algo.max_grad_norm"]) == ("nature", "20.0", "none")
-    assert lines[-1].startswith("memory ≈ 1.41 GB (replay 0.71 GB, ")
+    assert lines[-1].startswith("memory ≈ 1.43 GB (replay 0.71 GB, ")
 
 
 def test_show_names_the_id_that_a_run_would_have(capsys: Capture) -> None:
@@ -178,7 +178,7 @@ def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Pa
         process.send_signal(2)
         process.stdout.read()  # to its end: a pipe that is closed before would be another way to stop
     assert lines[0] == lines[4]
-    assert process.returncode == 130
+    assert process.returncode == 0  # Ctrl-C is how it is meant to end
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,6 @@ def test_a_lane_that_breaks_is_reported_from_any_thread(lane: int, draw: Draw) -
     env.reset()
     env._envs[lane].unwrapped.model = None
     env.send(draw(env.info.actions, seed=4, size=(1, 5))[0])
-    with pytest.raises(BrokenEnvironment, match="Hopper-v4: step 0: "):
+    with pytest.raises(BrokenEnvironment, match=f"Hopper-v4: lane {lane}, step 0: "):
         env.recv()
     env.close()

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 
 from rlbench import checkpoint, suites
 from rlbench.datasets import film, segments
+from rlbench.record.manifest import sha256_of
 from rlbench.record.store import Store, folder_of
 from rlbench.spec.run import Spec
 from tests.reliability.odd import sealed, told
@@ -83,7 +84,7 @@ def checkpointed(canary: Path, *, raw: bytes) -> Words:
     (shard,) = place.glob("*.safetensors")
     shard.write_bytes(raw)
     head = json.loads((place / "manifest.json").read_text())
-    (place / "manifest.json").write_text(sealed(head | {"files": {shard.name: checkpoint._sum(shard)}}))
+    (place / "manifest.json").write_text(sealed(head | {"files": {shard.name: sha256_of(shard)}}))
     return ["run", "toy", "dqn", "--task", "Catch", "--device", "cpu", "--quiet"]
 
 

@@ -89,7 +89,7 @@ def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_comman
     assert sum(events(tmp_path, seed).count("begun") for seed in range(3)) <= 5, "what is done was run again"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_twelve_runs_killed_at_random_five_times_end_as_twelve_whole_records_none_run_twice(tmp_path: Path) -> None:
     chance, kills = np.random.default_rng(11), 0
@@ -217,13 +217,3 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, 
 
     assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
     assert not (tmp_path / "none").exists()
-
-
-def test_watching_ends_with_ctrl_c_as_it_is_meant_to(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "rlbench", "status", "--watch", "--results", str(tmp_path)]
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "no runs\n"
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[1] == ""
-    assert process.returncode == 0
