@@ -27,7 +27,7 @@ from rlbench.cli.show import show
 from rlbench.cli.status import status
 from rlbench.cli.table import table
 from rlbench.cli.verify import verify
-from rlbench.errors import RlbenchError
+from rlbench.errors import RlbenchError, UsageError
 
 INTERNAL = 1
 
@@ -82,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERNAL
     except Exception as error:  # noqa: BLE001 - the last line of defence: even a bug is one line and a code
         _trace(debug=debug)
-        hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
-        complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
-        return INTERNAL
+        return _unforeseen(error, debug=debug)
     return code if isinstance(code, int) else 0
 
 
@@ -113,6 +111,15 @@ def top(
 def _terminate(number: int, _frame: object) -> None:
     """What is half written is swept away, as after Ctrl-C."""
     raise Terminated(128 + number)
+
+
+def _unforeseen(error: Exception, *, debug: bool) -> int:
+    if isinstance(error, PermissionError):
+        complain(f"{error.filename}: not allowed ({error.strerror}); check its permissions")
+        return UsageError.exit_code
+    hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
+    complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
+    return INTERNAL
 
 
 def _trace(*, debug: bool) -> None:

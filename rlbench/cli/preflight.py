@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     """Refuse runs that would not fit into memory, or onto the disk below ``results``."""
-    _memory(specs, runtime)
-    _disk(specs, results)
+    due = [spec for spec in specs if _to_come(spec, results)]
+    _memory(due, runtime)
+    _disk(due, results)
 
 
 def room(folder: Path, needed: int, what: str, remedy: str) -> None:
@@ -74,17 +75,33 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
 
 def _disk(specs: list[Spec], results: Path) -> None:
     """Runs come one after another: of those before only the policies stay."""
-    from rlbench.record.store import folder_of, read_outcome
+    from rlbench.record.store import folder_of
     from rlbench.spec.footprint import footprint
 
     kept = 0
     for spec in specs:
         folder, need = folder_of(spec, results), footprint(spec)
-        with suppress(RefusedFile):  # which the run itself will tell
-            outcome = read_outcome(folder)
-            if outcome is not None and outcome.status != "interrupted":
-                continue
-        there = sum(path.stat().st_size for path in folder.glob("checkpoint/*/*"))
+        there = _held(folder)
         remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
         room(results, kept + need.disk - there, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
         kept += need.policies
+
+
+def _to_come(spec: Spec, results: Path) -> bool:
+    """Whether a run has not ended yet; one that has needs nothing."""
+    from rlbench.record.store import folder_of, read_outcome
+
+    with suppress(RefusedFile):  # which the run itself will tell
+        outcome = read_outcome(folder_of(spec, results))
+        return outcome is None or outcome.status == "interrupted"
+    return True
+
+
+def _held(folder: Path) -> int:
+    """Bytes of its checkpoints, which another process may be replacing meanwhile."""
+    total = 0
+    with suppress(OSError):
+        for path in folder.glob("checkpoint/*/*"):
+            with suppress(OSError):
+                total += path.stat().st_size
+    return total

@@ -239,6 +239,8 @@ def _carried(
         return {**_told(spec, folder), "status": "halted", "reason": str(error)}
     except RunFailed as error:
         shown.end(f"{spec.name} seed {spec.seed}: failed: {error} (traceback: {folder / 'failure.txt'})")
+        told = _told(spec, folder)  # nothing was tried where it could not even be built, and no outcome says so
+        return told if told["status"] == "failed" else {**told, "status": "failed", "reason": str(error)}
     else:
         shown.end(f"{spec.name} seed {spec.seed}: done")
     finally:

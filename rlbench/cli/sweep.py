@@ -55,8 +55,8 @@ def parse_jobs(text: str | None) -> int | None:
     """
     if text is None or text == "auto":
         return None
-    if not text.isdigit() or not 1 <= int(text) <= 100_000:
-        raise UsageError(f"--jobs {text}: not a number of processes; write auto, or a number from 1")
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= 500:
+        raise UsageError(f"--jobs {text}: not a number of processes; write auto, or a number from 1 to 500")
     return int(text)
 
 
@@ -103,7 +103,7 @@ def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], En
     if asked.engine not in ENGINES:
         raise UsageError(f"--engine {asked.engine}: unknown; choose local or ray")
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    each = int(threads) if threads.isdigit() and int(threads) > 0 else None
+    each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
     if asked.engine == "ray":
         with _cluster(specs, asked, each or 1) as found:
             yield found

@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli.options import RESULTS, Json
 from rlbench.cli.output import emit, emit_json
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 
 if TYPE_CHECKING:
     from rlbench.report.verified import Findings
@@ -32,6 +32,8 @@ def verify(
     from rlbench.report.verified import verified
 
     found = verified(folder)
+    if not found.runs and not found.baselines:
+        raise UsageError(f"{folder}: holds no records; name a folder of records")
     if json:
         emit_json(
             {

@@ -41,6 +41,8 @@ class Watch:
         self.store, self.patience = store, patience
         self.pause = min(LONGEST, patience / LOOKS)
         self.stacks = ""
+        self._stuck: tuple[FrameType, int] | None = None  # the call that is to be interrupted
+        self._raised = False  # it was
         self.told_to_stop: int | None = None  # by this signal, heard or not by the main thread
         self._main = threading.main_thread().ident or 0
         self._done = threading.Event()
@@ -78,20 +80,25 @@ class Watch:
             self._listen()
             now = _call(sys._current_frames().get(self._main))  # noqa: SLF001 - there is no other way to look
             waited = waited + self.pause if now is not None and now == call else 0.0
+            asked = asked and (now == call or self._raised)  # it answered at the last moment
             call = now
             soon = asked or self.told_to_stop is not None
             if waited < (min(GRACE, self.patience) if soon else self.patience):
                 continue
             if asked:
                 self._end()
-            asked, waited, self.stacks = True, 0.0, _stacks()
+            asked, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
             signal.pthread_kill(self._main, ALARM)
 
     def _listen(self) -> None:
         with suppress(BlockingIOError):
             self.told_to_stop = next((n for n in os.read(self._arrived, 512) if n in STOPPING), self.told_to_stop)
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
+        """Somebody else's signal, or one that comes too late, interrupts nothing."""
+        if self._stuck is None or _call(frame) != self._stuck:
+            return
+        self._raised = True
         if self.told_to_stop is not None:
             raise Interrupted(f"{self.store.folder}: {self._stopped()}", signal=self.told_to_stop)
         error = BrokenEnvironment(self._hung())

@@ -62,7 +62,7 @@ def noted(folder: Path) -> list[dict[str, object]]:
     """Every line that is whole, in order."""
     path, found = folder / ATTEMPTS, []
     if path.exists():
-        for line in files.read_text(path).splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 found.append(files.unsealed(line, str(path)))
             except RefusedFile:

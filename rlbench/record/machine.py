@@ -57,7 +57,9 @@ def available_memory() -> int:
     """Bytes a new process may take: what the machine has free, or less where its control group says so."""
     free = psutil.virtual_memory().available
     limit, used = (_cgroup(name) for name in ("memory.max", "memory.current"))
-    return min(free, limit - used) if limit is not None and used is not None else free
+    if limit is None or used is None:
+        return free
+    return min(free, max(0, limit - used + min(used, _reclaimable())))
 
 
 def threads(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -67,6 +69,15 @@ def threads(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
         if name in environ
     }
+
+
+def _reclaimable() -> int:
+    """Bytes of files that the control group's memory holds only as long as nobody needs it."""
+    try:
+        lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.split()[:1] == ["inactive_file"])
 
 
 def _cgroup(name: str) -> int | None:

@@ -207,7 +207,7 @@ class Store:
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
         self._sweep()
         if force:
-            self._set_aside()
+            set_aside(self.folder)
         path = self.folder / "spec.json"
         if not path.exists():
             left = [part for part in PARTS if (self.folder / part).exists()]
@@ -236,26 +236,29 @@ class Store:
                 left.unlink()
                 faults.point("claim.swept")
 
-    def _set_aside(self) -> None:
-        present = [self.folder / part for part in PARTS if (self.folder / part).exists()]
-        if not present:
-            return
-        aside = self._aside(present)
-        with files.writing(aside):
-            aside.mkdir(exist_ok=True)
-            faults.point("aside.made")
-            for part in reversed(present):  # spec.json last: what a crash cut in two is seen, and put together again
-                part.rename(aside / part.name)
-                faults.point("aside.moved")
-            files.sync_folder(self.folder)
 
-    def _aside(self, parts: list[Path]) -> Path:
-        """Where an attempt goes: with the rest of it, if a crash came in between, else to a folder of its own."""
-        taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in self.folder.iterdir()]
-        number = max((int(match[1]) for match in taken if match), default=0)
-        last = self.folder / f"attempt-{number}"
-        cut = last.is_dir() and not any((last / name).exists() for name in ("spec.json", *(p.name for p in parts)))
-        return last if cut else self.folder / f"attempt-{number + 1}"
+def set_aside(folder: Path) -> None:
+    """Move a run's record into an attempt's folder below it; whoever calls holds the run."""
+    present = [folder / part for part in PARTS if (folder / part).exists()]
+    if not present:
+        return
+    aside = _aside(folder, present)
+    with files.writing(aside):
+        aside.mkdir(exist_ok=True)
+        faults.point("aside.made")
+        for part in reversed(present):  # spec.json last: what a crash cut in two is seen, and put together again
+            part.rename(aside / part.name)
+            faults.point("aside.moved")
+        files.sync_folder(folder)
+
+
+def _aside(folder: Path, parts: list[Path]) -> Path:
+    """Where an attempt goes: with the rest of it, if a crash came in between, else to a folder of its own."""
+    taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
+    number = max((int(match[1]) for match in taken if match), default=0)
+    last = folder / f"attempt-{number}"
+    cut = last.is_dir() and not any((last / name).exists() for name in ("spec.json", *(p.name for p in parts)))
+    return last if cut else folder / f"attempt-{number + 1}"
 
 
 def scores(epoch: Epoch) -> tuple[object, ...]:

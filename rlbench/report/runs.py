@@ -66,12 +66,18 @@ def folders(results: Path) -> Iterator[Path]:
     """Every run's folder below ``results``, in order of name; what ``--force`` put aside is not a run."""
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
-    for place, names, _ in os.walk(results):
+    for place, names, _ in os.walk(results, onerror=_unreadable):
         names[:] = sorted(n for n in names if not n.startswith(("attempt-", ".")))
         if Path(place).name.startswith("seed="):
             names.clear()
             if any(Path(place, part).exists() for part in PARTS):
                 yield Path(place)
+
+
+def _unreadable(error: OSError) -> None:
+    if isinstance(error, FileNotFoundError):
+        return  # nothing has been recorded yet, or it went meanwhile
+    raise RefusedFile(f"{error.filename}: cannot be read ({error.strerror}); check its permissions")
 
 
 def read(folder: Path) -> Run:

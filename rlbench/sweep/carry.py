@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import Halted, RefusedFile, RlbenchError, UsageError
 from rlbench.record import attempts
 from rlbench.record.claims import held
 from rlbench.record.store import read
@@ -111,6 +111,7 @@ class Sweep:
         """Carry every job to its end, or to where a signal stopped it; in the order of the jobs."""
         waiting, running = list(self.jobs), dict[str, Job]()
         tries = {job.name: _Tries(force=self.force) for job in self.jobs}
+        waiting = [job for job in waiting if self._ended(job, tries[job.name]) is None]
         while (waiting or running) and self.stop.signal is None:
             self._start(waiting, running, tries)
             for job, news in self.engine.news(WAIT):
@@ -118,7 +119,8 @@ class Sweep:
         self._wind_up(running, tries)
         for job in self.jobs:
             if job.name not in self.endings:
-                self._end(job, "interrupted", f"signal {self.stop.signal}", tries[job.name], quiet=True)
+                reason, tried = f"signal {self.stop.signal}", tries[job.name]
+                self._end(job, "interrupted", reason, tried, _outcome(job.folder), quiet=True)
         return [self.endings[job.name] for job in self.jobs]
 
     def _start(self, waiting: list[Job], running: dict[str, Job], tries: dict[str, _Tries]) -> None:
@@ -133,8 +135,12 @@ class Sweep:
             elif held(job.folder):
                 tried.look = monotonic() + LOOK
             else:
-                self.engine.start(job, force=tried.force)
                 waiting.remove(job)
+                try:
+                    self.engine.start(job, force=tried.force)
+                except (RlbenchError, OSError) as error:  # of this one's folder; the others go on
+                    self._end(job, "refused" if isinstance(error, UsageError) else "halted", str(error), tried)
+                    continue
                 running[job.name] = job
                 tried.started, tried.begun, tried.since = True, False, monotonic()
                 self.shown.begin(job)
@@ -163,6 +169,10 @@ class Sweep:
         if tried.begun or how in {"crashed", "halted", "refused"}:
             seconds = round(monotonic() - tried.since, 1)
             _note(job, {"event": "ended", "how": how, "reason": reason, "code": news.code, "seconds": seconds})
+        if how == "running" and not held(job.folder):  # who had it may have come to its end, but not for ever
+            tried.lost += 1
+            if tried.lost > LOSSES:
+                how, reason = "crashed", "it ends again and again without a word"
         if how == "running":
             tried.look = monotonic() + LOOK
             waiting.append(job)

@@ -24,7 +24,7 @@ from typing import Protocol
 import rlbench
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record.parcels import Parcel, claimed, pack, signposted, unpack
-from rlbench.record.store import folder_of
+from rlbench.record.store import folder_of, set_aside
 from rlbench.record.types import Progress
 from rlbench.sweep.child import PATIENCE, Child, environment
 from rlbench.sweep.local import Words
@@ -262,6 +262,8 @@ class Cluster:
             del self._tasks[job.name]
             return [Exited(0, "another process is running it")]
         forced = "--force" in task.errand.words
+        if forced:
+            set_aside(job.folder)  # here, where the record is: the run starts over in an empty folder elsewhere
         before = Parcel(record={}, states={}, present=()) if forced else pack(job.folder)
         task.errand = replace(task.errand, before=before)
         task.stream = self._given(task.errand)

@@ -108,6 +108,11 @@ def test_what_a_crash_leaves_behind_is_no_fault(record_run: RecordRun, capsys: C
     assert len(printed(capsys, str(folder), code=2)) == 2
 
 
+def test_a_folder_without_one_record_is_not_called_sound(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "holds no records" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_there_is_a_wrong_request(tmp_path: Path, capsys: Capture) -> None:
     assert main(["verify", str(tmp_path / "nowhere")]) == 2
     assert "no such folder; name a folder of records" in capsys.readouterr().err

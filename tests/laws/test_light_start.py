@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.laws.layers import HEAVY
+from tests.laws.source import ROOT
 
 SLOW_TO_START = {"numpy", "scipy", "pandas", "matplotlib", "h5py"}  # not heavy, but not for a page of help
 
@@ -30,7 +31,7 @@ READING = [
     ("table", "atari"),
     ("table", "atari", "--format", "json"),
     ("status",),
-    ("verify", "."),
+    ("verify", str(ROOT / "results" / "toy")),
     ("data", "list"),
 ]
 

@@ -97,6 +97,17 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(number: signal.Sig
         heard(again, f"resumes at {record.outcome.steps:,}/")
 
 
+def test_a_signal_of_somebody_elses_does_not_fail_a_run(tmp_path: Path) -> None:
+    """SIGUSR2 is what wakes a hanging call; schedulers send it too."""
+    with started(*long(tmp_path, "--json")) as process:
+        heard(process, "epoch 2")
+        process.send_signal(signal.SIGUSR2)
+        heard(process, "epoch 4")
+        code, out, _ = left(process, signal.SIGTERM)
+    assert code == 143
+    assert json.loads(out)["runs"][0]["status"] == "interrupted"
+
+
 @pytest.mark.soak
 def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
     """As ``nohup`` does."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.errors import UsageError
 from rlbench.record import attempts
 from rlbench.record.parcels import claimed
 from rlbench.record.store import Store, folder_of
@@ -169,6 +170,44 @@ def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go
     endings, _ = carried([taken, free], engine)
     assert [e.status for e in endings] == ["done", "done"]
     assert [seed for seed, _ in engine.started] == [1, 0]
+
+
+def test_who_ends_without_a_word_again_and_again_is_given_up(tmp_path: Path) -> None:
+    endings, _ = carried([job(tmp_path)], Scripted({0: [[Exited(0, "")]] * 40}))
+    assert [(e.status, e.reason) for e in endings] == [("crashed", "it ends again and again without a word")]
+
+
+def test_a_folder_that_cannot_be_used_stops_nobody_else(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed) for seed in range(3)]
+
+    class Unusable(Scripted):
+        def start(self, made: Job, *, force: bool) -> None:
+            if made.spec.seed == 1:
+                raise UsageError(f"{made.folder}: not a folder; remove it")
+            super().start(made, force=force)
+
+    scripts = {n: [[Begun(0), lambda n=n: finished(jobs[n], tmp_path), Exited(0, "")]] for n in (0, 2)}
+    endings, _ = carried(jobs, Unusable(scripts))
+    assert [e.status for e in endings] == ["done", "refused", "done"]
+    assert "not a folder" in endings[1].reason
+
+
+def test_what_has_ended_is_known_before_there_is_room_and_after_a_signal(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed) for seed in range(3)]
+    finished(jobs[1], tmp_path)
+    finished(jobs[2], tmp_path)
+    stop = Stop()
+    engine = Scripted({0: [[Begun(0)], [lambda: setattr(stop, "signal", 2)], [Exited(130, "")]]}, room=1)
+    endings = Sweep(jobs, engine, Watched(), stop).carry()
+    assert [e.status for e in endings] == ["interrupted", "done", "done"]
+
+
+def test_a_line_that_is_no_text_loses_no_other(tmp_path: Path) -> None:
+    attempts.note(tmp_path, {"event": "begun"})
+    with (tmp_path / attempts.ATTEMPTS).open("ab") as file:
+        file.write(b"\xff\xfe")
+    attempts.note(tmp_path, {"event": "begun"})
+    assert attempts.begun(tmp_path) == 2
 
 
 def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_path: Path) -> None:
