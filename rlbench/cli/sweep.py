@@ -120,22 +120,22 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
     from rlbench.sweep.plan import Machine, jobs_of
     from rlbench.sweep.ray import Cluster, connected, nodes
 
-    ray = connected(asked.address)
-    try:
-        has = nodes(ray)
-        most = {name: max((int(node.get(name, 0)) for node in has), default=0) for name in ("CPU", "GPU", "memory")}
-        cards = _cards(asked.device)
-        given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
-        machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
-        jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads)
-        engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
+    with redirect_stdout(sys.stderr):  # Ray speaks from threads of its own until it is shut down; stdout is for results
+        ray = connected(asked.address)
         try:
-            with redirect_stdout(sys.stderr):  # Ray speaks from threads of its own, and stdout is for results
+            has = nodes(ray)
+            most = {name: max((int(node.get(name, 0)) for node in has), default=0) for name in ("CPU", "GPU", "memory")}
+            cards = _cards(asked.device)
+            given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
+            machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
+            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads)
+            engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
+            try:
                 yield jobs, engine
+            finally:
+                engine.close()
         finally:
-            engine.close()
-    finally:
-        ray.shutdown()
+            ray.shutdown()
 
 
 def _words(asked: Asked) -> Callable[[Order], list[str]]:
