@@ -82,8 +82,8 @@ def golden() -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_thousand_steps_are_as_recorded(name: str) -> None:
     verdict = judged(name, answered(FAMILIES[name](seeds=SEEDS)), golden())
-    if verdict.startswith("NOT COMPARABLE"):
-        pytest.skip(verdict)
+    if verdict.startswith("NOT COMPARABLE: made on"):
+        pytest.skip(verdict)  # floats of another processor; another version must be looked at
     assert verdict == "equal", f"{name}: what it answers has changed, and its versions have not"
 
 
