@@ -1,0 +1,137 @@
+"""What leaves the checkout: wheel and sdist hold the whole package and nothing else, and the wheel works elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rlbench import __version__
+from tests.laws.source import ROOT
+
+WHEEL = f"rlbench-{__version__}-py3-none-any.whl"
+SDIST = f"rlbench-{__version__}"
+KINDS = {".py", ".csv", ".json", ".html", ".md", ".txt", ".mplstyle", ".typed"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist of the working tree."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("rlbench", "tests", "scripts", ".ci"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, source)
+    return build(source, tmp_path_factory.mktemp("dist"))
+
+
+def build(source: Path, out: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+    subprocess.run(
+        command, cwd=source, check=True, capture_output=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1000000000"}
+    )
+    return out
+
+
+def package() -> set[str]:
+    """Every file of the package as it stands, data included."""
+    files = (path for path in (ROOT / "rlbench").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT).as_posix() for path in files}
+
+
+def test_the_wheel_has_every_file_of_the_package_and_only_these(built: Path) -> None:
+    with zipfile.ZipFile(built / WHEEL) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        metadata = wheel.read(f"rlbench-{__version__}.dist-info/METADATA").decode()
+        points = wheel.read(f"rlbench-{__version__}.dist-info/entry_points.txt").decode()
+    assert names == package()
+    assert "rlbench/py.typed" in names
+    assert {Path(name).suffix for name in names} <= KINDS, "a new kind of file: should it be in the wheel?"
+    assert f"Version: {__version__}" in metadata and "License-Expression: MIT" in metadata
+    assert "rlbench = rlbench.cli.app:main" in points
+
+
+def test_the_sdist_makes_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    with tarfile.open(built / f"{SDIST}.tar.gz") as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    again = build(tmp_path / SDIST, tmp_path / "dist")
+    assert (again / WHEEL).read_bytes() == (built / WHEEL).read_bytes()
+
+
+def test_the_wheel_works_away_from_the_checkout(built: Path, tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with zipfile.ZipFile(built / WHEEL) as wheel:
+        wheel.extractall(home)  # noqa: S202 - a file of our own
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RLBENCH_")}
+    command = [sys.executable, "-P", "-m", "rlbench"]
+
+    def rlbench(*words: str) -> str:
+        done = subprocess.run(
+            [*command, *words],
+            cwd=elsewhere,
+            env={**kept, "PYTHONPATH": str(home)},
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    where = "import rlbench; print(rlbench.__file__)"
+    env = {**kept, "PYTHONPATH": str(home)}
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", where], cwd=elsewhere, env=env, capture_output=True, check=False, text=True
+    )
+    assert Path(found.stdout.strip()).is_relative_to(home), "the checkout was imported, so nothing would be shown"
+    assert rlbench("--version").strip() == f"rlbench {__version__}"
+    cells = json.loads(rlbench("table", "atari", "--json"))["cells"]
+    assert any(cell["documented"] for cell in cells)
+    rlbench("run", "toy", "reinforce", "--task", "CartPole-v1", "--smoke")
+    assert "rlb-hopper-medium" in rlbench("data", "list")
+    assert "<table" in rlbench("table", "toy", "--format", "html")
+
+
+def test_the_container_is_made_of_files_that_exist_and_the_locked_versions() -> None:
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = [word for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for word in line.split()]
+    assert {"constraints.txt", "pyproject.toml", "README.md", "LICENSE", "rlbench"} == set(copied)
+    for name in copied:
+        assert (ROOT / name).exists() and f"!{name}" in ignored
+    assert text.count("--constraint ") == 2, "both installations take the locked versions"
+    version = re.search(r"^ARG PYTHON=(\S+)$", text, re.MULTILINE)
+    assert version and version[1] in (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ("", ""),
+        ("echo more >>README.md", "has changes"),
+        ("git tag v0.1.0", "is released"),
+        ("sed -i 's/^## \\[0.1.0\\].*/## [0.0.9] - 2026-01-01/' CHANGELOG.md; git commit -qam x", "no '## [0.1.0]"),
+    ],
+)
+def test_a_release_begins_only_with_a_clean_tree_a_new_version_and_its_changes(
+    tmp_path: Path, change: str, word: str
+) -> None:
+    (tmp_path / "rlbench").mkdir()
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/release", tmp_path / "scripts")
+    (tmp_path / "rlbench/__init__.py").write_text('__version__ = "0.1.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text("## [0.1.0] - 2026-11-22\n")
+    (tmp_path / "README.md").write_text("rlbench\n")
+    prepare = "git init -q .; git config user.email a@b; git config user.name a; git add -A; git commit -qm begin"
+    subprocess.run(["bash", "-c", f"{prepare}; {change}"], cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(["scripts/release", "--check"], cwd=tmp_path, capture_output=True, check=False, text=True)
+    assert done.returncode == (2 if word else 0), done.stderr
+    assert word in done.stderr and len(done.stderr.splitlines()) == (1 if word else 0)
