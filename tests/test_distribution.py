@@ -19,7 +19,7 @@ from tests.laws.source import ROOT
 
 WHEEL = f"rlbench-{__version__}-py3-none-any.whl"
 SDIST = f"rlbench-{__version__}"
-KINDS = {".py", ".csv", ".json", ".html", ".md", ".txt", ".mplstyle", ".typed"}
+KINDS = {".py", ".csv", ".json", ".html", ".md", ".txt", ".mplstyle", ".safetensors", ".typed"}
 
 
 @pytest.fixture(scope="module")
