@@ -17,3 +17,12 @@ def test_a_committed_table_is_current(suite: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     committed = (RESULTS / "tables" / f"{suite}.md").read_text(encoding="utf-8")
     assert committed.rstrip("\n") == done.stdout.rstrip("\n"), "run scripts/tables and commit what it writes"
+
+
+def test_readme_shows_what_ran_of_ppo_as_the_committed_table_has_it() -> None:
+    readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("<!-- begin: what ran of PPO on MuJoCo -->\n")[1].split("\n<!-- end -->")[0].splitlines()
+    table = (RESULTS / "tables" / "mujoco.md").read_text(encoding="utf-8").splitlines()
+    ran = [row for row in table if row.startswith("| ppo |") and "NOT RUN" not in row]
+    assert shown == [*table[:2], *ran], "run scripts/tables and commit what it writes"
+    assert len(ran) >= 4
