@@ -15,12 +15,13 @@ from rlbench.errors import UnknownName, UsageError
 def report(
     suite: Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help="Only these.")] = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.html", help="The page.")],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.html|.md", help="The page.")],
     results: Results = RESULTS,
 ) -> None:
     """One page that opens without a network.
 
-    Tables, verdicts, pictures, every seed, machines, and what is missing and would cost.
+    Tables, verdicts, pictures, every seed, machines, and what is missing and would cost. A FILE.md is for reading
+    beside the records: verdicts counted, what the rest would cost, and the tables, with the pictures in `plots`.
     """
     from rlbench.record import files
     from rlbench.report.cells import SUITES
@@ -30,8 +31,9 @@ def report(
             raise UnknownName("suite", name, SUITES)
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
+    from rlbench.report.overview import overview
     from rlbench.report.page import page
 
-    text = page(list(dict.fromkeys(suite or SUITES)), results)
+    text = (overview if output.suffix == ".md" else page)(list(dict.fromkeys(suite or SUITES)), results)
     files.replace(output.resolve(), text)
     remark(f"{output}: {len(text.encode()):,} bytes")

@@ -43,8 +43,11 @@ def missing(
     algorithms: Sequence[str] = (),
     seeds: Sequence[int] = tuple(range(10)),
     whole: bool = False,
+    cpu: str | None = None,
 ) -> tuple[Missing, ...]:
     """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
+
+    Hours are those of runs on a ``cpu``, this machine's unless another is named, where there are any.
 
     Raises:
         UnknownName: an algorithm is not in the suite's table.
@@ -56,7 +59,8 @@ def missing(
         if name not in known:
             raise UnknownName("algorithm", name, known, where=suite)
     keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
-    rows = (_missing(key, Runs() if whole else found.get(key, Runs()), found, seeds) for key in keys)
+    here = cpu or processor()
+    rows = (_missing(key, Runs() if whole else found.get(key, Runs()), found, seeds, here) for key in keys)
     return tuple(row for row in rows if row.seeds)
 
 
@@ -67,12 +71,11 @@ class Pace(NamedTuple):
     nearest: str  # whose: cell, algorithm, family or suite
 
 
-def pace(key: Key, found: Mapping[Key, Runs]) -> Pace | None:
-    """The speed of the cell's own runs, or else of what is nearest in its suite; of this machine's, if there are.
+def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
+    """The speed of the cell's own runs, or else of what is nearest in its suite; of those on a ``cpu``, if there are.
 
     Nearness counts before where it was made: algorithms differ more than machines do.
     """
-    here = processor()
     near: tuple[tuple[str, Callable[[Key], bool]], ...] = (
         ("cell", lambda other: other == key),
         ("algorithm", lambda other: (other.suite, other.algorithm) == (key.suite, key.algorithm)),
@@ -81,7 +84,7 @@ def pace(key: Key, found: Mapping[Key, Runs]) -> Pace | None:
     )
     for nearest, wanted in near:
         every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
-        for runs in ([run for run in every if run.environment.get("cpu") == here], every):
+        for runs in ([run for run in every if run.environment.get("cpu") == cpu], every):
             speeds = [made for run in runs if (made := speed(run))]
             if speeds:
                 return Pace(statistics.median(speeds), nearest)
@@ -92,13 +95,13 @@ def _made(runs: Runs) -> list[Run]:
     return [*runs.complete, *runs.short]
 
 
-def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[int]) -> Missing:
+def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[int], cpu: str) -> Missing:
     spec = _spec(key)
     done = {run.seed for run in (*runs.complete, *runs.failed)}
     wanted = tuple(seed for seed in seeds if seed not in done)
     begun = sum(min(run.env_steps, run.budget) for run in runs.short if run.seed in wanted)
     steps = max(0, len(wanted) * (spec.budget.steps if spec else 0) - begun)
-    expected = pace(key, found)
+    expected = pace(key, found, cpu)
     need = _footprint(spec) if spec else None
     return Missing(
         key=key,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +49,9 @@ class Run:
     settings: Mapping[str, object]  # the Spec as it was written
     environment: Mapping[str, object]  # where it was made
     evaluations: tuple[Evaluation, ...]
-    speeds: tuple[float, ...]  # agent steps a second, per epoch in which it learned
+    speeds: tuple[
+        float, ...
+    ]  # agent steps a second, per epoch in which it learned; gradient steps where data are given
     env_steps: int  # at the end of its last epoch
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
@@ -142,12 +145,19 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         settings=spec,
         environment=environment if isinstance(environment, dict) else {},
         evaluations=tuple(line.evaluation for line in epochs if line.evaluation is not None),
-        speeds=tuple(line.speed for line in epochs if line.speed is not None),
+        speeds=tuple(_updating(epochs) if task.get("dataset") else (e.speed for e in epochs if e.speed is not None)),
         env_steps=epochs[-1].env_steps if epochs else 0,
         seconds=epochs[-1].seconds if epochs else 0.0,
         status=status,
         reason="".join(letter if letter.isprintable() else "?" for letter in " ".join(reason.split())),
     )
+
+
+def _updating(epochs: Sequence[_Line]) -> Iterator[float]:
+    """Gradient steps a second of each epoch but the first, its evaluation among them."""
+    for before, line in pairwise(epochs):
+        if line.env_steps > before.env_steps and line.seconds > before.seconds:
+            yield (line.env_steps - before.env_steps) / (line.seconds - before.seconds)
 
 
 def _outcome(path: Path) -> dict[str, object]:

@@ -99,10 +99,10 @@ def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite()
 
     found = gather(RESULTS)
     sac, redq = (
-        pace(Key("mujoco", "sac", "HalfCheetah-v3", ""), found),
-        pace(Key("mujoco", "ddpg", "Ant-v3", ""), found),
+        pace(Key("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),
+        pace(Key("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC"),
     )
-    ppo = pace(Key("mujoco", "reinforce", "Ant-v3", ""), found)
+    ppo = pace(Key("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC")
     assert redq is not None and ppo is not None and sac is not None
     assert (redq.nearest, ppo.nearest) == ("family", "family")
     assert redq.speed < ppo.speed / 2

@@ -26,3 +26,12 @@ def test_readme_shows_what_ran_of_ppo_as_the_committed_table_has_it() -> None:
     ran = [row for row in table if row.startswith("| ppo |") and "NOT RUN" not in row]
     assert shown == [*table[:2], *ran], "run scripts/tables and commit what it writes"
     assert len(ran) >= 4
+
+
+def test_the_committed_results_page_is_current(tmp_path: Path) -> None:
+    words = ["report", "--results", str(RESULTS), "--output", str(tmp_path / "page.md")]
+    subprocess.run([sys.executable, "-m", "rlbench", *words], capture_output=True, check=True, timeout=120)
+    committed = (RESULTS / "README.md").read_text(encoding="utf-8")
+    assert committed == (tmp_path / "page.md").read_text(encoding="utf-8"), (
+        "run scripts/tables and commit what it writes"
+    )

@@ -1,0 +1,76 @@
+"""The Markdown report: its counts are those of the cells, its costs those of the plan, on any machine."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.report import missing as missing_module
+from rlbench.report.cells import SUITES, every_cell
+from rlbench.report.missing import missing
+from rlbench.report.overview import overview
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return overview(SUITES, RESULTS)
+
+
+def rows(text: str, head: str) -> dict[str, list[str]]:
+    """The table whose header begins so: per suite its cells."""
+    table = text[text.index(head) :].split("\n\n", maxsplit=1)[0].splitlines()
+    return {name: rest for name, *rest in ([part.strip() for part in line.strip("|").split("|")] for line in table)}
+
+
+def test_every_cell_is_counted_once_under_its_verdict(text: str) -> None:
+    counted = rows(text, "| suite | cells |")
+    words = counted["suite"][1:]
+    for suite in SUITES:
+        cells = every_cell([suite], RESULTS)
+        expected = Counter(cell.verdict.word for cell in cells)
+        total, *numbers = (int(number or 0) for number in counted[suite])
+        assert total == len(cells) == sum(numbers)
+        assert dict(zip(words, numbers, strict=True)) == {word: expected.get(word, 0) for word in words}
+
+
+def test_the_sentence_counts_documented_cells_without_toys(text: str) -> None:
+    found = re.search(r"Of (\d+) documented cells (\d+) were run in full and (\d+) in part: (\d+) are reproduced", text)
+    cells = [cell for suite in SUITES if suite != "toy" for cell in every_cell([suite], RESULTS) if cell.documented]
+    words = [cell.verdict.word for cell in cells]
+    assert found
+    assert [int(number) for number in found.groups()] == [
+        len(cells),
+        sum(word not in {"NOT RUN", "PARTIAL"} for word in words),
+        words.count("PARTIAL"),
+        words.count("REPRODUCED"),
+    ]
+
+
+def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = rows(text, "| for ten seeds a cell |")
+    lacking = missing("mujoco", RESULTS, cpu="AMD EPYC")
+    assert costs["mujoco"][0] == f"{sum(len(row.seeds) for row in lacking):,}"
+    assert costs["mujoco"][2] == f"{sum(row.hours or 0 for row in lacking) / 24:,.1f}"
+    assert float(costs["offline"][2]) > 0, "offline runs have a speed: gradient steps a second"
+    monkeypatch.setattr(missing_module, "processor", lambda: "another")
+    assert overview(SUITES, RESULTS) == text, "the page is the same wherever it is made"
+
+
+def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
+    text = overview(["mujoco"], tmp_path / "none")
+    assert "0 were run in full" in text and "made with no machine yet" in text and "![" not in text
+
+
+def test_the_command_writes_markdown_where_the_file_is_called_so(tmp_path: Path) -> None:
+    assert main(["report", "toy", "--results", str(RESULTS), "--output", str(tmp_path / "toy.md")]) == 0
+    text = (tmp_path / "toy.md").read_text(encoding="utf-8")
+    assert text.startswith("# Results\n") and "## Toy" in text and "## Atari" not in text
+    assert "![toy: interval](plots/toy-interval.png)" in text
