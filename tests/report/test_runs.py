@@ -40,7 +40,7 @@ def test_every_committed_record_reads_as_the_store_reads_it() -> None:
         if whole.spec.suite == "offline":  # nothing is collected: gradient steps over the seconds between two lines
             ends = [(e.updates, e.seconds) for e in whole.epochs]
             paces = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(ends)]
-            assert len(paces) >= 3
+            assert paces
         assert hurried.speeds == tuple(pace for pace in paces if pace > 0)
         assert (hurried.id, hurried.seed, hurried.budget) == (whole.spec.id, whole.spec.seed, whole.spec.budget.steps)
         assert whole.outcome is not None
