@@ -145,7 +145,9 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         settings=spec,
         environment=environment if isinstance(environment, dict) else {},
         evaluations=tuple(line.evaluation for line in epochs if line.evaluation is not None),
-        speeds=tuple(_updating(epochs) if task.get("dataset") else (e.speed for e in epochs if e.speed is not None)),
+        speeds=tuple(
+            _updating(epochs) if task.get("kind") == "offline" else (e.speed for e in epochs if e.speed is not None)
+        ),
         env_steps=epochs[-1].env_steps if epochs else 0,
         seconds=epochs[-1].seconds if epochs else 0.0,
         status=status,
