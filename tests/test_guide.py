@@ -63,7 +63,7 @@ def edited(block: Block, before: str | None) -> str:
         return block.text
     assert before is not None, f"{block.path} is not there"
     if block.how == "At the end of":
-        return before + block.text
+        return before + ("\n\n" if block.language == "python" else "") + block.text
     old, new = sides(block.text)
     assert before.count(old) == 1, f"{block.path}: {before.count(old)} places read\n{old}"
     return before.replace(old, new)

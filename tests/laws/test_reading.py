@@ -75,8 +75,9 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
         features = learner.online.torso(batch.obs)
         streams = learner.online.head.streams(features, "learn")  # type: ignore[attr-defined]
         value = learner.online.head(features, "learn")
-        assert isinstance(value, Expected)
-        error = value.at(batch.action).distance(learner.future(batch.next_obs).backup(batch.reward, batch.discount))
+        goal = learner.future(batch.next_obs).backup(batch.reward, batch.discount)
+        assert isinstance(value, Expected) and isinstance(goal, Expected)
+        error = value.at(batch.action).distance(goal)
     seen = {
         2: (collector.shown, ring.obs[0], ring.reward[0]),
         3: (batch.obs, batch.next_obs, batch.weight),
