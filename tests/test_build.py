@@ -28,7 +28,7 @@ from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.fast.updater import Eager
 from rlbench.learners.qlearning import QLearner
-from rlbench.nets import heads
+from rlbench.nets import fractions
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import Task
@@ -97,7 +97,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
     if algorithm == "fqf":
         proposal = learner.optimizers[1]
         assert isinstance(proposal, torch.optim.RMSprop)
-        assert isinstance(learner.online.head, heads.ProposedHead)
+        assert isinstance(learner.online.head, fractions.ProposedHead)
         assert {id(p) for p in proposal.param_groups[0]["params"]} == {
             id(p) for p in learner.online.head.proposal.parameters()
         }
@@ -108,7 +108,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
 
 def test_iqn_draws_eight_fractions_to_learn_and_to_collect_and_thirty_two_to_be_judged() -> None:
     learner, *_ = parts(made(small("iqn", "Pong")))
-    assert isinstance(learner.online.head, heads.ImplicitHead)
+    assert isinstance(learner.online.head, fractions.ImplicitHead)
     assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
 
 

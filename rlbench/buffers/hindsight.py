@@ -61,7 +61,7 @@ class Hindsight:
         """``batch`` transitions of the ring's sampler, each with probability ``share`` for a goal of its own future."""
         plain, coin = self.ring.sample(batch), self._coins(batch)
         changed = (coin[0] < self.share) & (plain.weight > 0)  # a dead row has no future of its own
-        offset = 1 + (coin[1] * self.ring.future(plain.slot, self.limit)).long()
+        offset = 1 + (coin[1] * future(self.ring, plain.slot, self.limit)).long()
         goal = self._achieved(self.ring.onward(plain.slot, offset))
         return plain._replace(
             obs=self._wanting(plain.obs, goal, changed),
@@ -97,4 +97,14 @@ class Hindsight:
         """The n-step sums ``[B]`` that would have been paid on the way from ``slot``, had ``goal`` been desired."""
         achieved = self._achieved(self.ring.onward(slot[:, None], self.after))  # [B, horizon, G]: after every step
         paid = self.reward(achieved.flatten(0, 1), goal.repeat_interleave(len(self.after), 0))
-        return self.ring.discounted(slot, paid.view(len(slot), -1))
+        counted = self.ring.counted(self.ring.onward(slot[:, None], self.ring.ahead))
+        return (paid.view(len(slot), -1) * counted * self.ring.powers[:-1]).sum(1)
+
+
+def future(ring: Ring, slot: Tensor, limit: int) -> Tensor:
+    """How many rows after each of ``[B]`` slots show its episode, the final observation too; 1 … ``limit``."""
+    done = ring.done.view(-1)[ring.onward(slot[:, None], torch.arange(limit, device=slot.device))]
+    unfinished = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
+    head = ring.head.expand(ring.lanes)[slot % ring.lanes]
+    newest = (head - slot // ring.lanes) % ring.length  # what is further ahead is older
+    return torch.minimum(unfinished + 1, newest).clamp_max(limit)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rlbench.buffers.samplers import Level, Sampler, Span
 from rlbench.ops.state import State, branch, tensor, whole
-from rlbench.ops.types import Rollout, Transition, Walk
+from rlbench.ops.types import Transition
 
 Place: TypeAlias = int | tuple[Tensor, Tensor]
 """What a column ``[T, N, …]`` is asked for: one row of every lane, or rows ``[M]`` of lanes ``[M]``, a slot each."""
@@ -50,13 +50,8 @@ class Ring:
         sampler: Sampler,
         device: torch.device,
     ) -> None:
-        self.length, self.lanes, self.horizon, self.stack, self.sampler = (
-            capacity // lanes,
-            lanes,
-            horizon,
-            stack,
-            sampler,
-        )
+        self.length, self.lanes = capacity // lanes, lanes
+        self.horizon, self.stack, self.sampler = horizon, stack, sampler
         if self.length < horizon + stack + 1:
             raise ValueError(f"capacity {capacity} leaves {self.length} rows a lane; needs {horizon + stack + 1}")
         shape = (self.length, lanes)
@@ -79,7 +74,7 @@ class Ring:
 
     def newest(self) -> Tensor:
         """What every lane shows now, stacked, ``[N, (stack,) ...]``."""
-        return self._stacked(self._head * self.lanes + self.lane)
+        return self.stacked(self._head * self.lanes + self.lane)
 
     def record(
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
@@ -110,62 +105,23 @@ class Ring:
         """The transitions that start at flat slots ``[B]``."""
         row, lane = slot // self.lanes, slot % self.lanes
         path = (row[:, None] + self.ahead) % self.length * self.lanes + lane[:, None]  # [B, horizon] flat
-        counted = self._counted(path)
+        counted = self.counted(path)
         steps = counted.sum(1).long()  # rewards summed, 1 … horizon
         last = (row + steps - 1) % self.length * self.lanes + lane
         after = (row + steps) % self.length * self.lanes + lane
         return Transition(
-            obs=self._stacked(slot),
+            obs=self.stacked(slot),
             action=self.action.flatten(0, 1)[slot],
             reward=(self.reward.view(-1)[path] * counted * self.powers[:-1]).sum(1),
             discount=self.powers[steps] * ~self.terminated.view(-1)[last],
-            next_obs=self._stacked(after),
+            next_obs=self.stacked(after),
             weight=weight * ~self.dead.view(-1)[slot],
             slot=slot,
-        )
-
-    def walk(self, batch: int) -> Walk:
-        """``batch`` transitions as ``sample`` draws them, with every step on their way."""
-        drawn = self.sample(batch)
-        path = self.onward(drawn.slot[:, None], torch.arange(self.horizon + 1, device=drawn.slot.device))
-        steps = path[:, :-1]
-        return Walk(
-            drawn=drawn,
-            obs=torch.unflatten(self._stacked(path.flatten()), 0, path.shape),
-            action=self.action.flatten(0, 1)[steps],
-            share=self._counted(steps) * self.powers[:-1],
         )
 
     def onward(self, slot: Tensor, rows: Tensor) -> Tensor:
         """The flat slots so many ``rows`` after flat slots in the same lanes; the two broadcast."""
         return (slot // self.lanes + rows) % self.length * self.lanes + slot % self.lanes
-
-    def future(self, slot: Tensor, limit: int) -> Tensor:
-        """How many rows after each of ``[B]`` slots show its episode, the final observation too; 1 … ``limit``."""
-        done = self.done.view(-1)[self.onward(slot[:, None], torch.arange(limit, device=slot.device))]
-        unfinished = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
-        head = self.head.expand(self.lanes)[slot % self.lanes]
-        newest = (head - slot // self.lanes) % self.length  # what is further ahead is older
-        return torch.minimum(unfinished + 1, newest).clamp_max(limit)
-
-    def discounted(self, slot: Tensor, reward: Tensor) -> Tensor:
-        """N-step sums ``[B]`` of the transitions at ``slot`` if their steps had paid ``reward``, ``[B, horizon]``."""
-        counted = self._counted(self.onward(slot[:, None], self.ahead))
-        return (reward * counted * self.powers[:-1]).sum(1)
-
-    def rollout(self, rows: int) -> Rollout:
-        """The newest ``rows`` complete rows, and what every lane shows now, in the order of time."""
-        order = (self.head - rows + torch.arange(rows + 1, device=self.head.device)) % self.length
-        slots = order[:, None] * self.lanes + self.lane
-        past = order[:-1]
-        return Rollout(
-            obs=torch.unflatten(self._stacked(slots.flatten()), 0, slots.shape),
-            action=self.action[past],
-            reward=self.reward[past],
-            terminated=self.terminated[past],
-            done=self.done[past],
-            dead=self.dead[past],
-        )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Tell the sampler what was learned."""
@@ -238,12 +194,12 @@ class Ring:
             dead = self.dead[fresh % self.length]
             self.sampler.moved(fresh % self.length, dead, stale % self.length, self.lane)
 
-    def _counted(self, path: Tensor) -> Tensor:
+    def counted(self, path: Tensor) -> Tensor:
         """1 up to and with the step that ends the episode, then 0, along paths ``[B, horizon]`` of flat slots."""
         done = self.done.view(-1)[path]
         return (done.cumsum(1) - done.long() == 0).float()
 
-    def _stacked(self, slot: Tensor) -> Tensor:
+    def stacked(self, slot: Tensor) -> Tensor:
         """The last ``stack`` observations of each slot's own episode, the first one repeated, ``[B, (stack,) ...]``."""
         flat = self.obs.flatten(0, 1)
         if self.stack == 1:

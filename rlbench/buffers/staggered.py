@@ -24,11 +24,11 @@ class Staggered(Ring):
         lanes = self._named(lane)
         head = self.head[lanes]
         self._begin((head, lanes), ((head - 1) % self.length, lanes), self._here(frames))
-        return self._stacked(head * self.lanes + lanes)
+        return self.stacked(head * self.lanes + lanes)
 
     def newest(self) -> Tensor:
         """What every lane shows now, stacked, ``[N, (stack,) ...]``."""
-        return self._stacked(self.head * self.lanes + self.lane)
+        return self.stacked(self.head * self.lanes + self.lane)
 
     def record(
         self,

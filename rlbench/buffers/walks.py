@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from rlbench.buffers.ring import Ring
@@ -15,8 +16,16 @@ class Walks:
         self.ring = ring
 
     def sample(self, batch: int) -> Walk:
-        """``batch`` transitions of the ring's sampler with their steps."""
-        return self.ring.walk(batch)
+        """``batch`` transitions of the ring's sampler with every step on their way."""
+        ring, drawn = self.ring, self.ring.sample(batch)
+        path = ring.onward(drawn.slot[:, None], torch.arange(ring.horizon + 1, device=drawn.slot.device))
+        steps = path[:, :-1]
+        return Walk(
+            drawn=drawn,
+            obs=torch.unflatten(ring.stacked(path.flatten()), 0, path.shape),
+            action=ring.action.flatten(0, 1)[steps],
+            share=ring.counted(steps) * ring.powers[:-1],
+        )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Tell the ring what was learned."""

@@ -8,6 +8,7 @@ import torch
 
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.recent import Recent
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
@@ -26,7 +27,8 @@ from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
-from rlbench.fast.updater import Eager, PerRollout
+from rlbench.fast.rollouts import PerRollout
+from rlbench.fast.updater import Eager
 from rlbench.learners.curious import CuriousReplay, CuriousRollouts
 from rlbench.learners.rollouts import OnPolicyLearner
 from rlbench.ops.types import Transition, Walk
@@ -36,9 +38,10 @@ from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradien
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask
+from rlbench.trainers.base import Schedule
 from rlbench.trainers.clock import Pace, Rollouts
 from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online, Schedule
+from rlbench.trainers.online import Online
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
@@ -159,13 +162,13 @@ def _rolled(
     spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
 ) -> tuple[OnPolicyLearner | CuriousRollouts, PerRollout]:
     """What learns from rollouts, and how."""
-    names, summary = policygradient.METRICS, policygradient.summary
+    names, summary, source = policygradient.METRICS, policygradient.summary, Recent(ring)
     if algo.curiosity is None:
         metrics = Metrics(names, device)
-        return inner, PerRollout(source=ring, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
+        return inner, PerRollout(source=source, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
     learner = CuriousRollouts(inner, curiosity.model(spec, algo.curiosity, algo.lr, info, device))
     metrics, told = Metrics(curiosity.metrics(names), device), curiosity.summary(summary)
-    return learner, PerRollout(source=ring, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
+    return learner, PerRollout(source=source, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
 
 
 def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:

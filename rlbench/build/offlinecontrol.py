@@ -34,7 +34,7 @@ from rlbench.record.types import (
 )
 from rlbench.spec import offline
 from rlbench.spec.offline import Offline
-from rlbench.trainers.online import Schedule
+from rlbench.trainers.base import Schedule
 
 LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method names none
 

@@ -8,7 +8,7 @@ import torch
 
 from rlbench.buffers.ring import Column
 from rlbench.build.parts import OfflineLearner, OfflineParts
-from rlbench.build.qlearning import count, head, optimizers
+from rlbench.build.qlearning import count, head, optimizers, proposing
 from rlbench.build.torsos import torso
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.envs.base import EnvInfo
@@ -93,5 +93,5 @@ def _valued(algo: OfflineQ, net: QNet, *, extra: Extra, select: Selector | None 
         double=True,
         sync_every=algo.sync_every,
         select=select,
-        extra=extra,
+        extra=proposing(net, extra),
     )

@@ -18,7 +18,7 @@ from rlbench.learners.imitation import ClonedUpdate
 from rlbench.learners.qlearning import QUpdate
 from rlbench.ops.types import Transition
 from rlbench.record.types import Learned
-from rlbench.trainers.online import Schedule
+from rlbench.trainers.base import Schedule
 
 OffPolicyLearner: TypeAlias = Learner[Transition, QUpdate | ACUpdate]
 """Learns from transitions and acts."""

@@ -12,8 +12,8 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.build import qlearning
 from rlbench.build.environments import describe, environments
 from rlbench.build.stage import ring_of
+from rlbench.collectors.base import Actor
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.collectors.sync import Actor
 from rlbench.envs.base import Discrete, VectorEnv
 from rlbench.errors import UsageError
 from rlbench.ops.state import State, branch, into_module

@@ -21,7 +21,7 @@ from rlbench.seeds import Seeds
 from rlbench.spec import algo as spec_algo
 from rlbench.spec.algo import Linear, Mlp, Nature, PolicyGradient
 from rlbench.spec.run import Spec
-from rlbench.trainers.online import Schedule
+from rlbench.trainers.base import Schedule
 
 METRICS = ("policy_loss", "value_loss", "entropy", "divergence")
 LAST = 0.01  # what the weights of the layer that gives the mean are multiplied by at the start

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 import torch
+from torch import Tensor
 
 from rlbench.buffers.ring import Column
 from rlbench.build.parts import Parts
@@ -13,11 +14,13 @@ from rlbench.build.torsos import torso
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.errors import UsageError
-from rlbench.learners.qlearning import QLearner
+from rlbench.learners.qlearning import Extra, QLearner
 from rlbench.nets import heads
+from rlbench.nets.fractions import ImplicitHead, ProposedHead
 from rlbench.nets.heads import QNet
 from rlbench.nets.streams import Streams
-from rlbench.ops.types import Role
+from rlbench.ops.types import Role, Transition
+from rlbench.ops.value import Value
 from rlbench.record.types import QUpdated
 from rlbench.spec.algo import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
 from rlbench.spec.run import Spec
@@ -33,6 +36,7 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> P
         max_grad_norm=algo.max_grad_norm,
         double=algo.double,
         sync_every=algo.sync_every,
+        extra=proposing(net),
     )
     return Parts(
         learner=learner,
@@ -74,16 +78,29 @@ def head(chosen: Head, features: int, streams: Callable[[int], Streams]) -> head
             return heads.QuantileHead(streams(count))
         case Implicit(learn=learn, target=target, act=act, judge=judge, cosines=cosines):
             samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": judge}
-            return heads.ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
+            return ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
         case Proposed(count=count, entropy=entropy, cosines=cosines):
-            return heads.ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
+            return ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
             assert_never(chosen)
 
 
+def proposing(net: QNet, beside: Extra | None = None) -> Extra | None:
+    """What FQF's proposal learns by, and a term ``beside`` it; of other heads that term alone."""
+    if not isinstance(net.head, ProposedHead):
+        return beside
+    head = net.head
+
+    def extra(features: Tensor, values: Value, batch: Transition) -> Tensor:
+        own = head.auxiliary(features, batch.action, values.at(batch.action))
+        return own if beside is None else own + beside(features, values, batch)
+
+    return extra
+
+
 def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
     """Adam for all but FQF's proposal, which has its own: a far slower RMSprop."""
-    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, heads.ProposedHead) else []
+    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, ProposedHead) else []
     own = {id(p) for p in proposal}
     rest = [p for p in net.parameters() if id(p) not in own]
     adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)

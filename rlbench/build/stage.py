@@ -12,9 +12,9 @@ from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.build.environments import environments
+from rlbench.collectors.base import Actor
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer
-from rlbench.collectors.sync import Actor
 from rlbench.envs.base import EnvInfo
 from rlbench.envs.normalize import Scaling
 from rlbench.seeds import Seeds

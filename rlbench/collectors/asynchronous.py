@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlbench.collectors.base import Actor
 from rlbench.collectors.explore import Explorer
-from rlbench.collectors.sync import Actor, Games
+from rlbench.collectors.games import Games
 from rlbench.envs.base import AsyncVectorEnv, Step
 from rlbench.ops.state import State, branch, whole
 

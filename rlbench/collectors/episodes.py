@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.collectors.sync import Games
+from rlbench.collectors.games import Games
 
 
 class Quota:

@@ -8,9 +8,9 @@ from time import monotonic
 import numpy as np
 from torch import Tensor
 
+from rlbench.collectors.base import Actor, Recorder
 from rlbench.collectors.episodes import Quota
 from rlbench.collectors.explore import Explorer
-from rlbench.collectors.sync import Actor, Recorder
 from rlbench.envs.base import VectorEnv
 from rlbench.record.types import Evaluated
 

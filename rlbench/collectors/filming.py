@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.collectors.base import Actor, Recorder
 from rlbench.collectors.explore import Explorer
-from rlbench.collectors.sync import Actor, Recorder
 from rlbench.datasets.film import Film, last, step
 from rlbench.envs.base import Frames, Step, VectorEnv
 

@@ -6,117 +6,18 @@ One of the two places where data cross between host and device: frames in, actio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from rlbench.collectors.base import Actor, Recorder
 from rlbench.collectors.explore import Explorer
+from rlbench.collectors.games import Games
+from rlbench.collectors.taken import Taken
 from rlbench.envs.base import Snapshot, VectorEnv
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state import State, Stateful, branch, tensor, whole
-from rlbench.ops.types import Role
-
-
-class Actor(Protocol):
-    """What a collector needs of a learner."""
-
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Preferred actions."""
-
-
-class Recorder(Protocol):
-    """What a collector needs of a buffer."""
-
-    def observe(self, frames: NDArray[np.generic]) -> Tensor:
-        """Begin a row; gives the frames stacked, on the device."""
-
-    def newest(self) -> Tensor:
-        """The row begun last, stacked."""
-
-    def record(
-        self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
-    ) -> None:
-        """Complete the row."""
-
-    def close(self) -> None:
-        """Truncate what is running."""
-
-
-class Games:
-    """Training games that ended since the last ``take``, and the running ones, in raw points."""
-
-    def __init__(self, lanes: int) -> None:
-        self.score, self.length = np.zeros(lanes), np.zeros(lanes, np.int64)
-        self.returns: list[float] = []
-        self.lengths: list[int] = []
-        self.last: float | None = None
-        self.latest = np.zeros(lanes), np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)  # what ``add`` was told
-
-    def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
-        """One answer of every lane, each ``[N]``."""
-        self.latest = score, live, over
-        self.score += score
-        self.length += live
-        for lane in np.flatnonzero(over):
-            self.last = float(self.score[lane])
-            self.returns.append(self.last)
-            self.lengths.append(int(self.length[lane]))
-        self.drop(over)
-
-    def drop(self, lanes: NDArray[np.bool_]) -> None:
-        """Begin anew in these lanes."""
-        self.score[lanes], self.length[lanes] = 0, 0
-
-    def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Returns and lengths of the ended games, which are forgotten."""
-        taken = tuple(self.returns), tuple(self.lengths)
-        self.returns, self.lengths = [], []
-        return taken
-
-    def state_dict(self) -> State:
-        """Ended and running games."""
-        numbers = {
-            "score": self.score,
-            "length": self.length,
-            "returns": np.array(self.returns),
-            "lengths": np.array(self.lengths, np.int64),
-        }
-        state: State = {name: torch.from_numpy(value.copy()) for name, value in numbers.items()}
-        return state if self.last is None else {**state, "last": self.last}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over."""
-        self.score, self.length = tensor(state, "score").numpy().copy(), tensor(state, "length").numpy().copy()
-        self.returns, self.lengths = tensor(state, "returns").tolist(), tensor(state, "lengths").tolist()
-        last = state.get("last")
-        self.last = last if isinstance(last, float) else None
-
-
-class Taken:
-    """The actions of a segment, a row a step, in one block that doubles.
-
-    A hundred thousand little arrays would lie scattered between the large passing ones and keep their pages.
-    """
-
-    def __init__(self) -> None:
-        self.block: NDArray[np.generic] = np.empty((0, 0))
-        self.count = 0
-
-    def add(self, action: NDArray[np.generic]) -> None:
-        """One more row."""
-        if self.count == len(self.block):
-            larger = np.empty((max(1024, 2 * self.count), *action.shape), action.dtype)
-            larger[: self.count] = self.rows() if self.count else larger[:0]
-            self.block = larger
-        self.block[self.count] = action
-        self.count += 1
-
-    def rows(self) -> NDArray[np.generic]:
-        """All of them, ``[T, N, ...]``; a view."""
-        return self.block[: self.count]
 
 
 class Collector:

@@ -3,72 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
-from torch import Tensor
-
+from rlbench.fast.base import DrawnT, Learner, Source
 from rlbench.fast.metrics import Metrics
 from rlbench.ops.state import State, branch
-from rlbench.ops.types import Rollout
 from rlbench.record.types import Updated
-
-
-class Report(Protocol):
-    """What an update says: 0-d tensors for the metrics, and this."""
-
-    @property
-    def priority(self) -> Tensor:
-        """``[B]``."""
-
-
-class Drawn(Protocol):
-    """A minibatch."""
-
-    @property
-    def slot(self) -> Tensor:
-        """``[B]`` int64 places in the buffer."""
-
-
-DrawnT = TypeVar("DrawnT", bound=Drawn)
-DrawnT_co = TypeVar("DrawnT_co", bound=Drawn, covariant=True)
-DrawnT_contra = TypeVar("DrawnT_contra", bound=Drawn, contravariant=True)
-
-
-class Source(Protocol[DrawnT_co]):
-    """What an updater needs of a buffer."""
-
-    def sample(self, batch: int) -> DrawnT_co:
-        """``batch`` transitions."""
-
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """What was learned."""
-
-
-class Periodic(Protocol):
-    """Something due after every so many updates."""
-
-    @property
-    def period(self) -> int:
-        """In updates."""
-
-    @property
-    def action(self) -> Callable[[], None]:
-        """What to do."""
-
-
-class Learner(Protocol[DrawnT_contra]):
-    """What an updater needs of a learner."""
-
-    @property
-    def every(self) -> tuple[Periodic, ...]:
-        """What is due after every so many updates."""
-
-    @property
-    def cycle(self) -> int:
-        """Updates after which the pattern of updates repeats."""
-
-    def update(self, batch: DrawnT_contra, phase: int) -> Report:
-        """One gradient step, the ``phase``-th of its cycle."""
 
 
 class Eager(Generic[DrawnT]):
@@ -101,58 +41,6 @@ class Eager(Generic[DrawnT]):
         """Means since the last call; None if nothing was learned."""
         count, means = self.metrics.take()
         return self.summary(count, means) if count else None
-
-    def state_dict(self) -> State:
-        """The sums so far."""
-        return {"metrics": self.metrics.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over."""
-        self.metrics.load_state_dict(branch(state, "metrics"))
-
-
-class Rollouts(Protocol):
-    """What an on-policy updater needs of a buffer."""
-
-    def rollout(self, rows: int) -> Rollout:
-        """The newest rows."""
-
-
-class OnPolicy(Protocol):
-    """What it needs of a learner."""
-
-    @property
-    def steps(self) -> int:
-        """Gradient steps that one update counts as."""
-
-    def update(self, rollout: Rollout) -> object:
-        """Everything that is learned from a rollout; a record of 0-d tensors."""
-
-
-class PerRollout:
-    """All that is learned from the newest rows, once they are complete."""
-
-    def __init__(
-        self,
-        *,
-        source: Rollouts,
-        learner: OnPolicy,
-        rows: int,
-        metrics: Metrics,
-        summary: Callable[[int, tuple[float, ...]], Updated],
-    ) -> None:
-        self.source, self.learner, self.rows, self.metrics, self.summary = source, learner, rows, metrics, summary
-
-    def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
-        """The ``count`` gradient steps of one update."""
-        if count != self.learner.steps:
-            raise ValueError(f"{count} gradient steps are due; a rollout is learned from in {self.learner.steps}")
-        self.metrics.add(self.learner.update(self.source.rollout(self.rows)))
-
-    def take(self) -> Updated | None:
-        """Means since the last call; None if nothing was learned."""
-        count, means = self.metrics.take()
-        return self.summary(count * self.learner.steps, means) if count else None
 
     def state_dict(self) -> State:
         """The sums so far."""

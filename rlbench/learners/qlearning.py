@@ -65,7 +65,7 @@ class QLearner:
         with torch.no_grad():
             goal = self.future(batch.next_obs).backup(batch.reward, batch.discount)
         error = value.distance(goal)
-        loss = (batch.weight * error).mean() + self.online.head.auxiliary(features, batch.action, value)
+        loss = (batch.weight * error).mean()
         q, priority = value.mean().mean().detach(), error.detach()
         if self.added is None:
             return loss, QUpdate(loss.detach(), q, priority)

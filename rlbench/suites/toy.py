@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, assert_never
+from typing import NamedTuple, TypeVar, assert_never
 
 from rlbench.spec.algo import (
     ActorCritic,
@@ -28,10 +28,45 @@ from rlbench.spec.canon import Frozen
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import ToyTask
 
-DOCUMENTED = ("Catch", "CartPole-v1", "Pendulum-v1", "Doors")
-TASKS = {name: name for name in DOCUMENTED}
 OPTIMUM = {"Catch": 1.0, "CartPole-v1": 500.0, "Pendulum-v1": -150.0, "Doors": 1.0}
-"""The mean return of the best policy."""
+"""The mean return of the best policy, by task."""
+
+DOCUMENTED = tuple(OPTIMUM)
+TASKS = {name: name for name in DOCUMENTED}
+
+
+class Game(NamedTuple):
+    """What a task of numbered actions is played with, by whatever learns from a replay or from rollouts."""
+
+    episodes: int  # of an evaluation, side by side
+    support: tuple[float, float]  # the returns that a categorical head must reach
+    horizon: int  # rewards summed before bootstrapping
+    replayed: Budget
+    replayed_stop: float | None  # the run ends once the mean return of an evaluation reaches this
+    rolled: Budget
+    rolled_stop: float
+
+
+GAMES = {
+    "Catch": Game(
+        episodes=64,
+        support=(-2.0, 2.0),  # it pays ±1
+        horizon=1,
+        replayed=Budget(steps=24_000, epoch=4_000, segment=20_000),
+        replayed_stop=None,
+        rolled=Budget(steps=100_000, epoch=5_000, segment=20_000),
+        rolled_stop=0.95,
+    ),
+    "CartPole-v1": Game(
+        episodes=20,
+        support=(0.0, 100.0),  # at most 1 / (1 − γ)
+        horizon=3,  # a fall is felt three steps earlier, which halves the steps to a solution
+        replayed=Budget(steps=100_000, epoch=5_000, segment=20_000),
+        replayed_stop=475.0,
+        rolled=Budget(steps=200_000, epoch=10_000, segment=20_000),
+        rolled_stop=475.0,
+    ),
+}
 
 PartT = TypeVar("PartT", bound=Frozen)
 
@@ -125,20 +160,17 @@ ALGORITHMS: dict[str, QLearning | ActorCritic | PolicyGradient] = {
 IMPOSSIBLE = frozenset(
     {(name, "Pendulum-v1") for name in ALGORITHMS if name not in VECTORS}
     | {(name, "Doors") for name in ALGORITHMS if name not in SPARSE}
-    | {("ppo+icm", task) for task in ("Catch", "CartPole-v1")}
-    | {(name, task) for name in VECTORS for task in ("Catch", "CartPole-v1") if name != "sac"}
+    | {("ppo+icm", task) for task in GAMES}
+    | {(name, task) for name in VECTORS for task in GAMES if name != "sac"}
 )
 """Numbered actions and real ones do not mix; and Doors asks for curiosity alone."""
-
-SUPPORT = {"Catch": (-2.0, 2.0), "CartPole-v1": (0.0, 100.0)}
-"""The returns a categorical head must reach: Catch pays ±1, the pole at most 1 / (1 − γ) = 100."""
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
     if task == "Doors":
         return _doors(algorithm, SPARSE[algorithm], seed)
-    algo = CHOOSER if algorithm == "sac" and task != "Pendulum-v1" else ALGORITHMS[algorithm]
+    algo = CHOOSER if algorithm == "sac" and task in GAMES else ALGORITHMS[algorithm]
     match algo:
         case ActorCritic():
             return _pendulum(algorithm, algo, seed)
@@ -175,35 +207,29 @@ def _doors(algorithm: str, algo: PolicyGradient, seed: int) -> Spec:
 
 
 def _numbered(algorithm: str, algo: QLearning | DiscreteSAC, task: str, seed: int) -> Spec:
-    catch = task == "Catch"
+    game = GAMES[task]
     if isinstance(algo, QLearning) and isinstance(algo.head, Categorical):
-        low, high = SUPPORT[task]
+        low, high = game.support
         algo = _with(algo, head=_with(algo.head, low=low, high=high))
-    if not catch:  # a fall is felt three steps earlier, which halves the steps to a solution
-        algo = _with(algo, replay=_with(algo.replay, horizon=3))
     return Spec(
         suite="toy",
         algorithm=algorithm,
         task=ToyTask(id=task),
-        algo=algo,
-        protocol=Protocol(
-            name="toy-v1", episodes=64 if catch else 20, envs=64 if catch else 20, stop=None if catch else 475.0
-        ),
-        budget=Budget(steps=24_000 if catch else 100_000, epoch=4_000 if catch else 5_000, segment=20_000),
+        algo=_with(algo, replay=_with(algo.replay, horizon=game.horizon)),
+        protocol=Protocol(name="toy-v1", episodes=game.episodes, envs=game.episodes, stop=game.replayed_stop),
+        budget=game.replayed,
         seed=seed,
     )
 
 
 def _on_policy(algorithm: str, algo: PolicyGradient, task: str, seed: int) -> Spec:
-    catch = task == "Catch"
+    game = GAMES[task]
     return Spec(
         suite="toy",
         algorithm=algorithm,
         task=ToyTask(id=task),
         algo=algo,
-        protocol=Protocol(
-            name="toy-v1", episodes=64 if catch else 20, envs=64 if catch else 20, stop=0.95 if catch else 475.0
-        ),
-        budget=Budget(steps=100_000 if catch else 200_000, epoch=5_000 if catch else 10_000, segment=20_000),
+        protocol=Protocol(name="toy-v1", episodes=game.episodes, envs=game.episodes, stop=game.rolled_stop),
+        budget=game.rolled,
         seed=seed,
     )

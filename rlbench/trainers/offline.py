@@ -15,8 +15,8 @@ from rlbench.errors import RefusedFile
 from rlbench.ops.state import State, Stateful, branch, tensor
 from rlbench.record.types import Epoch, Evaluated, Progress
 from rlbench.spec.run import Budget
+from rlbench.trainers.base import Evaluation, Learner, Schedule, Updater
 from rlbench.trainers.clock import Clock
-from rlbench.trainers.online import Evaluation, Learner, Schedule, Updater
 
 STRIDE: Final = 25
 """Gradient steps between two records: a fraction of a second, so that a signal is honoured at once."""

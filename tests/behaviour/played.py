@@ -17,7 +17,7 @@ from rlbench.datasets.types import Recorded
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime
 from rlbench.spec.task import ToyTask
-from rlbench.trainers.online import Learner
+from rlbench.trainers.base import Learner
 
 LANES = 16
 ACTIONS = {"Catch": 3, "CartPole-v1": 2}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rlbench.buffers.hindsight import GoalLayout, Hindsight
+from rlbench.buffers.hindsight import GoalLayout, Hindsight, future
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Sampler, Uniform
@@ -130,8 +130,8 @@ def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
 def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) -> None:
     for slot in usable(made):
         row, lane = divmod(slot, len(made.alone))
-        alone = made.alone[lane].future(torch.tensor([row]), 10)
-        assert torch.equal(made.ring.future(torch.tensor([slot]), 10), alone)
+        alone = future(made.alone[lane], torch.tensor([row]), 10)
+        assert torch.equal(future(made.ring, torch.tensor([slot]), 10), alone)
 
 
 @settings(max_examples=40)

@@ -16,6 +16,28 @@ FUNCTION: Final = 40
 MEDIAN: Final = 130  # of all modules
 SCRIPT: Final = 20
 SETUP: Final = 60  # scripts/setup
+READING: Final = 1000  # of all files of the reading path, less one
+PATH: Final = (
+    "rlbench/trainers/online.py",
+    "rlbench/collectors/sync.py",
+    "rlbench/buffers/ring.py",
+    "rlbench/fast/updater.py",
+    "rlbench/learners/qlearning.py",
+    "rlbench/nets/torsos.py",
+    "rlbench/nets/streams.py",
+    "rlbench/nets/heads.py",
+    "rlbench/ops/value.py",
+)
+"""What a step of DQN passes, in this order: the nine files that CONTRIBUTING.md tells a newcomer to read."""
+
+C51: Final = (
+    ("rlbench/ops/value.py", "Categorical"),
+    ("rlbench/nets/heads.py", "CategoricalHead"),
+    ("rlbench/spec/algo.py", "Categorical"),
+)
+"""What C51 is beside DQN, which may have this many lines, docstrings apart."""
+
+DIFFERENCE: Final = 36
 
 DRAWERS: Final = {"util", "utils", "common", "misc", "helper", "helpers", "impl", "tools", "core"}
 HOLLOW_CLASS: Final = re.compile(r"^_?(Base|Abstract)[A-Z]|(Manager|Helper|Wrapper|Mixin|Impl)$")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.walks import Walks
 from rlbench.learners.actorcritic import ACUpdate
 from rlbench.learners.base import Periodic
 from rlbench.learners.curiosity import Curiosity
@@ -166,7 +167,7 @@ def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of()
 
 def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the_episode() -> None:
     made = ring()
-    walk = made.walk(400)
+    walk = Walks(made).sample(400)
     cut = 0
     for i in range(400):
         row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
@@ -186,7 +187,7 @@ def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the
 def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
     model, inner, made = curiosity(), OfBatches(), ring(horizon=horizon)
-    walk = made.walk(64)
+    walk = Walks(made).sample(64)
     report = CuriousReplay(inner, model).update(walk, 0)
     (given,) = inner.batches
     fresh = curiosity()  # as it was when the bonus was found
@@ -208,7 +209,7 @@ def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None
 
 def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_row() -> None:
     model, made = curiosity(lr=1e-2), ring()
-    walk = made.walk(64)
+    walk = Walks(made).sample(64)
     alive = [i for i in range(64) if walk.drawn.weight[i] > 0]
     assert 0 < len(alive) < 64
     found = np.array(
@@ -226,7 +227,7 @@ def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_r
 
 def test_a_bonus_of_zero_leaves_the_learner_within_as_it_would_be_alone() -> None:
     inner, made = OfBatches(), ring()
-    walk = made.walk(32)
+    walk = Walks(made).sample(32)
     CuriousReplay(inner, curiosity(reward_scale=0.0)).update(walk, 0)
     assert torch.equal(inner.batches[0].reward, walk.drawn.reward.double())
 

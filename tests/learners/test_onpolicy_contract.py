@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
+from rlbench.buffers.recent import Recent
 from rlbench.build import policygradient
 from rlbench.build.assemble import build
 from rlbench.build.environments import describe
@@ -238,5 +239,5 @@ def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: st
     assert all(np.diff(rates) <= 0)
     weights = [p.clone() for p in learner.policy().parameters()]
     if isinstance(learner, PPO):  # nothing moves any more
-        plain(trainer.buffer.rollout(ROWS))  # type: ignore[attr-defined]
+        plain(Recent(trainer.buffer).rollout(ROWS))  # type: ignore[arg-type]
         assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy().parameters(), strict=True))

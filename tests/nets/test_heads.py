@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.nets.heads import CategoricalHead, ImplicitHead, ProposedHead, QNet, QuantileHead
+from rlbench.nets.fractions import ImplicitHead, ProposedHead
+from rlbench.nets.heads import CategoricalHead, QNet, QuantileHead
 from rlbench.nets.streams import Noisy, Streams
 from rlbench.ops.types import Role
 from rlbench.ops.value import Quantiles, pick

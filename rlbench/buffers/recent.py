@@ -1,0 +1,30 @@
+"""A ring that hands out what was done last, in the order of time, for learners of the present policy."""
+
+from __future__ import annotations
+
+import torch
+
+from rlbench.buffers.ring import Ring
+from rlbench.ops.types import Rollout
+
+
+class Recent:
+    """The newest rows of a ring."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+
+    def rollout(self, rows: int) -> Rollout:
+        """The newest ``rows`` complete rows, and what every lane shows now, in the order of time."""
+        ring = self.ring
+        order = (ring.head - rows + torch.arange(rows + 1, device=ring.head.device)) % ring.length
+        slots = order[:, None] * ring.lanes + ring.lane
+        past = order[:-1]
+        return Rollout(
+            obs=torch.unflatten(ring.stacked(slots.flatten()), 0, slots.shape),
+            action=ring.action[past],
+            reward=ring.reward[past],
+            terminated=ring.terminated[past],
+            done=ring.done[past],
+            dead=ring.dead[past],
+        )

@@ -1,0 +1,30 @@
+"""What was done in a segment, so that it can be done again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Taken:
+    """The actions of a segment, a row a step, in one block that doubles.
+
+    A hundred thousand little arrays would lie scattered between the large passing ones and keep their pages.
+    """
+
+    def __init__(self) -> None:
+        self.block: NDArray[np.generic] = np.empty((0, 0))
+        self.count = 0
+
+    def add(self, action: NDArray[np.generic]) -> None:
+        """One more row."""
+        if self.count == len(self.block):
+            larger = np.empty((max(1024, 2 * self.count), *action.shape), action.dtype)
+            larger[: self.count] = self.rows() if self.count else larger[:0]
+            self.block = larger
+        self.block[self.count] = action
+        self.count += 1
+
+    def rows(self) -> NDArray[np.generic]:
+        """All of them, ``[T, N, ...]``; a view."""
+        return self.block[: self.count]

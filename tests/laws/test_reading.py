@@ -1,0 +1,95 @@
+"""The way a newcomer reads: CONTRIBUTING.md's nine files are short, and a step of DQN goes as its table says."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+import torch
+
+from rlbench import suites
+from rlbench.buffers.ring import Ring
+from rlbench.build.assemble import online
+from rlbench.build.environments import describe
+from rlbench.collectors.sync import Collector
+from rlbench.learners.qlearning import QLearner
+from rlbench.ops.value import Expected
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime
+from tests.laws import budgets
+from tests.laws.source import ROOT, tree
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| \d \| `(.+?)` \| (.+?) \| (.+ \| .+) \|$", TEXT, re.MULTILINE)
+MODULES = {module.path: module for module in tree()}
+
+
+def code_lines(path: str, name: str) -> int:
+    """Lines of a class, blank ones and docstrings apart."""
+    module = MODULES[path]
+    (found,) = (node for node in module.tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    count = sum(bool(line.strip()) for line in module.text.splitlines()[found.lineno - 1 : found.end_lineno])
+    for node in ast.walk(found):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            count -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+    return count
+
+
+def test_the_nine_files_that_are_to_be_read_are_those_of_the_law_and_short() -> None:
+    assert tuple(path for path, _, _ in ROWS) == budgets.PATH
+    assert len(budgets.PATH) == 9
+    assert sum(len(MODULES[path].text.splitlines()) for path in budgets.PATH) < budgets.READING
+
+
+@pytest.mark.parametrize(("path", "names"), [row[:2] for row in ROWS])
+def test_every_function_on_the_way_is_where_the_table_says(path: str, names: str) -> None:
+    defined = {
+        f"{outer.name}.{inner.name}"
+        for outer in MODULES[path].tree.body
+        if isinstance(outer, ast.ClassDef)
+        for inner in outer.body
+        if isinstance(inner, ast.FunctionDef)
+    }
+    wanted = re.findall(r"`(.+?)`", names)
+    assert wanted and set(wanted) <= defined
+
+
+def test_c51_is_a_few_lines_beside_dqn() -> None:
+    counts = [code_lines(path, name) for path, name in budgets.C51]
+    assert "{} lines of value, {} of head and {} of Spec".format(*counts) in TEXT
+    assert sum(counts) <= budgets.DIFFERENCE
+
+
+@pytest.mark.slow
+def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
+    spec = applied(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), [parse("algo.replay.capacity=1000")])
+    trainer = online(spec, Runtime(device="cpu", threads=1), describe(spec))
+    collector, ring, learner = trainer.collector, trainer.buffer, trainer.learner
+    assert isinstance(collector, Collector) and isinstance(ring, Ring) and isinstance(learner, QLearner)
+    collector.open(0)
+    steps = [collector.step() for _ in range(12)]
+    collector.close()
+    batch = ring.sample(32)
+    with torch.no_grad():
+        features = learner.online.torso(batch.obs)
+        streams = learner.online.head.streams(features, "learn")  # type: ignore[attr-defined]
+        value = learner.online.head(features, "learn")
+        goal = learner.future(batch.next_obs).backup(batch.reward, batch.discount)
+        assert isinstance(value, Expected) and isinstance(goal, Expected)
+        error = value.at(batch.action).distance(goal)
+    seen = {
+        2: (collector.shown, ring.obs[0], ring.reward[0]),
+        3: (batch.obs, batch.next_obs, batch.weight),
+        6: (batch.obs, features),
+        7: (features, streams),
+        8: (value.q,),
+        9: (batch.reward, error),
+    }
+    assert steps[-1] == 10 and spec.algo.updates_per_step == 0.1  # type: ignore[union-attr]
+    for number, tensors in seen.items():
+        for tensor in tensors:
+            shape = [*map(str, tensor.shape)]
+            if number in {7, 8} and len(shape) > 1 and shape[1] == "4":  # Breakout's actions
+                shape[1] = "A"
+            assert f"[{', '.join(shape)}]" in ROWS[number - 1][2], (number, shape)
