@@ -13,7 +13,7 @@ from rlbench.learners.base import Periodic, descend
 from rlbench.learners.filtered import FilteredUpdate
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics, StateValue
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.terms import counted, expectile_loss, exponential_weight
 from rlbench.ops.types import Role, Transition
 
@@ -95,16 +95,13 @@ class IQL:
 
     def state_dict(self) -> State:
         """Four networks and three optimizers."""
-        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
-        optimizers = zip(Optimizers._fields, self.optimizers, strict=True)
-        return {**networks, **{f"{name}_optimizer": of_optimizer(optimizer) for name, optimizer in optimizers}}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        for name in _NETWORKS:
-            into_module(getattr(self, name), branch(state, name))
-        for name, optimizer in zip(Optimizers._fields, self.optimizers, strict=True):
-            into_optimizer(optimizer, branch(state, f"{name}_optimizer"))
+        into_parts(self._parts(), state)
 
-
-_NETWORKS = ("actor", "critics", "value", "target_critics")
+    def _parts(self) -> Parts:
+        networks = {"actor": self.actor, "critics": self.critics, "value": self.value}
+        optimizers = {f"{name}_optimizer": optimizer for name, optimizer in self.optimizers._asdict().items()}
+        return {**networks, "target_critics": self.target_critics, **optimizers}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias, Union
 
 import torch
 from torch import Tensor
 
 State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
+Parts: TypeAlias = Mapping[str, torch.nn.Module | torch.optim.Optimizer]
+"""What learns, and by what, each under the name by which a checkpoint knows it."""
 
 
 class Stateful(Protocol):
@@ -88,3 +91,20 @@ def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
         optimizer.state[parameter][key] = torch.empty_like(like, dtype=value.dtype, device=parameter.device).copy_(
             value
         )
+
+
+def of_parts(parts: Parts) -> State:
+    """Networks and what optimizers have gathered, a branch each."""
+    return {
+        name: of_module(part) if isinstance(part, torch.nn.Module) else of_optimizer(part)
+        for name, part in parts.items()
+    }
+
+
+def into_parts(parts: Parts, state: State) -> None:
+    """Put networks and what optimizers had gathered back, in place."""
+    for name, part in parts.items():
+        if isinstance(part, torch.nn.Module):
+            into_module(part, branch(state, name))
+        else:
+            into_optimizer(part, branch(state, name))
