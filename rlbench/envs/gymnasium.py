@@ -189,13 +189,6 @@ class Stretch(NamedTuple):
         return moved
 
 
-def made(id: str) -> Callable[[], Env]:  # noqa: A002  # Gymnasium's own word
-    """How one lane of a registered environment is made, once it is known to exist."""
-    if id not in gymnasium.registry:
-        raise UnknownName("environment", id, gymnasium.registry, where="gymnasium")
-    return lambda: gymnasium.make(id, disable_env_checker=True)
-
-
 def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
     """How one lane of a package's task is made without any wrapper, and the steps an episode of it may last.
 

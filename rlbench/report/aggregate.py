@@ -49,16 +49,6 @@ def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
     return goal - _mean(np.minimum(_pooled(scores), goal))
 
 
-def mean_of_means(scores: Scores) -> Array:
-    """The mean over tasks of their mean score."""
-    return _mean(_task_means(scores))
-
-
-def median_of_means(scores: Scores) -> Array:
-    """The median over tasks of their mean score."""
-    return np.asarray(np.median(_task_means(scores), axis=-1))
-
-
 def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
     """The share of runs above each threshold, averaged over tasks: ``[thresholds]``, or one row a resample."""
     taus = np.asarray(thresholds, float)
@@ -119,10 +109,6 @@ def _rows(scores: Scores) -> list[Array]:
 
 def _pooled(scores: Scores) -> Array:
     return np.concatenate(_rows(scores), axis=-1)
-
-
-def _task_means(scores: Scores) -> Array:
-    return np.stack([_mean(row) for row in _rows(scores)], axis=-1)
 
 
 def _mean(values: Array) -> Array:

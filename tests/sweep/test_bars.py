@@ -13,7 +13,6 @@ from rlbench.sweep.news import Begun, Ending, Said
 from rlbench.sweep.plan import Job
 
 CATCH = suites.spec("toy", "dqn", "Catch")
-BUDGET = CATCH.budget.steps  # 24,000
 
 
 def job(seed: int) -> Job:
