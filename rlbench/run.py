@@ -55,6 +55,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
         RunFailed: the run cannot go on; its outcome says why.
         RefusedFile: the checkpoint is damaged.
+        Halted: memory is exhausted, or the disk full; the same call resumes.
     """
     folder = store.folder / "checkpoint" / "resume"
     if store.outcome is not None and store.outcome.status != "interrupted":

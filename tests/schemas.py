@@ -26,17 +26,17 @@ def complaints(  # noqa: C901 - a word of JSON Schema each
     assert not unknown, f"{where}: the schema says {unknown}, which nobody checks here"
     match schema:
         case {"$ref": str(name)}:
-            yield from complaints(root["$defs"][name.rpartition("/")[2]], value, root, where)  # type: ignore[index]
+            yield from complaints(root["$defs"][name.rpartition("/")[2]], value, root, where)
         case {"anyOf": list(choices)}:
             if all(any(True for _ in complaints(choice, value, root, where)) for choice in choices):
                 yield f"{where}: {value!r} is none of the choices"
     if "const" in schema and value != schema["const"]:
         yield f"{where}: {value!r}"
-    if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
+    if "enum" in schema and value not in schema["enum"]:
         yield f"{where}: {value!r}"
     if "pattern" in schema and not re.search(str(schema["pattern"]), str(value)):
         yield f"{where}: {value!r}"
-    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:  # type: ignore[operator]
+    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
         yield f"{where}: {value!r}"
     if "type" in schema:
         names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
@@ -46,7 +46,7 @@ def complaints(  # noqa: C901 - a word of JSON Schema each
         yield from _branches(schema, value, root, where)
     if isinstance(value, list) and "items" in schema:
         for place, item in enumerate(value):
-            yield from complaints(schema["items"], item, root, f"{where}[{place}]")  # type: ignore[arg-type]
+            yield from complaints(schema["items"], item, root, f"{where}[{place}]")
 
 
 def _branches(
@@ -54,11 +54,11 @@ def _branches(
 ) -> Iterator[str]:
     known = schema.get("properties", {})
     assert isinstance(known, dict)
-    yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)  # type: ignore[attr-defined]
+    yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)
     for name, inside in value.items():
         if name in known:
             yield from complaints(known[name], inside, root, f"{where}.{name}")
         elif schema.get("additionalProperties") is False:
             yield f"{where}: {name} is unknown"
         elif isinstance(schema.get("additionalProperties"), dict):
-            yield from complaints(schema["additionalProperties"], inside, root, f"{where}.{name}")  # type: ignore[arg-type]
+            yield from complaints(schema["additionalProperties"], inside, root, f"{where}.{name}")

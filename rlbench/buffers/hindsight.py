@@ -70,7 +70,7 @@ class Hindsight:
         )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the ring what was learned."""
+        """Tell the ring what was learned of slots ``[B]``."""
         self.ring.reprioritize(slot, priority)
 
     def state_dict(self) -> State:

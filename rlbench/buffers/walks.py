@@ -19,5 +19,5 @@ class Walks:
         return self.ring.walk(batch)
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the ring what was learned."""
+        """Tell the ring what was learned of slots ``[B]``."""
         self.ring.reprioritize(slot, priority)

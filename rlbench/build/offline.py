@@ -96,11 +96,8 @@ def learned(
     seal: Seal | None = None,
 ) -> trainer.Offline:
     """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
-    if not isinstance(spec.task, OfflineTask):
-        raise TypeError(spec.task)
     seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
-    recorded, sha256 = experience(spec, spec.task, runtime, seal)
-    _fits(spec.task, recorded, info)
+    recorded, sha256 = _fitting(spec, info, runtime, seal)
     recorded, scale = _scaled(algo, recorded)
     placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
     data = ring(
@@ -125,6 +122,15 @@ def learned(
         data=sha256,
         scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
     )
+
+
+def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
+    """The data of a run, which are of its world."""
+    if not isinstance(spec.task, OfflineTask):
+        raise TypeError(spec.task)
+    found = experience(spec, spec.task, runtime, seal)
+    _fits(spec.task, found.recorded, info)
+    return found
 
 
 def _stage(parts: OfflineParts, scale: Scale | None, runtime: Runtime) -> Stage:

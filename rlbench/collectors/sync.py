@@ -24,22 +24,22 @@ class Actor(Protocol):
     """What a collector needs of a learner."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Preferred actions."""
+        """Preferred actions, ``[N]`` or ``[N, A]``."""
 
 
 class Recorder(Protocol):
     """What a collector needs of a buffer."""
 
     def observe(self, frames: NDArray[np.generic]) -> Tensor:
-        """Begin a row; gives the frames stacked, on the device."""
+        """Begin a row; gives the frames ``[N, ...]`` stacked, on the device."""
 
     def newest(self) -> Tensor:
-        """The row begun last, stacked."""
+        """The row begun last, stacked, ``[N, ...]``."""
 
     def record(
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> None:
-        """Complete the row."""
+        """Complete the row: what each lane did ``[N, ...]``, and what it got for it, each ``[N]``."""
 
     def close(self) -> None:
         """Truncate what is running."""
@@ -67,7 +67,7 @@ class Games:
         self.drop(over)
 
     def drop(self, lanes: NDArray[np.bool_]) -> None:
-        """Begin anew in these lanes."""
+        """Begin anew in these lanes, ``[N]``."""
         self.score[lanes], self.length[lanes] = 0, 0
 
     def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -106,7 +106,7 @@ class Taken:
         self.count = 0
 
     def add(self, action: NDArray[np.generic]) -> None:
-        """One more row."""
+        """One more row, ``[N, ...]``."""
         if self.count == len(self.block):
             larger = np.empty((max(1024, 2 * self.count), *action.shape), action.dtype)
             larger[: self.count] = self.rows() if self.count else larger[:0]
@@ -158,7 +158,11 @@ class Collector:
         self.shown = self.recorder.observe(self.envs.reset())
 
     def step(self) -> int:
-        """One action in every lane; gives the number of live ones."""
+        """One action in every lane; gives the number of live ones.
+
+        Raises:
+            RuntimeError: no segment was opened.
+        """
         if self.envs is None:
             raise RuntimeError("open a segment first")
         action = self.explorer(self.actor.act(self.shown, "act"))

@@ -70,7 +70,7 @@ def step(track: int, obs: Frames, action: int, reward: float, *, terminated: boo
 
 
 def last(track: int, obs: Frames) -> Piece:
-    """One row that shows where an episode ended."""
+    """One row that shows where an episode ended, ``[*shape]``."""
     return Piece(track, obs[None], _steps(0, 0.0, FINAL))
 
 

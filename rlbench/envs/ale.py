@@ -80,7 +80,7 @@ class AleVector:
         return self._inspection.begun(self._shown)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going: a lane whose game is over resets itself, one that lost a life does nothing."""
+        """Set lanes going, ``[N]``: one whose game is over resets itself, one that lost a life does nothing."""
         self._inspection.action(action)
         chosen = self._referee.chosen(action)
         with self._inspection.guarded():

@@ -88,14 +88,22 @@ def referee(task: AtariTask, *, lanes: int, training: bool) -> Referee:
 
 
 def known(game: str, games: Sequence[str], *, where: str) -> str:
-    """The game, if it is one of them."""
+    """The game, if it is one of them.
+
+    Raises:
+        UnknownName: it is none.
+    """
     if game not in games:
         raise UnknownName("game", game, games, where=where)
     return game
 
 
 def one_seed_per_lane(seeds: Sequence[int]) -> tuple[int, ...]:
-    """The seeds, folded into 1 … 2³¹−2, which every engine takes for a seed."""
+    """The seeds, folded into 1 … 2³¹−2, which every engine takes for a seed.
+
+    Raises:
+        UsageError: there is none.
+    """
     if not seeds:
         raise UsageError("seeds: at least one lane is needed")
     return tuple(seed % (2**31 - 2) + 1 for seed in seeds)

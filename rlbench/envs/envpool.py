@@ -77,7 +77,7 @@ class EnvPoolVector:
         return self._inspection.begun(self._said.obs)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going: a lane whose game is over resets itself, one that lost a life does nothing."""
+        """Set lanes going, ``[N]``: one whose game is over resets itself, one that lost a life does nothing."""
         self._inspection.action(action)
         asked = np.flatnonzero(self._referee.asked)
         with self._inspection.guarded():

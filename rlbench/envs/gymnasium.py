@@ -168,7 +168,11 @@ class Stretch(NamedTuple):
 
     @classmethod
     def by(cls, name: str, space: gymnasium.Space[Any]) -> Stretch:
-        """The actions of a space; an unbounded one cannot be stretched to."""
+        """The actions of a space; an unbounded one cannot be stretched to.
+
+        Raises:
+            UsageError: a bound is missing, or the actions are of a kind that nobody here can take.
+        """
         match space:
             case spaces.Discrete():
                 return cls(Discrete(int(space.n)), space.start, None)
@@ -194,6 +198,7 @@ def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
 
     Raises:
         UsageError: it is not one of the package's, or needs what is not installed.
+        UnknownName: nobody knows a task of that name.
     """
     tasks = {name: spec for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(package)}
     family = package.rsplit(".", 1)[-1]

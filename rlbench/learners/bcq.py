@@ -72,7 +72,7 @@ class BCQ:
         return proposed[0], proposed[1:]
 
     def critic_loss(self, batch: Transition, proposed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
         with torch.no_grad():
             action = self.target_perturbation(batch.next_obs, proposed)
             value = soft_minimum(self.target_critics.each(batch.next_obs, action), self.choice.caution)  # [M, B]

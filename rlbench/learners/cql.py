@@ -98,7 +98,7 @@ class CQL:
         return torch.cat([random, here, there]), log_density, batch.reward + batch.discount * future
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Loss with gaps, mean value and errors of the critics, and the weighted gap ``[]``, its mean over critics."""
+        """Loss with gaps, mean value and weighted gap, ``[]``, and errors ``[B]`` of the critics (eq. 4)."""
         others, log_density, goal = self.considered(batch)
         value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
         loss, q, error = against(value[:, 0], goal, batch.weight)

@@ -52,7 +52,7 @@ class CRR:
         self.every = (Periodic(1 if sync_every is None else sync_every, self.follow),)
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against a sample's least target, and their values ``[K, B]``."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
         with torch.no_grad():
             action = self.target_actor(batch.next_obs).draws(1)[0]
             goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)

@@ -50,7 +50,7 @@ class Curiosity:
         return self.loss_scale * both, forward.detach(), inverse.detach()
 
     def learn(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of the model; gives both parts of its loss."""
+        """One step of the model on ``action`` and ``weight`` ``[B]``; gives both parts of its loss, each ``[]``."""
         loss, forward, inverse = self.loss(seen, action, weight)
         descend(loss, (self.optimizer,))
         return forward, inverse

@@ -44,7 +44,7 @@ class CuriousReplay:
         return CuriousUpdate(learned, forward, inverse, paid, learned.priority)
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The actions of the learner within."""
+        """The actions of the learner within, ``[N]`` or ``[N, A]``."""
         return self.inner.act(obs, role)
 
     def policy(self) -> nn.Module:
@@ -91,7 +91,7 @@ class CuriousRollouts:
         return CuriousUpdate(learned, forward, inverse, paid, torch.empty_like(bonus[:0, 0]))
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The actions of the learner within."""
+        """The actions of the learner within, ``[N]`` or ``[N, A]``."""
         return self.inner.act(obs, role)
 
     def policy(self) -> nn.Module:

@@ -27,7 +27,7 @@ class ClonedUpdate(NamedTuple):
 
 
 class Imitation:
-    """The documented IL with a deterministic actor, and maximum likelihood with any other."""
+    """Behaviour cloning (Pomerleau 1991): the documented IL with a deterministic actor, else maximum likelihood."""
 
     every: tuple[Periodic, ...] = ()
     cycle = 1

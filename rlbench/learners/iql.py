@@ -61,7 +61,7 @@ class IQL:
         return loss, advantage.detach()
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the value of what comes next (eq. 6)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the value of what comes next (eq. 6)."""
         with torch.no_grad():
             goal = batch.reward + batch.discount * self.value(batch.next_obs)
         return regression(self.critics, batch, goal)

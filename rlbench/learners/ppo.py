@@ -85,7 +85,7 @@ class PPO:
         return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), goal=goal.flatten())
 
     def loss(self, batch: Lesson) -> tuple[Tensor, PGUpdate]:
-        """Pure and of fixed shape: compiles whole."""
+        """What is minimised, ``[]`` (eq. 9): pure and of fixed shape, it compiles whole."""
         found: Judgement = self.net(batch.obs)
         ours, weight = self.objective, batch.weight
         log_prob = found.policy.log_prob(batch.action)

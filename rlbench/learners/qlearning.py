@@ -58,7 +58,7 @@ class QLearner:
         self.every = (Periodic(sync_every, self.sync),)
 
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
-        """Pure and of fixed shape: compiles whole, captures as a CUDA graph, never waits for the host."""
+        """What is minimised, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""
         features = self.online.torso(batch.obs)
         values = self.online.head(features, "learn")
         value = values.at(batch.action)

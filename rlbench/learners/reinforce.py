@@ -52,7 +52,7 @@ class Reinforce:
         return report
 
     def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, PGUpdate]:
-        """Pure and of fixed shape: compiles whole."""
+        """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
         loss = -average(policy.log_prob(action) * worth, weight)
         nothing = torch.zeros_like(loss.detach())

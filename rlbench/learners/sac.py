@@ -33,7 +33,7 @@ class Temperature:
         return self.log * (entropy - (self.target or 0.0))
 
     def learn(self, entropy: Tensor) -> None:
-        """One step, where there is a target."""
+        """One step towards the target, where there is one, from the policy's entropy ``[]``."""
         if self.target is not None:
             descend(self.loss(entropy), (self.optimizer,))
 
@@ -71,7 +71,7 @@ class SAC:
         self.held = next(actor.parameters()).new_zeros(2)  # the actor's last loss and entropy, between two of its steps
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the soft value of what comes next (eq. 5 and 6)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of what comes next (eq. 5 and 6)."""
         with torch.no_grad():
             action, log_prob = self.actor(batch.next_obs).sample()
             future = drawn(self.target_critics(batch.next_obs, action), self.subset).amin(0)

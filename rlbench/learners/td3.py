@@ -46,7 +46,7 @@ class TD3:
         self.actor_loss = next(actor.parameters()).new_zeros(())  # the last one, between two steps of the actor
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the least of the targets (algorithm 1)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the least of the targets (algorithm 1)."""
         with torch.no_grad():
             policy = self.target_actor(batch.next_obs)
             action = policy.mode() if self.smoothing is None else policy.smoothed(*self.smoothing)

@@ -19,7 +19,7 @@ class Head(Protocol):
     """Features ``[B, F]`` to a value, for the purpose that ``role`` names."""
 
     def __call__(self, features: Tensor, role: Role) -> Value:
-        """The value of every action."""
+        """The value of every action, ``[B, A, ...]``."""
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
         """A further loss on parameters that nothing else trains, ``[]``; ``value`` is what ``action`` was predicted."""
@@ -37,7 +37,7 @@ class ExpectedHead(nn.Module):
         return Expected(self.streams(features, role).squeeze(-1), self.huber)
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """Nothing."""
+        """Nothing: 0, ``[]``."""
         return _nothing(features, action, value)
 
 
@@ -56,7 +56,7 @@ class CategoricalHead(nn.Module):
         return Categorical(self.streams(features, role), self.atoms)
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """Nothing."""
+        """Nothing: 0, ``[]``."""
         return _nothing(features, action, value)
 
 
@@ -75,7 +75,7 @@ class QuantileHead(nn.Module):
         return Quantiles(values, taus.expand(len(values), -1), values.new_full((len(values), count), 1 / count))
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """Nothing."""
+        """Nothing: 0, ``[]``."""
         return _nothing(features, action, value)
 
 
@@ -96,12 +96,12 @@ class ImplicitHead(nn.Module):
         return y.squeeze(-1).transpose(1, 2)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:
-        """As many fractions as the role is worth."""
+        """``[B, F]`` to ``[B, A, Q]``, at as many fractions as the role is worth."""
         taus = torch.rand(len(features), self.samples[role], device=features.device, dtype=features.dtype)
         return Quantiles(self.at_taus(features, taus, role), taus, torch.full_like(taus, 1 / taus.shape[1]))
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """Nothing."""
+        """Nothing: 0, ``[]``."""
         return _nothing(features, action, value)
 
 
@@ -120,13 +120,17 @@ class ProposedHead(ImplicitHead):
         return F.pad(parts.exp().cumsum(-1), (1, 0)), -(parts.exp() * parts).sum(-1)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:
-        """The inverse CDF in the middle of every proposed part, each standing for its part."""
+        """``[B, F]`` to ``[B, A, Q]``: the inverse CDF in the middle of each proposed part, for which it stands."""
         edges = self.edges(features)[0].detach()
         taus = (edges[:, 1:] + edges[:, :-1]) / 2
         return Quantiles(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """Moves the edges down the slope of the 1-Wasserstein error (Proposition 1), held apart by their entropy."""
+        """A loss ``[]`` that moves the edges to less 1-Wasserstein error (Proposition 1) against their entropy.
+
+        Raises:
+            TypeError: ``value`` is not what this head predicts.
+        """
         if not isinstance(value, Quantiles):
             raise TypeError(type(value).__name__)
         edges, entropy = self.edges(features)
@@ -145,7 +149,7 @@ class QNet(nn.Module):
         self.torso, self.head = torso, head
 
     def forward(self, obs: Tensor, role: Role) -> Value:
-        """What the network says of every action at ``obs``."""
+        """What the network says of every action at ``obs`` ``[B, ...]``, ``[B, A, ...]``."""
         return self.head(self.torso(obs), role)
 
 

@@ -24,7 +24,11 @@ class Stateful(Protocol):
 
 
 def tensor(state: State, key: str) -> Tensor:
-    """The tensor at ``key``."""
+    """The tensor ``[...]`` at ``key``.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state[key]
     if not isinstance(value, Tensor):
         raise TypeError(f"{key}: expected a tensor, found {type(value).__name__}")
@@ -32,7 +36,11 @@ def tensor(state: State, key: str) -> Tensor:
 
 
 def whole(state: State, key: str) -> int:
-    """The whole number at ``key``."""
+    """The whole number at ``key``.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state[key]
     if not isinstance(value, int):
         raise TypeError(f"{key}: expected a whole number, found {type(value).__name__}")
@@ -40,7 +48,11 @@ def whole(state: State, key: str) -> int:
 
 
 def number(state: State, key: str) -> float:
-    """The number at ``key``."""
+    """The number at ``key``.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state[key]
     if not isinstance(value, int | float):
         raise TypeError(f"{key}: expected a number, found {type(value).__name__}")
@@ -48,7 +60,11 @@ def number(state: State, key: str) -> float:
 
 
 def branch(state: State, key: str) -> State:
-    """The subtree at ``key``; an empty one is not written and reads back as empty."""
+    """The subtree at ``key``; an empty one is not written and reads back as empty.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state.get(key, {})
     if not isinstance(value, dict):
         raise TypeError(f"{key}: expected a tree, found {type(value).__name__}")
@@ -56,7 +72,11 @@ def branch(state: State, key: str) -> State:
 
 
 def tensors(state: State) -> dict[str, Tensor]:
-    """A tree that is all tensors, one level deep."""
+    """A tree that is all tensors ``[...]``, one level deep.
+
+    Raises:
+        TypeError: one is none.
+    """
     return {key: tensor(state, key) for key in state}
 
 

@@ -50,7 +50,11 @@ def unsealed(text: str, where: str) -> dict[str, object]:
 
 
 def readable(version: object, known: int, where: str) -> None:
-    """Refuse a schema that is newer than the ``known`` one, or none at all."""
+    """Refuse a schema that is newer than the ``known`` one, or none at all.
+
+    Raises:
+        RefusedFile: it is.
+    """
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise RefusedFile(f"{where}: damaged (schema_version is no number of a version); restore it")
     if version > known:
@@ -60,12 +64,20 @@ def readable(version: object, known: int, where: str) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, object]:
-    """A sealed file of one document."""
+    """A sealed file of one document.
+
+    Raises:
+        RefusedFile: it is missing, damaged or newer.
+    """
     return unsealed(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """A text file, or a refusal that names it."""
+    """The whole of a text file.
+
+    Raises:
+        RefusedFile: it is missing, or no UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -86,7 +86,11 @@ def read_outcome(folder: Path) -> Outcome | None:
 
 
 def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
-    """The epochs in order; with ``complete`` a torn last line is refused, not dropped."""
+    """The epochs in order; with ``complete`` a torn last line is refused, not dropped.
+
+    Raises:
+        RefusedFile: a line is damaged, newer, or out of order.
+    """
     path = folder / "epochs.jsonl"
     if not path.exists():
         return ()

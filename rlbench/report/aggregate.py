@@ -35,14 +35,14 @@ class Estimate(NamedTuple):
 
 
 def interquartile_mean(scores: Scores) -> Array:
-    """The mean of the middle half of all runs of all tasks."""
+    """The mean of the middle half of all runs of all tasks: ``[]`` or one a resample."""
     pooled = np.sort(_pooled(scores), axis=-1)
     cut = pooled.shape[-1] // 4
     return _mean(pooled[..., cut : pooled.shape[-1] - cut])
 
 
 def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
-    """By how much runs fall short of ``goal`` on average; what exceeds it counts for nothing.
+    """By how much runs fall short of ``goal`` on average, ``[]`` or one a resample; what exceeds it counts nothing.
 
     As in rliable every run counts alike, so tasks of more seeds weigh more.
     """
@@ -56,13 +56,13 @@ def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
 
 
 def improvement(ours: Scores, theirs: Scores) -> Array:
-    """The chance that a run of ours beats one of theirs on a task, ties halved, averaged over tasks."""
+    """The chance that a run of ours beats one of theirs, ties halved, mean over tasks: ``[]`` or one a resample."""
     wins = [_wins(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
     return np.asarray(np.mean(wins, axis=0))
 
 
 def improvement_on(ours: Scores, documents: Sequence[float]) -> Array:
-    """The chance that a run of ours beats the documented score of its task, averaged over tasks."""
+    """The chance that a run of ours beats its task's documented score, mean over tasks: ``[]`` or one a resample."""
     return improvement(ours, [[document] for document in documents])
 
 

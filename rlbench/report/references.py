@@ -40,14 +40,22 @@ def reference(key: Key) -> Reference | None:
 
 
 def normalized(raw: float, scale: Reference) -> float:
-    """A score between the random policy's 0 and the goal's 1: human-normalised on Atari, D4RL's share on its data."""
+    """A score between the random policy's 0 and the goal's 1: human-normalised on Atari, D4RL's share on its data.
+
+    Raises:
+        ValueError: the task has no goal.
+    """
     if scale.goal is None or scale.goal == scale.random:
         raise ValueError("this task has no goal to be normalised by")
     return (raw - scale.random) / (scale.goal - scale.random)
 
 
 def in_points(document: Documented, scale: Reference | None) -> float:
-    """A published score in raw points, which is what runs are drawn and compared in."""
+    """A published score in raw points, which is what runs are drawn and compared in.
+
+    Raises:
+        ValueError: it is normalised, and by what nobody knows.
+    """
     if not document.estimator.startswith("normalized"):
         return document.score
     if scale is None or scale.goal is None:

@@ -37,7 +37,11 @@ class Local:
         return not self._children or job.memory <= self._free
 
     def start(self, job: Job, *, force: bool) -> None:
-        """Begin a job that there is room for."""
+        """Begin a job that there is room for.
+
+        Raises:
+            RlbenchError: there is none.
+        """
         placed = self._place(job)
         if placed is None:
             raise RlbenchError(f"{job.name}: started without room")

@@ -157,10 +157,10 @@ def losses(learner: Learner) -> list[tuple[Callable[[Lesson], Tensor], nn.Module
         case PPO():
             return [(lambda batch: learner.loss(batch)[0], learner.net)]
         case Natural():
-            surrogate = lambda batch: learner.policy_loss(learner.net.actor(batch.obs), batch)  # noqa: E731
+            surrogate = lambda batch: learner.policy_loss(learner.net.actor(batch.obs), batch)
             return [(surrogate, learner.net.actor), (learner.value_loss, learner.net.critic)]
         case Reinforce():
-            loss = lambda b: learner.loss(b.obs, b.action, b.advantage, b.weight)[0]  # noqa: E731
+            loss = lambda b: learner.loss(b.obs, b.action, b.advantage, b.weight)[0]
             return [(loss, learner.actor)]
 
 
@@ -198,7 +198,7 @@ def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: st
         steps.append(trainer.clock.env_steps)
         return plain(rollout)
 
-    learner.update = update  # type: ignore[method-assign, assignment]
+    learner.update = update
     for _ in trainer:
         pass
     assert len(rates) > 120 // (ROWS * LANES) - 1
@@ -209,5 +209,5 @@ def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: st
     assert all(np.diff(rates) <= 0)
     weights = [p.clone() for p in learner.policy().parameters()]
     if isinstance(learner, PPO):  # nothing moves any more
-        plain(trainer.buffer.rollout(ROWS))  # type: ignore[attr-defined]
+        plain(trainer.buffer.rollout(ROWS))
         assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy().parameters(), strict=True))

@@ -24,7 +24,7 @@ def progress(steps: int) -> Progress:
 
 
 def ending(made: Job, status: str = "done", log: Path | None = Path("log")) -> Ending:
-    return Ending(job=made, status=status, reason="why", outcome=None, log=log, attempts=1)  # type: ignore[arg-type]
+    return Ending(job=made, status=status, reason="why", outcome=None, log=log, attempts=1)
 
 
 @pytest.fixture
