@@ -25,8 +25,8 @@ Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 class GoalLayout(NamedTuple):
     """Sizes of the parts of a flat observation: ``observation``, then twice ``goal``."""
 
-    observation: int
-    goal: int
+    observation: int  # numbers
+    goal: int  # numbers
 
 
 class Hindsight:

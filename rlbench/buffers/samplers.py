@@ -24,7 +24,7 @@ class Level(NamedTuple):
     youngest: int  # rows between the head and the newest that may be drawn
     rows: Tensor  # [] int64 how many, from there into the past
     length: int  # rows of the ring
-    lanes: int
+    lanes: int  # of the ring
 
     def at(self, coin: Tensor) -> tuple[Tensor, Tensor]:
         """``[B]`` slots row by row, from the newest into the past."""

@@ -43,7 +43,7 @@ class Known(NamedTuple):
     family: str
     version: str
     features: int | None  # numbers in an observation
-    actions: int | None
+    actions: int | None  # numbers of an action; None where nobody says
     low: float | None  # a random policy's score
     high: float | None  # an expert's
     path: str  # below ``SOURCE``

@@ -48,7 +48,7 @@ class Origin:
     """What a part is a part of."""
 
     url: str
-    size: int | None
+    size: int | None  # bytes
     validator: str | None  # ETag or date of the file on the server
 
 

@@ -39,11 +39,11 @@ class Shard:
     first: list[int] = field(default_factory=list)  # where the record begins that showed it first
     seen: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
     led_to: list[tuple[int, ...]] = field(default_factory=list)  # [N]
-    action: list[int] = field(default_factory=list)
-    next_action: list[int] = field(default_factory=list)
-    reward: list[float] = field(default_factory=list)
-    over: list[bool] = field(default_factory=list)
-    episode: list[int] = field(default_factory=list)
+    action: list[int] = field(default_factory=list)  # [N]
+    next_action: list[int] = field(default_factory=list)  # [N]
+    reward: list[float] = field(default_factory=list)  # [N]
+    over: list[bool] = field(default_factory=list)  # [N]
+    episode: list[int] = field(default_factory=list)  # [N]
 
     def add(self, at: int, found: Example) -> None:
         """The record at byte ``at``.

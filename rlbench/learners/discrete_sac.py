@@ -13,7 +13,7 @@ from rlbench.learners.base import Periodic, descend
 from rlbench.learners.sac import Temperature
 from rlbench.nets.choosers import Chooser
 from rlbench.ops.policy import Discrete
-from rlbench.ops.state import Parts, State, branch, into_parts, of_parts
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 from rlbench.ops.value import pick
 
@@ -91,13 +91,13 @@ class DiscreteSAC:
 
     def state_dict(self) -> State:
         """Both networks, the temperature, and what every optimizer has gathered."""
-        return {**of_parts(self._parts()), "temperature": self.temperature.state_dict()}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
         into_parts(self._parts(), state)
-        self.temperature.load_state_dict(branch(state, "temperature"))
 
     def _parts(self) -> Parts:
         critics = {f"critic optimizer {i}": optimizer for i, optimizer in enumerate(self.critic_optimizers)}
-        return {"net": self.net, "target": self.target, **critics, "actor optimizer": self.actor_optimizer}
+        networks = {"net": self.net, "target": self.target}
+        return {**networks, **critics, "actor optimizer": self.actor_optimizer, "temperature": self.temperature}

@@ -21,7 +21,7 @@ from rlbench.ops.types import Role, Transition
 class Extraction(NamedTuple):
     """How values are taken from the data, and the policy from the values."""
 
-    expectile: float
+    expectile: float  # τ of eq. 5
     temperature: float  # by which advantages are multiplied
     bound: float  # the greatest weight
 

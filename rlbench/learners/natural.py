@@ -13,7 +13,7 @@ from rlbench.learners.rollouts import Lesson, PGUpdate, Returns, average, lesson
 from rlbench.nets.actorvalue import Apart
 from rlbench.ops.natural import fisher, flat, shaped, solved
 from rlbench.ops.policy import Policy
-from rlbench.ops.state import Parts, State, branch, into_parts, of_parts
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Rollout
 
 
@@ -125,12 +125,11 @@ class Natural:
 
     def state_dict(self) -> State:
         """The networks, what the critic's optimizer has gathered, and the scale of returns."""
-        return {**of_parts(self._parts()), "returns": self.returns.state_dict()}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
         into_parts(self._parts(), state)
-        self.returns.load_state_dict(branch(state, "returns"))
 
     def _parts(self) -> Parts:
-        return {"net": self.net, "optimizer": self.optimizer}
+        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns}

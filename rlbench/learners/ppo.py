@@ -11,7 +11,7 @@ from torch import Tensor
 from rlbench.learners.base import descend
 from rlbench.learners.rollouts import ActorValue, Lesson, PGUpdate, Returns, average, lesson, standardised, valued
 from rlbench.nets.actorvalue import Judgement
-from rlbench.ops.state import Parts, State, branch, into_parts, of_parts, tensor
+from rlbench.ops.state import Parts, State, into_parts, of_parts, tensor
 from rlbench.ops.types import Role, Rollout
 
 
@@ -129,13 +129,12 @@ class PPO:
 
     def state_dict(self) -> State:
         """The networks, what the optimizer has gathered, the scale of returns, and the shuffling."""
-        return {**of_parts(self._parts()), "returns": self.returns.state_dict(), "shuffle": self.generator.get_state()}
+        return {**of_parts(self._parts()), "shuffle": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
         into_parts(self._parts(), state)
-        self.returns.load_state_dict(branch(state, "returns"))
         self.generator.set_state(tensor(state, "shuffle"))
 
     def _parts(self) -> Parts:
-        return {"net": self.net, "optimizer": self.optimizer}
+        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns}

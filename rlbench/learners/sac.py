@@ -117,14 +117,14 @@ class SAC:
 
     def state_dict(self) -> State:
         """Three networks, the temperature, their optimizers, and the actor's last figures."""
-        return {**of_parts(self._parts()), "temperature": self.temperature.state_dict(), "held": self.held}
+        return {**of_parts(self._parts()), "held": self.held}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
         into_parts(self._parts(), state)
-        self.temperature.load_state_dict(branch(state, "temperature"))
         self.held.copy_(tensor(state, "held"))
 
     def _parts(self) -> Parts:
         networks = {"actor": self.actor, "critics": self.critics, "target_critics": self.target_critics}
-        return {**networks, "actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        return {**networks, **optimizers, "temperature": self.temperature}

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
-Parts: TypeAlias = Mapping[str, torch.nn.Module | torch.optim.Optimizer]
-"""What learns, and by what, each under the name by which a checkpoint knows it."""
 
 
 class Stateful(Protocol):
@@ -21,6 +19,10 @@ class Stateful(Protocol):
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state; in place, so that compiled and captured code keeps its addresses."""
+
+
+Parts: TypeAlias = Mapping[str, torch.nn.Module | torch.optim.Optimizer | Stateful]
+"""What an object is made of, each part under the name by which a checkpoint knows it."""
 
 
 def tensor(state: State, key: str) -> Tensor:
@@ -114,17 +116,27 @@ def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
 
 
 def of_parts(parts: Parts) -> State:
-    """Networks and what optimizers have gathered, a branch each."""
-    return {
-        name: of_module(part) if isinstance(part, torch.nn.Module) else of_optimizer(part)
-        for name, part in parts.items()
-    }
+    """A branch for each part: a network, what an optimizer has gathered, or what has a state of its own."""
+    return {name: _of(part) for name, part in parts.items()}
 
 
 def into_parts(parts: Parts, state: State) -> None:
-    """Put networks and what optimizers had gathered back, in place."""
+    """Put all of it back, in place."""
     for name, part in parts.items():
-        if isinstance(part, torch.nn.Module):
-            into_module(part, branch(state, name))
-        else:
-            into_optimizer(part, branch(state, name))
+        match part:
+            case torch.nn.Module():
+                into_module(part, branch(state, name))
+            case torch.optim.Optimizer():
+                into_optimizer(part, branch(state, name))
+            case _:
+                part.load_state_dict(branch(state, name))
+
+
+def _of(part: torch.nn.Module | torch.optim.Optimizer | Stateful) -> State:
+    match part:
+        case torch.nn.Module():
+            return of_module(part)
+        case torch.optim.Optimizer():
+            return of_optimizer(part)
+        case _:
+            return part.state_dict()

@@ -12,7 +12,7 @@ from rlbench.report.documents import DATA, OWN, Documented, Key, base_of
 class Reference(NamedTuple):
     """Two fixed points of a task's scale, in raw points."""
 
-    random: float
+    random: float  # of a policy that draws its actions
     goal: float | None  # a human's score on Atari, the expert's in D4RL; None where nobody has set one
 
 

@@ -42,6 +42,14 @@ def ending(spec: Spec, results: Path) -> tuple[object, ...]:
     return carried.ending(folder_of(spec, results))
 
 
+def stopped_four_times_ends_as_whole(spec: Spec, folder: Path) -> None:
+    whole = carry(spec, folder / "whole")
+    for share in (0.02, 0.3, 0.25, 0.2):
+        carry(spec, folder / "stopped", stop_after=max(1, int(share * whole)))
+    carry(spec, folder / "stopped")
+    assert ending(spec, folder / "stopped") == ending(spec, folder / "whole")
+
+
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, ...]]:
     results = tmp_path_factory.mktemp("golden")
@@ -156,11 +164,7 @@ def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_n
 ) -> None:
     """Stops in the first evaluation, among the random steps, in the middle of an episode and across a segment."""
     spec = spec_of(suite, task, changes, algorithm)
-    whole = carry(spec, tmp_path / "whole")
-    for share in (0.02, 0.3, 0.25, 0.2):
-        carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
-    carry(spec, tmp_path / "stopped")
-    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    stopped_four_times_ends_as_whole(spec, tmp_path)
 
 
 ROLLED = (
@@ -187,11 +191,7 @@ def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_n
 ) -> None:
     """The scales of observations and returns survive too; a segment of 70 steps ends only between two rollouts."""
     spec = spec_of(suite, task, changes, algorithm)
-    whole = carry(spec, tmp_path / "whole")
-    for share in (0.02, 0.3, 0.25, 0.2):
-        carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
-    carry(spec, tmp_path / "stopped")
-    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    stopped_four_times_ends_as_whole(spec, tmp_path)
 
 
 @pytest.mark.parametrize(
