@@ -145,8 +145,8 @@ def named(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def _part(policy: str, *, share: float = 1.0, noise: float = 0.0) -> Part:
-    return Part(policy=policy, sha256=SHA256[policy], share=share, noise=noise)
+def _part(policy: str, *, noise: float = 0.0) -> Part:
+    return Part(policy=policy, sha256=SHA256[policy], noise=noise)
 
 
 def _table(body: str, medium: Part, expert: Part) -> Iterable[Recipe]:

@@ -13,7 +13,7 @@ from rlbench.learners.base import Periodic, descend, move
 from rlbench.learners.sac import SAC
 from rlbench.nets.actors import SquashedActor
 from rlbench.ops.policy import anywhere
-from rlbench.ops.state import Parts, State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
+from rlbench.ops.state import State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
 from rlbench.ops.terms import conservative_gap, counted
 from rlbench.ops.types import Role, Transition
 
@@ -129,14 +129,11 @@ class CQL:
 
     def state_dict(self) -> State:
         """All of the SAC, and the multiplier."""
-        return of_parts(self._parts())
+        return of_parts({"sac": self.sac, "multiplier": self.multiplier})
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
-        return {"sac": self.sac, "multiplier": self.multiplier}
+        into_parts({"sac": self.sac, "multiplier": self.multiplier}, state)
 
 
 def descend_apart(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:

@@ -91,11 +91,11 @@ class Shared(nn.Module):
         return value
 
 
-def orthogonal(layers: Sequence[nn.Module], *, gain: float = sqrt(2)) -> None:
+def orthogonal(layers: Sequence[nn.Module]) -> None:
     """Draw the weights of every linear and convolutional layer within as an orthogonal matrix, biases 0."""
     for outer in layers:
         for layer in outer.modules():
             if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
                 drawn = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
-                layer.weight.data.copy_(nn.init.orthogonal_(drawn, gain))
+                layer.weight.data.copy_(nn.init.orthogonal_(drawn, sqrt(2)))
                 nn.init.zeros_(layer.bias)

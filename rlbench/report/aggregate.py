@@ -21,6 +21,7 @@ Statistic: TypeAlias = Callable[[Sequence[Array]], Array]
 
 PairStatistic: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], Array]
 
+CONFIDENCE = 0.95  # of intervals
 RESAMPLES = 2_000
 SEED = 20210831
 """Of the bootstrap's own generator: equal scores give equal intervals."""
@@ -70,36 +71,25 @@ def bootstrap(
     statistic: Statistic,
     scores: Scores,
     *,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
-    seed: int = SEED,
 ) -> Estimate:
     """A statistic with its percentile interval: seeds are drawn with replacement within each task."""
-    generator, rows = np.random.default_rng(seed), _rows(scores)
+    generator, rows = np.random.default_rng(SEED), _rows(scores)
     return _estimate(statistic(rows), statistic(_again(rows, generator, resamples)), confidence)
 
 
-def bootstrap_pair(
-    statistic: PairStatistic,
-    ours: Scores,
-    theirs: Scores,
-    *,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Estimate:
+def bootstrap_pair(statistic: PairStatistic, ours: Scores, theirs: Scores) -> Estimate:
     """A statistic of two score matrices with its interval; both are drawn again, each on its own."""
-    generator, left, right = np.random.default_rng(seed), _rows(ours), _rows(theirs)
-    drawn = statistic(_again(left, generator, resamples), _again(right, generator, resamples))
-    return _estimate(statistic(left, right), drawn, confidence)
+    generator, left, right = np.random.default_rng(SEED), _rows(ours), _rows(theirs)
+    drawn = statistic(_again(left, generator, RESAMPLES), _again(right, generator, RESAMPLES))
+    return _estimate(statistic(left, right), drawn, CONFIDENCE)
 
 
-def band(
-    scores: Scores, thresholds: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES
-) -> tuple[Array, Array]:
+def band(scores: Scores, thresholds: Sequence[float]) -> tuple[Array, Array]:
     """The lower and upper ends of the profile's pointwise intervals, ``[thresholds]`` each."""
-    drawn = profile(_again(_rows(scores), np.random.default_rng(SEED), resamples), thresholds)
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    drawn = profile(_again(_rows(scores), np.random.default_rng(SEED), RESAMPLES), thresholds)
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return low, high
 
 
