@@ -83,7 +83,7 @@ class Shard:
         return sorted(lines)
 
     def frames(self) -> Frames:
-        """What unpacks its frames."""
+        """What unpacks its frames, each ``[84, 84]``."""
         return Frames(self.path, list(self.number), self.first)
 
     def _followers(self) -> dict[int, int]:

@@ -68,7 +68,7 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
 
 
 def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
-    """The arrays of D4RL's layout by their names there."""
+    """The arrays ``[N, ...]`` of D4RL's layout by their names there."""
     named: dict[str, NDArray[np.generic]] = {
         "observations": recorded.obs,
         "actions": recorded.action,

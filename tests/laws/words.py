@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rlbench import errors
 from tests.laws.source import ROOT, Finding, Module, dotted
 
-SHAPED: Final = {"ops", "nets", "buffers", "learners", "collectors", "fast"}
+SHAPED: Final = {"ops", "nets", "buffers", "learners", "collectors", "fast", "envs", "trainers", "build", "datasets"}
 ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "Value"}  # types whose shape no type checker knows
 SHAPE: Final = re.compile(r"``[^`]*\[[^\]`]*\][^`]*``")
 
