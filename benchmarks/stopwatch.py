@@ -62,7 +62,7 @@ def watched(run: Online) -> Stopwatch:
         return envs
 
     open_envs: Callable[[int], VectorEnv] = getattr(collector, "open_envs")  # noqa: B009 - not in the trainer's protocol
-    setattr(collector, "open_envs", opened)  # noqa: B010
+    setattr(collector, "open_envs", opened)  # noqa: B010 - as above
     watch.attach("act", learner, "act")
     watch.attach("write", run.buffer, "observe", "newest", "record")
     watch.attach("sample", run.buffer, "sample")

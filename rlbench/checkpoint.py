@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile
 from rlbench.ops.state import State
 from rlbench.record import files, manifest
@@ -150,7 +150,7 @@ def _swap(fresh: Path, folder: Path) -> None:
         faults.point("checkpoint.out")
     fresh.rename(folder)
     faults.point("checkpoint.in")
-    files.sync_folder(folder.parent)
+    disk.sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -17,10 +17,11 @@ DIED: Final = 137
 """The exit code, as a shell reports it of kill -9."""
 
 POINTS: Final[Mapping[str, str]] = {
-    # a record: record/files.py and record/store.py
+    # a file that takes the place of another, of a record or of recorded play: disk.py
     "replace.torn": "half of the new text is in a temporary file, the old file stands",
     "replace.written": "the new text is on disk under its temporary name, the old file stands",
     "replace.placed": "the new file stands, the folder's list of names may not be on disk",
+    # a record: record/files.py and record/store.py
     "append.torn": "half of a line stands at the end of the file",
     "append.written": "the line is on disk, and nobody was told",
     "claim.made": "the run's folder is there and empty",
@@ -57,9 +58,6 @@ POINTS: Final[Mapping[str, str]] = {
     "seal.placed": "a checksum stands",
     "seal.forgotten": "a checksum is gone",
     "film.made": "the folder of recorded play is there and empty",
-    "film.torn": "half of a file is there under its temporary name",
-    "film.written": "a file is on disk under its temporary name",
-    "film.placed": "a file stands",
     "film.cleared": "a file of a set that is to go is gone",
     "shard.swept": "a file of an attempt to bring in a shard is gone",
     "shard.refused": "a file of a shard that was refused is gone",

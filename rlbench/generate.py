@@ -92,7 +92,7 @@ class Tape:
         return bool((self.count == self.quota).all())
 
     def add(self, live: NDArray[np.bool_], obs: NDArray[np.float32], action: NDArray[np.float32], answer: Step) -> None:
-        """What every ``live`` lane saw, did and met; of lanes that are full nothing is kept."""
+        """What every ``live`` lane ``[N]`` saw, did and met; of lanes that are full nothing is kept."""
         lanes = np.flatnonzero(live & (self.count < self.quota))
         here = lanes, self.count[lanes]
         seen = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)

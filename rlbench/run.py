@@ -21,6 +21,7 @@ from rlbench import checkpoint
 from rlbench.build.assemble import build
 from rlbench.build.device import device_of
 from rlbench.build.environments import describe
+from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import State, branch, of_module, whole
 from rlbench.record.store import Store
@@ -44,15 +45,17 @@ class Stop:
     under_way: bool = False  # whoever iterates says so; before the first record there is nothing to save
 
 
-def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Progress | Epoch]:
+def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
     """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
 
-    A run that has ended gives nothing.
+    A run that has ended gives nothing. ``seal`` is what the data were found to be just now, so that no byte of them is
+    hashed twice.
 
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
         RunFailed: the run cannot go on; its outcome says why.
         RefusedFile: the checkpoint is damaged.
+        Halted: memory is exhausted, or the disk full; the same call resumes.
     """
     folder = store.folder / "checkpoint" / "resume"
     if store.outcome is not None and store.outcome.status != "interrupted":
@@ -61,7 +64,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop) -> Iterator[Prog
         return
     trainer: Trainer | None = None
     try:
-        trainer = build(spec, runtime, describe(spec))
+        trainer = build(spec, runtime, describe(spec), seal)
         if checkpoint.exists(folder):
             _resume(trainer, folder, device_of(runtime).type, store)
         yield from _under_way(spec, runtime, store, stop, trainer)

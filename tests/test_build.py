@@ -126,7 +126,7 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
             before = record.env_steps
     trainer._step()
     assert float(ring.sampler.beta) == pytest.approx(0.4 + 0.6 * min(1.0, before / 200))
-    assert float(collector.explorer.epsilon) == pytest.approx(1.0 - 0.95 * min(1.0, before / 100))  # type: ignore[attr-defined]
+    assert float(collector.explorer.epsilon) == pytest.approx(1.0 - 0.95 * min(1.0, before / 100))
     assert float(ring.sampler.beta) > 0.5
     collector.close()
 
@@ -154,7 +154,7 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
     for one in evaluations:
         assert isinstance(one, Evaluation)
         assert one.quota.share == 2
-        assert float(one.explorer.epsilon) == pytest.approx(0.005)  # type: ignore[attr-defined]
+        assert float(one.explorer.epsilon) == pytest.approx(0.005)
         one.envs.close()
     _, _, collector, _ = parts(trainer)
     asked.clear()
@@ -178,7 +178,7 @@ def test_a_loss_asks_each_network_for_its_own_purpose() -> None:
         collector.step()
     asked: list[tuple[str, str]] = []
     for name, net in (("online", learner.online), ("target", learner.target)):
-        net.head.register_forward_pre_hook(lambda _m, words, name=name: asked.append((name, words[1])))  # type: ignore[attr-defined]
+        net.head.register_forward_pre_hook(lambda _m, words, name=name: asked.append((name, words[1])))
     learner.loss(ring.sample(4))
     assert asked == [("online", "learn"), ("target", "target"), ("online", "target")]
     collector.close()

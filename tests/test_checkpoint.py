@@ -143,7 +143,7 @@ def test_a_large_tensor_is_never_twice_in_memory(tmp_path: Path, monkeypatch: py
     load = checkpoint._shard
 
     def counted(*words: object) -> dict[str, torch.Tensor]:
-        found = load(*words)  # type: ignore[arg-type]
+        found = load(*words)
         seen.append(sum(t.nbytes for t in found.values()))
         return found
 

@@ -32,7 +32,7 @@ class Listed:
         self.slots, self.generator = slots, generator
 
     def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
-        """Nothing to note: nothing is added."""
+        """Nothing to note of lanes ``[M]``: nothing is added."""
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - the list is the span
         """Slots ``[batch]``, and weights of 1."""
@@ -40,7 +40,7 @@ class Listed:
         return self.slots[(coin * len(self.slots)).long()], torch.ones_like(coin, dtype=torch.float32)
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Nothing to note."""
+        """Nothing to note of slots ``[B]``."""
 
     def state_dict(self) -> State:
         """The generator; the list comes from the file."""

@@ -25,8 +25,8 @@ Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 class GoalLayout(NamedTuple):
     """Sizes of the parts of a flat observation: ``observation``, then twice ``goal``."""
 
-    observation: int
-    goal: int
+    observation: int  # numbers
+    goal: int  # numbers
 
 
 class Hindsight:
@@ -70,7 +70,7 @@ class Hindsight:
         )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the ring what was learned."""
+        """Tell the ring what was learned of slots ``[B]``."""
         self.ring.reprioritize(slot, priority)
 
     def state_dict(self) -> State:

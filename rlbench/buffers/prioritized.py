@@ -39,12 +39,12 @@ class Prioritized:
         self.beta.fill_(beta)
 
     def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
-        """A new row gets the highest priority so far, a dead slot none; a row about to be overwritten loses its own."""
+        """In lanes ``[M]`` a new row gets the highest priority so far, a dead slot none, a row about to go none."""
         self._put(stale * self.lanes + lane, torch.zeros_like(dead, dtype=torch.float64))
         self._put(fresh * self.lanes + lane, self.top.double() ** self.alpha * ~dead)
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - what may be drawn has mass
-        """``batch`` slots, one from each of as many equal shares of the mass, and weights whose largest is 1."""
+        """``[B]`` slots, one from each of as many equal shares of the mass, and weights ``[B]``, the largest 1."""
         total = self.sums.cumsum(0)
         coin = torch.rand(batch, generator=self.generator, device=total.device, dtype=torch.float64)
         share = torch.arange(batch, device=total.device, dtype=torch.float64)

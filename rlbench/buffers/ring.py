@@ -120,11 +120,11 @@ class Ring:
         )
 
     def onward(self, slot: Tensor, rows: Tensor) -> Tensor:
-        """The flat slots so many ``rows`` after flat slots in the same lanes; the two broadcast."""
+        """The flat slots ``[...]`` so many ``rows`` after flat slots in the same lanes; the two broadcast."""
         return (slot // self.lanes + rows) % self.length * self.lanes + slot % self.lanes
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the sampler what was learned."""
+        """Tell the sampler what was learned of slots ``[B]``."""
         self.sampler.reprioritize(slot, priority)
 
     def state_dict(self) -> State:

@@ -24,10 +24,10 @@ class Level(NamedTuple):
     youngest: int  # rows between the head and the newest that may be drawn
     rows: Tensor  # [] int64 how many, from there into the past
     length: int  # rows of the ring
-    lanes: int
+    lanes: int  # of the ring
 
     def at(self, coin: Tensor) -> tuple[Tensor, Tensor]:
-        """Row by row, from the newest into the past."""
+        """``[B]`` slots row by row, from the newest into the past."""
         index = (coin * (self.rows * self.lanes)).long()
         row = (self.head - self.youngest - index // self.lanes) % self.length
         weight = (self.rows > 0).float().expand(len(coin))  # where nothing is complete yet, nothing weighs
@@ -43,7 +43,7 @@ class Ragged(NamedTuple):
     length: int  # rows of the ring
 
     def at(self, coin: Tensor) -> tuple[Tensor, Tensor]:
-        """Lane by lane, each from its newest row into the past."""
+        """``[B]`` slots lane by lane, each from its newest row into the past."""
         ends, lanes = self.rows.cumsum(0), len(self.rows)
         index = (coin * ends[-1]).long()
         lane = torch.searchsorted(ends, index, right=True).clamp_max(lanes - 1)
@@ -65,7 +65,7 @@ class Sampler(Protocol):
         """``batch`` flat slots ``row · N + lane`` within ``span``, ``[B]`` int64, and their weights, ``[B]``."""
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Learned: these slots now have these priorities."""
+        """Learned: these slots ``[B]`` now have these priorities ``[B]``."""
 
     def state_dict(self) -> State:
         """Generator and priorities."""
@@ -81,15 +81,15 @@ class Uniform:
         self.generator = generator
 
     def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
-        """Nothing to note."""
+        """Nothing to note of lanes ``[M]``."""
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:
-        """Slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
+        """``[B]`` slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
         coin = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
         return span.at(coin)
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Nothing to note."""
+        """Nothing to note of slots ``[B]``."""
 
     def state_dict(self) -> State:
         """The generator."""

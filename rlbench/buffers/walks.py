@@ -28,5 +28,5 @@ class Walks:
         )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the ring what was learned."""
+        """Tell the ring what was learned of slots ``[B]``."""
         self.ring.reprioritize(slot, priority)

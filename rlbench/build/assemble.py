@@ -22,6 +22,7 @@ from rlbench.build.stage import Stage, evaluation, ring_of
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.collectors.sync import Collector
+from rlbench.datasets.checksums import Seal
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
@@ -44,8 +45,8 @@ from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online
 
 
-def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
-    """Everything a run is made of, at its beginning."""
+def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:
+    """Everything a run is made of, at its beginning; ``seal`` is what its data were found to be just now, if any."""
     device = device_of(runtime)
     keep_memory()
     torch.set_num_threads(threads_of(spec, runtime, device))
@@ -55,7 +56,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online | Offline:
     made: Online | Offline
     match spec.algo:
         case spec_offline.Offline() | OfflineQ():
-            made = offline.learned(spec, spec.algo, info, device, runtime)
+            made = offline.learned(spec, spec.algo, info, device, runtime, seal)
         case PolicyGradient():
             made = _on_policy(spec, spec.algo, info, device, runtime)
         case QLearning() | ActorCritic() | DiscreteSAC():

@@ -16,6 +16,7 @@ from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, places, reading
+from rlbench.datasets.checksums import Seal
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
@@ -44,8 +45,11 @@ class Experience(NamedTuple):
     sha256: str  # of the file, or of what was recorded for a smoke run
 
 
-def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
+def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
     """The data of a run; a smoke run without any records some with random actions.
+
+    Every byte is hashed before HDF5 opens them, for damage could end the process; not again where the caller has just
+    done so, which ``seal`` says, and nobody has touched the file since.
 
     Raises:
         UsageError: the data are nowhere; the message says where they were looked for, and what to do.
@@ -54,7 +58,9 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
     if spec.smoke and runtime.dataset is None:
         return Experience(_random(task), "random actions")
     path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
-    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
+    file = reading.data_file(path)
+    if seal is None or not checksums.untouched(file, seal):
+        seal = checksums.verified(file)
     meant(task, path)
     return Experience(reading.read(path, task.data, once=True), seal.sha256)
 
@@ -82,14 +88,16 @@ def meant(task: OfflineTask, path: Path) -> None:
 
 
 def learned(
-    spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device, runtime: Runtime
+    spec: Spec,
+    algo: Offline | OfflineQ,
+    info: EnvInfo,
+    device: torch.device,
+    runtime: Runtime,
+    seal: Seal | None = None,
 ) -> trainer.Offline:
-    """Everything an offline run is made of, at its beginning."""
-    if not isinstance(spec.task, OfflineTask):
-        raise TypeError(spec.task)
+    """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
     seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
-    recorded, sha256 = experience(spec, spec.task, runtime)
-    _fits(spec.task, recorded, info)
+    recorded, sha256 = _fitting(spec, info, runtime, seal)
     recorded, scale = _scaled(algo, recorded)
     placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
     data = ring(
@@ -114,6 +122,15 @@ def learned(
         data=sha256,
         scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
     )
+
+
+def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
+    """The data of a run, which are of its world."""
+    if not isinstance(spec.task, OfflineTask):
+        raise TypeError(spec.task)
+    found = experience(spec, spec.task, runtime, seal)
+    _fits(spec.task, found.recorded, info)
+    return found
 
 
 def _stage(parts: OfflineParts, scale: Scale | None, runtime: Runtime) -> Stage:

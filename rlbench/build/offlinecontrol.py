@@ -42,8 +42,8 @@ LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method n
 class Shape(NamedTuple):
     """What networks are made for."""
 
-    obs: int
-    actions: int
+    obs: int  # numbers of an observation
+    actions: int  # numbers of an action
     device: torch.device
 
 

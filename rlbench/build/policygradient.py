@@ -36,7 +36,11 @@ class Brought(NamedTuple):
 
 
 def brought(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device) -> Brought:
-    """The learner, its networks freshly drawn from torch's own generator."""
+    """The learner, its networks freshly drawn from torch's own generator.
+
+    Raises:
+        UsageError: natural gradients are asked for, and actor and critic share their torso.
+    """
     real = isinstance(info.actions, Box)
     column = Column((_actions(info),), torch.float32) if real else Column((), torch.int64)
     method = algo.method
@@ -109,7 +113,11 @@ def _natural(
 
 
 def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
-    """Actor and critic: apart on vectors, with shared convolutions on frames."""
+    """Actor and critic: apart on vectors, with shared convolutions on frames.
+
+    Raises:
+        UsageError: convolutions are asked for, and actions are real.
+    """
     match algo.torso:
         case Nature(scale=scale):
             if not isinstance(info.actions, Discrete):
@@ -189,7 +197,7 @@ def bound(algo: PolicyGradient, info: EnvInfo) -> Bound:
 
 
 def as_it_is(action: Tensor) -> Tensor:
-    """The action itself."""
+    """The action itself, ``[N]``."""
     return action
 
 

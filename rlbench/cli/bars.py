@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rlbench.cli.live import WIDE, Plain, Speed, clock
+from rlbench.cli.live import Plain
+from rlbench.cli.progress import Drawing, Speed, clock, moves
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from rlbench.record.types import Progress
     from rlbench.sweep.news import Ending, Told
     from rlbench.sweep.plan import Job
 
@@ -25,8 +21,7 @@ def display(jobs: Sequence[Job], *, quiet: bool) -> Lines:
     """The display that suits where stderr goes."""
     if quiet:
         return Lines(jobs, quiet=True)
-    moving = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return Table(jobs) if moving else Lines(jobs)
+    return Table(jobs) if moves() else Lines(jobs)
 
 
 class Advance:
@@ -127,20 +122,9 @@ class Table(Lines):
     """A bar for every running job and one for the sweep."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
-
         super().__init__(jobs)
-        console = Console(stderr=True)
-        self.narrow = console.width < WIDE
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=8 if self.narrow else 16),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        self.bars: Bars = Progress(*columns, console=console, refresh_per_second=4)
+        self.drawing = Drawing(redraws=4)
+        self.bars = self.drawing.bars
         self.all = self.bars.add_task(f"{len(jobs)} runs", total=1.0, note="")
         self.running: dict[str, TaskID] = {}
         self.speeds: dict[str, Speed] = {}
@@ -156,10 +140,8 @@ class Table(Lines):
 
     def begin(self, job: Job) -> None:
         """A fresh bar."""
-        spec = job.spec
-        task = spec.task.id.removesuffix("NoFrameskip-v4")[:14] if self.narrow else spec.task.id
-        title = f"{spec.algorithm} {task} seed {spec.seed}"
-        self.running[job.name] = self.bars.add_task(title, total=spec.budget.steps, note="setting up")
+        title = self.drawing.title(job.spec)
+        self.running[job.name] = self.bars.add_task(title, total=job.spec.budget.steps, note="setting up")
         self.speeds[job.name] = Speed()
 
     def tell(self, job: Job, told: Told) -> None:
@@ -173,7 +155,8 @@ class Table(Lines):
         if isinstance(told, Begun):
             self.bars.update(bar, completed=told.steps)
         else:
-            self.bars.update(bar, completed=self.advance.done[job.name], note=self._note(job, told))
+            note = self.drawing.note(job.spec, told, self.speeds[job.name])
+            self.bars.update(bar, completed=self.advance.done[job.name], note=note)
         self._sum()
 
     def pause(self, job: Job, reason: str) -> None:
@@ -189,16 +172,7 @@ class Table(Lines):
 
     def say(self, message: str) -> None:
         """A line above the bars."""
-        with suppress(OSError, ValueError):
-            self.bars.console.print(message, highlight=False, markup=False, soft_wrap=True)
-
-    def _note(self, job: Job, record: Progress) -> str:
-        if record.judged is not None:
-            return f"evaluating: {record.judged}/{job.spec.protocol.episodes} games"
-        pace = self.speeds[job.name].at(record.steps)
-        left = f"  ETA {clock((job.spec.budget.steps - record.steps) / pace)}" if pace > 0 else ""
-        last = f"  return {record.last_return:.4g}" if record.last_return is not None and not self.narrow else ""
-        return f"{pace:,.0f} steps/s{left}{last}"
+        self.drawing.say(message)
 
     def _drop(self, job: Job) -> None:
         bar = self.running.pop(job.name, None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from rlbench.datasets.checksums import Seal
     from rlbench.record.store import Record
     from rlbench.spec.run import Runtime, Spec
 
@@ -69,6 +70,40 @@ class Data:
     def _lies(self) -> bool:
         text = self.given or ""
         return Path(text).exists() or text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
+
+
+class Checked(NamedTuple):
+    """What is learned from, every byte of it hashed just now."""
+
+    name: str
+    path: Path
+    seal: Seal
+
+    def told(self) -> dict[str, object]:
+        """Its name, its file, the SHA-256 of that, its worth; for the record."""
+        from rlbench.datasets.worth import worth
+
+        file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
+        return {**file, **worth(self.path, self.name)._asdict()}
+
+
+def checked(spec: Spec, runtime: Runtime) -> Checked | None:
+    """The data of a run; None where it learns from what it plays.
+
+    Raises:
+        UsageError: they are nowhere.
+        RefusedFile: they are damaged, or of another task.
+    """
+    from rlbench.build.offline import meant
+    from rlbench.datasets import checksums, places, reading
+    from rlbench.spec.task import OfflineTask
+
+    if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
+        return None
+    path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
+    meant(spec.task, path)  # before anything is recorded
+    return Checked(spec.task.data, path, seal)
 
 
 def same(ended: Record, runtime: Runtime) -> None:

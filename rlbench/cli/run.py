@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import options
-from rlbench.cli.experience import Data, dataset_of, documented
+from rlbench.cli.experience import Checked, Data, checked, dataset_of, documented
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json
 
@@ -226,12 +226,13 @@ def _carried(
 
     store: Store | None = None
     try:
-        store = Store.claim(spec, results, _machine(spec, runtime), force=force)
+        data = checked(spec, runtime)
+        store = Store.claim(spec, results, _machine(spec, runtime, data), force=force)
         if store is None:
             who = holder(folder)
             shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
             return {**_row(spec, folder, "running", None), "reason": f"{who} is running it"}
-        _iterated(spec, runtime, store, stop, shown)
+        _iterated(spec, runtime, store, stop, shown, data)
     except Interrupted as error:
         shown.end(str(error))
     except Halted as error:
@@ -250,7 +251,7 @@ def _carried(
     return _told(spec, folder)
 
 
-def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display) -> None:
+def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display, data: Checked | None) -> None:
     """Every record of a run, shown, while another thread watches over this one."""
     from rlbench.cli.output import remark
     from rlbench.cli.watch import Watch
@@ -259,7 +260,7 @@ def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Dis
     if store.died is not None:
         remark(f"{spec.name} seed {spec.seed}: {store.died}")
     with Watch(store, runtime.patience):
-        for record in carry_on(spec, runtime, store, stop):
+        for record in carry_on(spec, runtime, store, stop, data and data.seal):
             if not stop.under_way:
                 stop.under_way = True
                 shown.begin(spec, record.steps)
@@ -274,7 +275,7 @@ def _unsettled(found: Record) -> bool:
     return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
 
 
-def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
+def _machine(spec: Spec, runtime: Runtime, data: Checked | None) -> dict[str, object]:
     """Where and with what the run is made, for its record."""
     from rlbench.build.device import device_of, threads_of
     from rlbench.build.environments import describe
@@ -286,25 +287,9 @@ def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
         gpu=_card(device.type),
         torch_threads=threads_of(spec, runtime, device),
         env=dict(describe(spec).versions),
-        **_data(spec, runtime),
+        **({} if data is None else {"data": data.told()}),
         **threads(),
     )
-
-
-def _data(spec: Spec, runtime: Runtime) -> dict[str, object]:
-    """What was learned from: its name, its file, the SHA-256 of that, its worth; nothing of a run that plays."""
-    from rlbench.build.offline import meant
-    from rlbench.datasets import checksums, places, reading
-    from rlbench.datasets.worth import worth
-    from rlbench.spec.task import OfflineTask
-
-    if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
-        return {}
-    path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
-    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
-    meant(spec.task, path)  # before anything is recorded
-    file = {"name": spec.task.data, "file": path.name, "sha256": seal.sha256, "bytes": seal.size}
-    return {"data": {**file, **worth(path, spec.task.data)._asdict()}}
 
 
 def _card(kind: str) -> str | None:

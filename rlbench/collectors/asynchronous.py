@@ -25,7 +25,7 @@ class LaneRecorder(Protocol):
     """What an asynchronous collector needs of a buffer."""
 
     def observe(self, frames: NDArray[np.generic], lane: NDArray[np.int64] | None = None) -> Tensor:
-        """Begin a row in these lanes, or in all; gives the frames stacked, on the device."""
+        """Begin a row in these lanes, or in all; gives the frames ``[M, ...]`` stacked, on the device."""
 
     def record(
         self,
@@ -35,7 +35,7 @@ class LaneRecorder(Protocol):
         truncated: NDArray[np.bool_],
         lane: NDArray[np.int64] | None = None,
     ) -> None:
-        """Complete the rows."""
+        """Complete the rows ``[M, ...]``."""
 
     def close(self) -> None:
         """Truncate what is running."""
@@ -80,7 +80,11 @@ class AsyncCollector:
         self.envs.send(chosen.cpu().numpy(), self.lanes)
 
     def step(self) -> int:
-        """Take the next answer and send those lanes on; gives the number of live steps that were stored."""
+        """Take the next answer and send those lanes on; gives the number of live steps that were stored.
+
+        Raises:
+            RuntimeError: no segment was opened.
+        """
         if self.envs is None:
             raise RuntimeError("open a segment first")
         answer = self.envs.recv()

@@ -15,22 +15,22 @@ class Actor(Protocol):
     """What a collector needs of a learner."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Preferred actions."""
+        """Preferred actions, ``[N]`` or ``[N, A]``."""
 
 
 class Recorder(Protocol):
     """What a collector needs of a buffer."""
 
     def observe(self, frames: NDArray[np.generic]) -> Tensor:
-        """Begin a row; gives the frames stacked, on the device."""
+        """Begin a row; gives the frames ``[N, ...]`` stacked, on the device."""
 
     def newest(self) -> Tensor:
-        """The row begun last, stacked."""
+        """The row begun last, stacked, ``[N, ...]``."""
 
     def record(
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> None:
-        """Complete the row."""
+        """Complete the row: what each lane did ``[N, ...]``, and what it got for it, each ``[N]``."""
 
     def close(self) -> None:
         """Truncate what is running."""

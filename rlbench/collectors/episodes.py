@@ -75,11 +75,6 @@ class Gathered:
     steps: int  # live steps stored, those of games that do not count or have not ended too
     surplus: int  # games that ended and do not count
 
-    @property
-    def surplus_steps(self) -> int:
-        """Live steps stored that belong to no counted game."""
-        return self.steps - sum(self.lengths)
-
 
 def gather(collector: Stepping, episodes: int) -> Gathered:
     """Step an opened collector until every lane has played its share of ``episodes`` whole games.

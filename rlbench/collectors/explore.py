@@ -14,7 +14,7 @@ class Explorer(Protocol):
     """Turns preferred actions into taken ones."""
 
     def __call__(self, preferred: Tensor) -> Tensor:
-        """Actions to take, of the shape of ``preferred``."""
+        """Actions ``[N, ...]`` to take, of the shape of ``preferred``."""
 
     def set(self, amount: float) -> None:
         """How much to explore from now on."""
@@ -81,7 +81,7 @@ class Untouched:
     """Nothing is tried."""
 
     def __call__(self, preferred: Tensor) -> Tensor:
-        """What was preferred."""
+        """What was preferred, ``[N, ...]``."""
         return preferred
 
     def set(self, amount: float) -> None:

@@ -30,7 +30,7 @@ class Tracks:
         return bool((self.count == self.quota).all())
 
     def add(self, live: NDArray[np.bool_], obs: Frames, action: NDArray[np.int64], answer: Step) -> None:
-        """What every ``live`` lane saw, did and met; of lanes that are full nothing is kept."""
+        """What every ``live`` lane ``[N]`` saw, did and met; of lanes that are full nothing is kept."""
         ended = answer.terminated | answer.truncated
         for lane in np.flatnonzero(live & (self.count < self.quota)).tolist():
             self.count[lane] += 1

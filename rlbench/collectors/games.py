@@ -31,7 +31,7 @@ class Games:
         self.drop(over)
 
     def drop(self, lanes: NDArray[np.bool_]) -> None:
-        """Begin anew in these lanes."""
+        """Begin anew in these lanes, ``[N]``."""
         self.score[lanes], self.length[lanes] = 0, 0
 
     def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:

@@ -59,7 +59,11 @@ class Collector:
         self.shown = self.recorder.observe(self.envs.reset())
 
     def step(self) -> int:
-        """One action in every lane; gives the number of live ones."""
+        """One action in every lane; gives the number of live ones.
+
+        Raises:
+            RuntimeError: no segment was opened.
+        """
         if self.envs is None:
             raise RuntimeError("open a segment first")
         action = self.explorer(self.actor.act(self.shown, "act"))

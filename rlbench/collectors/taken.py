@@ -17,7 +17,7 @@ class Taken:
         self.count = 0
 
     def add(self, action: NDArray[np.generic]) -> None:
-        """One more row."""
+        """One more row, ``[N, ...]``."""
         if self.count == len(self.block):
             larger = np.empty((max(1024, 2 * self.count), *action.shape), action.dtype)
             larger[: self.count] = self.rows() if self.count else larger[:0]

@@ -43,7 +43,7 @@ class Known(NamedTuple):
     family: str
     version: str
     features: int | None  # numbers in an observation
-    actions: int | None
+    actions: int | None  # numbers of an action; None where nobody says
     low: float | None  # a random policy's score
     high: float | None  # an expert's
     path: str  # below ``SOURCE``
@@ -107,14 +107,22 @@ def d4rl() -> dict[str, Known]:
 
 
 def known(name: str) -> Known:
-    """One of D4RL's data sets, or an error that says which name was meant."""
+    """One of D4RL's data sets.
+
+    Raises:
+        UnknownName: it is none; says which name was meant.
+    """
     if name not in d4rl():
         raise UnknownName("data set", name, d4rl())
     return d4rl()[name]
 
 
 def normalized(score: float, name: str) -> float:
-    """D4RL's scale: 0 for a random policy's score, 100 for the expert's."""
+    """D4RL's scale: 0 for a random policy's score, 100 for the expert's.
+
+    Raises:
+        UsageError: it has none for this set.
+    """
     of = known(name)
     if of.low is None or of.high is None:  # as ``scaled`` says
         raise UsageError(f"{name}: D4RL has no reference score for it; report the raw score")

@@ -35,10 +35,14 @@ def sealed(path: Path) -> Seal:
     Raises:
         RefusedFile: the file is no longer the one that was recorded, or no whole HDF5 file.
     """
-    seal, state = recorded(path), path.stat()
-    if seal is not None and (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns):
-        return seal
-    return verified(path)
+    seal = recorded(path)
+    return seal if seal is not None and untouched(path, seal) else verified(path)
+
+
+def untouched(path: Path, seal: Seal) -> bool:
+    """Whether a file has the size and the time of change that it had when it was hashed."""
+    state = path.stat()
+    return (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns)
 
 
 def verified(path: Path) -> Seal:

@@ -89,7 +89,11 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
-    """Actions ``[N, A]``, of which whole numbers are refused: they name choices."""
+    """Actions ``[N, A]``.
+
+    Raises:
+        RefusedFile: they are whole numbers, which name choices.
+    """
     stored = _stored(group, key)
     if stored.dtype.kind != "f":
         raise RefusedFile(
@@ -99,7 +103,11 @@ def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
 
 
 def flags(group: h5py.Group, key: str) -> NDArray[np.bool_]:
-    """An array of marks ``[N]``, stored as booleans or as the numbers 0 and 1."""
+    """An array of marks ``[N]``, stored as booleans or as the numbers 0 and 1.
+
+    Raises:
+        RefusedFile: it holds anything else.
+    """
     values = numbers(group, key, rank=1)
     if not np.isin(values, (0, 1)).all():
         raise RefusedFile(f"{named(group, key)}: holds more than 0 and 1, so it marks nothing; check the file")

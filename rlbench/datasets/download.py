@@ -24,6 +24,7 @@ from urllib.request import Request, urlopen
 from filelock import FileLock, Timeout
 
 from rlbench import __version__, faults
+from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, Halted, RefusedFile, UsageError
 
 BLOCK = 1 << 18
@@ -47,7 +48,7 @@ class Origin:
     """What a part is a part of."""
 
     url: str
-    size: int | None
+    size: int | None  # bytes
     validator: str | None  # ETag or date of the file on the server
 
 
@@ -81,7 +82,7 @@ def alone(target: Path) -> Iterator[None]:
     """
     part = part_of(target)
     lock = _lock(part)
-    with _writing(part):
+    with writing(part):
         part.parent.mkdir(parents=True, exist_ok=True)
         faults.point("download.made")
     try:
@@ -109,7 +110,7 @@ def discard(target: Path) -> None:
 
 def settle(target: Path) -> None:
     """Give the whole part its final name."""
-    with _writing(target):
+    with writing(target):
         with part_of(target).open("rb") as file:
             os.fsync(file.fileno())
         part_of(target).replace(target)
@@ -168,7 +169,7 @@ def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int
     free = shutil.disk_usage(part.parent).free
     if total is not None and total - begin > free:
         raise DoesNotFit(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
-    with _writing(part):
+    with writing(part):
         if not begin:
             part.unlink(missing_ok=True)  # before its new origin is noted, or a kill would mix the two
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
@@ -176,13 +177,13 @@ def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int
     with file:
         done = file.seek(begin)
         while block := response.read(BLOCK):
-            with _writing(part):
+            with writing(part):
                 _put(file, block)
             faults.point("download.block")
             done += len(block)
             yield Progress(done, total)
     if total is None:  # the end of the connection is the only end there is
-        with _writing(part):
+        with writing(part):
             _note(part, Origin(url=url, size=done, validator=None))
 
 
@@ -243,13 +244,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "the server went silent"
     return str(getattr(error, "reason", None) or error) or type(error).__name__
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except PermissionError:
-        raise UsageError(f"{path.parent}: cannot be written; choose another folder") from None
-    except OSError as error:
-        raise Halted(f"{path}: {error.strerror}; free some space and run the same command again: it resumes") from None

@@ -7,9 +7,8 @@ While it is missing the set is unfinished: what a killed process left behind can
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,10 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.datasets import segments
 from rlbench.datasets.segments import FINAL, TERMINATED, TRUNCATED, Frames, Piece, Steps
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".frames"
@@ -38,7 +37,7 @@ class Film:
         self.written: dict[str, str] = {}  # files and their SHA-256
         self._waiting: dict[int, list[Piece]] = {}
         self._count = 0
-        with writing(folder):
+        with _writing(folder / CONTENTS):
             folder.mkdir(parents=True, exist_ok=True)
             faults.point("film.made")
 
@@ -71,7 +70,7 @@ def step(track: int, obs: Frames, action: int, reward: float, *, terminated: boo
 
 
 def last(track: int, obs: Frames) -> Piece:
-    """One row that shows where an episode ended."""
+    """One row that shows where an episode ended, ``[*shape]``."""
     return Piece(track, obs[None], _steps(0, 0.0, FINAL))
 
 
@@ -132,7 +131,7 @@ def unsealed(path: Path) -> dict[str, object]:
 
 def clear(folder: Path) -> None:
     """Remove a set, what makes it one first; other files in its folder stay."""
-    with writing(folder):
+    with _writing(folder / CONTENTS):
         (folder / CONTENTS).unlink(missing_ok=True)
         faults.point("film.cleared")
         for kind in ("*.segment", "*.part", "*.json"):
@@ -142,36 +141,18 @@ def clear(folder: Path) -> None:
 
 
 def put(path: Path, raw: bytes) -> None:
-    """A file, whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    with writing(path.parent):
-        try:
-            with part.open("wb") as file:
-                file.write(faults.cut("film.torn", raw))
-                file.flush()
-                faults.point("film.torn")
-                os.fsync(file.fileno())
-            faults.point("film.written")
-            part.replace(path)
-            faults.point("film.placed")
-        finally:
-            part.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Names what the disk refuses.
+    """A file, whole or not at all.
 
     Raises:
         UsageError: the folder cannot be written.
         Halted: the disk is full.
     """
-    try:
-        yield
-    except PermissionError:
-        raise UsageError(f"{folder}: cannot be written; choose another folder with RLBENCH_DATASETS") from None
-    except OSError as error:
-        raise Halted(f"{folder}: {error.strerror or error}; free some space and run the same command again") from None
+    with _writing(path):
+        disk.replace(path, raw, path.with_name(path.name + ".part"))
+
+
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again")
 
 
 def _steps(action: int, reward: float, marks: int) -> Steps:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, download, places, remote
 from rlbench.datasets.columns import opened
 from rlbench.datasets.download import Progress, part_of
 from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD, Place
 from rlbench.datasets.reading import data_file, read, told
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import RefusedFile, UsageError
 
 
 def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
@@ -104,19 +104,16 @@ def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
 
 def _copied(source: Path, target: Path) -> None:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        shutil.copyfile(source, temporary)
-        faults.point("copy.written")
-        temporary.replace(target)
-        faults.point("copy.placed")
-    except PermissionError:
-        raise UsageError(f"{target.parent}: cannot be written; choose another folder") from None
-    except OSError as error:
-        raise Halted(f"{target}: {error.strerror}; free some space and try again") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with disk.writing(target, then="try again"):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(target)
+            shutil.copyfile(source, temporary)
+            faults.point("copy.written")
+            temporary.replace(target)
+            faults.point("copy.placed")
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _sweep(target: Path) -> None:

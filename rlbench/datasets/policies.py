@@ -98,7 +98,11 @@ class Policy:
         return (np.tanh(action) if self.facts.squash == "tanh" else np.clip(action, -1, 1)).astype(np.float32)
 
     def fits(self, task: str, *, features: int, actions: int) -> None:
-        """Refuse a task that the policy was not made for."""
+        """Refuse a task that the policy was not made for.
+
+        Raises:
+            UsageError: it was made for another task, or other widths.
+        """
         known = self.facts
         if known.env_evaluated != task:
             raise UsageError(f"{known.name}: plays {known.env_evaluated}, not {task}; name its own task")
@@ -143,7 +147,11 @@ def read(path: Path) -> Policy:
 
 
 def parsed(raw: bytes, where: str) -> Policy:
-    """The policy in the bytes of a file."""
+    """The policy in the bytes of a file.
+
+    Raises:
+        RefusedFile: they are damaged, newer, or no policy.
+    """
     try:
         arrays = load(raw)
         head = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])

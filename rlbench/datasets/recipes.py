@@ -121,7 +121,11 @@ def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int
 
 
 def own(name: str) -> None:
-    """Refuse a name that does not say that the set is one's own."""
+    """Refuse a name that does not say that the set is one's own.
+
+    Raises:
+        UsageError: it does not.
+    """
     if OWN_NAME.fullmatch(name):
         return
     slug = re.sub(r"[^a-z0-9._+-]+", "-", name.lower().removeprefix(PREFIX)).strip("-._+")
@@ -131,14 +135,18 @@ def own(name: str) -> None:
 
 
 def named(name: str) -> Recipe:
-    """The recipe of that name."""
+    """The recipe of that name.
+
+    Raises:
+        UnknownName: there is none.
+    """
     if name not in RECIPES:
         raise UnknownName("recipe", name, RECIPES)
     return RECIPES[name]
 
 
-def _part(policy: str, *, share: float = 1.0, noise: float = 0.0) -> Part:
-    return Part(policy=policy, sha256=SHA256[policy], share=share, noise=noise)
+def _part(policy: str, *, noise: float = 0.0) -> Part:
+    return Part(policy=policy, sha256=SHA256[policy], noise=noise)
 
 
 def _table(body: str, medium: Part, expert: Part) -> Iterable[Recipe]:

@@ -94,7 +94,7 @@ def _asked(url: str, missing: object = None) -> object:
     """A server's answer as JSON; ``missing`` if it has no such file."""
     request = Request(url, headers={"User-Agent": f"rlbench/{__version__}"})  # noqa: S310 - http, see _remote
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
+        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
             return json.loads(answer.read(LONGEST))
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
         if missing is not None and getattr(error, "code", None) == 404:

@@ -26,6 +26,7 @@ from rlbench.errors import RefusedFile
 
 SIZE: Final = 84
 STACK: Final = 4
+ROWS: Final = 1_000  # unpacked in one go
 HEAD: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + SIZE.to_bytes(4, "big") * 2 + b"\x08\0"  # 84×84, 8 bits, grey
 KEYS: Final = {"o_t": bytes, "o_tp1": bytes, "a_t": int, "a_tp1": int, "r_t": float, "d_t": float, "episode_id": int}
 
@@ -39,11 +40,11 @@ class Shard:
     first: list[int] = field(default_factory=list)  # where the record begins that showed it first
     seen: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
     led_to: list[tuple[int, ...]] = field(default_factory=list)  # [N]
-    action: list[int] = field(default_factory=list)
-    next_action: list[int] = field(default_factory=list)
-    reward: list[float] = field(default_factory=list)
-    over: list[bool] = field(default_factory=list)
-    episode: list[int] = field(default_factory=list)
+    action: list[int] = field(default_factory=list)  # [N]
+    next_action: list[int] = field(default_factory=list)  # [N]
+    reward: list[float] = field(default_factory=list)  # [N]
+    over: list[bool] = field(default_factory=list)  # [N]
+    episode: list[int] = field(default_factory=list)  # [N]
 
     def add(self, at: int, found: Example) -> None:
         """The record at byte ``at``.
@@ -82,7 +83,7 @@ class Shard:
         return sorted(lines)
 
     def frames(self) -> Frames:
-        """What unpacks its frames."""
+        """What unpacks its frames, each ``[84, 84]``."""
         return Frames(self.path, list(self.number), self.first)
 
     def _followers(self) -> dict[int, int]:
@@ -165,15 +166,15 @@ def converted(path: Path, film: Film) -> dict[str, int]:
     }
 
 
-def _pieces(shard: Shard, frames: Frames, line: list[int], rows: int = 1_000) -> Iterator[Piece]:
+def _pieces(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Piece]:
     """A line's rows: what was seen before it, its records, and where it led to."""
     before = [frames(number) for number in shard.seen[line[0]][:-1]]
     while before and not before[0].any():  # the episode begins here, and black frames fill the stack
         before.pop(0)
     if before:
         yield Piece(0, np.stack(before), _nothing(len(before)))
-    for start in range(0, len(line), rows):
-        some = line[start : start + rows]
+    for start in range(0, len(line), ROWS):
+        some = line[start : start + ROWS]
         marks = np.zeros(len(some) + 1, np.uint8)
         shown = [frames(shard.seen[i][-1]) for i in some]
         ended = start + len(some) == len(line)

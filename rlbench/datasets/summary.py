@@ -22,7 +22,7 @@ class Spread:
     """How numbers are distributed."""
 
     mean: float
-    deviation: float
+    deviation: float  # standard
     low: float
     quartiles: tuple[float, float, float]
     high: float

@@ -67,7 +67,11 @@ def tensors(raw: bytes, where: str) -> dict[str, Array]:
 
 
 def member(file: zipfile.ZipFile, name: str, limit: int, where: str) -> bytes:
-    """One file of a zip, of at most ``limit`` bytes."""
+    """One file of a zip, of at most ``limit`` bytes.
+
+    Raises:
+        RefusedFile: it is missing, damaged or larger.
+    """
     try:
         info = file.getinfo(name)
     except KeyError:
@@ -108,7 +112,11 @@ class Interpreter:
         self.left = NUMBERS  # bytes that may still be read or made
 
     def run(self, program: bytes) -> object:
-        """What the program makes."""
+        """What the program makes.
+
+        Raises:
+            RefusedFile: the program is damaged, or makes anything else.
+        """
         try:
             for opcode, argument, _ in pickletools.genops(program):
                 if opcode.name == "STOP":

@@ -17,10 +17,9 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.datasets import checksums
 from rlbench.datasets.types import Recorded
-from rlbench.errors import Halted, UsageError
 
 ROWS: Final = 4096  # of a chunk
 
@@ -47,32 +46,29 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
         Halted: the disk is full.
     """
     part, lock = path.with_name(path.name + ".part"), FileLock(path.with_name(path.name + ".lock"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()  # two that make the same set at once write it one after the other
-        _put(part, _filled(recorded, attributes))
-        seal = checksums.measured(part)
-        faults.point("dataset.filled")
-        checksums.forget(path)  # what was known of a set that is no more
-        faults.point("dataset.forgotten")
-        part.replace(path)
-        faults.point("dataset.placed")
-        checksums.write(path, seal)
-    except PermissionError:
-        raise UsageError(f"{path.parent}: cannot be written; choose another folder with RLBENCH_DATASETS") from None
-    except OSError as error:
-        raise Halted(f"{path}: {error.strerror or error}; free some space and run the same command again") from None
-    finally:
-        with suppress(OSError):
-            if lock.is_locked:
-                part.unlink(missing_ok=True)
-                Path(lock.lock_file).unlink(missing_ok=True)
-                lock.release()
+    with disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again"):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()  # two that make the same set at once write it one after the other
+            _put(part, _filled(recorded, attributes))
+            seal = checksums.measured(part)
+            faults.point("dataset.filled")
+            checksums.forget(path)  # what was known of a set that is no more
+            faults.point("dataset.forgotten")
+            part.replace(path)
+            faults.point("dataset.placed")
+            checksums.write(path, seal)
+        finally:
+            with suppress(OSError):
+                if lock.is_locked:
+                    part.unlink(missing_ok=True)
+                    Path(lock.lock_file).unlink(missing_ok=True)
+                    lock.release()
     return Written(path, seal.sha256, seal.size)
 
 
 def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
-    """The arrays of D4RL's layout by their names there."""
+    """The arrays ``[N, ...]`` of D4RL's layout by their names there."""
     named: dict[str, NDArray[np.generic]] = {
         "observations": recorded.obs,
         "actions": recorded.action,

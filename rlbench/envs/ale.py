@@ -18,7 +18,6 @@ What is left that differs from the documented wrappers (NoopReset, MaxAndSkip, E
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +26,8 @@ import numpy as np
 from ale_py import roms
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import FIRE, Answers, known, one_seed_per_lane, referee
-from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
+from rlbench.envs.atari import FIRE, Answers, known, one_seed_per_lane, played, referee
+from rlbench.envs.base import Frames, Step
 from rlbench.envs.inspection import Inspection
 from rlbench.errors import UsageError
 from rlbench.spec.task import AtariTask
@@ -61,13 +60,7 @@ class AleVector:
         actions = self._engines[0].get_action_set()
         self._fire = task.fire and ale_py.Action.FIRE in actions
         self._referee = referee(task, lanes=len(seeds), training=training)
-        self.info: Final = EnvInfo(
-            lanes=len(seeds),
-            obs_shape=(task.size, task.size),
-            obs_dtype=np.dtype(np.uint8),
-            actions=Discrete(len(actions)),
-            versions=(("env", f"ale/{task.game}"), ("ale-py", version("ale-py"))),
-        )
+        self.info: Final = played(task, lanes=len(seeds), actions=len(actions), engine="ale", package="ale-py")
         self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
         self._shown = np.zeros((len(seeds), task.size, task.size), np.uint8)
 
@@ -80,7 +73,7 @@ class AleVector:
         return self._inspection.begun(self._shown)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going: a lane whose game is over resets itself, one that lost a life does nothing."""
+        """Set lanes going, ``[N]``: one whose game is over resets itself, one that lost a life does nothing."""
         self._inspection.action(action)
         chosen = self._referee.chosen(action)
         with self._inspection.guarded():

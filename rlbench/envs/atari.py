@@ -8,12 +8,13 @@ FIRE agent step where the game has it), never a reset of the emulator.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.envs.base import Step
+from rlbench.envs.base import Discrete, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.task import AtariTask
 
@@ -87,15 +88,34 @@ def referee(task: AtariTask, *, lanes: int, training: bool) -> Referee:
     return Referee(lanes=lanes, episodic_life=training and task.episodic_life, clip=training and task.clip)
 
 
+def played(task: AtariTask, *, lanes: int, actions: int, engine: str, package: str) -> EnvInfo:
+    """What the lanes of a game are: grey frames ``[size, size]``, numbered actions, and who plays it."""
+    return EnvInfo(
+        lanes=lanes,
+        obs_shape=(task.size, task.size),
+        obs_dtype=np.dtype(np.uint8),
+        actions=Discrete(actions),
+        versions=(("env", f"{engine}/{task.game}"), (package, version(package))),
+    )
+
+
 def known(game: str, games: Sequence[str], *, where: str) -> str:
-    """The game, if it is one of them."""
+    """The game, if it is one of them.
+
+    Raises:
+        UnknownName: it is none.
+    """
     if game not in games:
         raise UnknownName("game", game, games, where=where)
     return game
 
 
 def one_seed_per_lane(seeds: Sequence[int]) -> tuple[int, ...]:
-    """The seeds, folded into 1 … 2³¹−2, which every engine takes for a seed."""
+    """The seeds, folded into 1 … 2³¹−2, which every engine takes for a seed.
+
+    Raises:
+        UsageError: there is none.
+    """
     if not seeds:
         raise UsageError("seeds: at least one lane is needed")
     return tuple(seed % (2**31 - 2) + 1 for seed in seeds)

@@ -67,7 +67,7 @@ class VectorEnv(Protocol):
         """Shapes, types and versions."""
 
     def reset(self) -> Frames:
-        """Begin every lane's first episode; called once, before the first ``send``."""
+        """Begin every lane's first episode, ``[N, ...]``; called once, before the first ``send``."""
 
     def send(self, action: NDArray[Any]) -> None:
         """Set all lanes going, ``[N]`` int64 or ``[N, A]`` float32 in [−1, 1]; returns at once where the engine can."""
@@ -87,7 +87,7 @@ class AsyncVectorEnv(Protocol):
         """Shapes, types and versions."""
 
     def reset(self) -> Frames:
-        """Begin every lane's first episode; called once, before the first ``send``."""
+        """Begin every lane's first episode, ``[N, ...]``; called once, before the first ``send``."""
 
     def send(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
         """Set lanes ``[M]`` going that are not on their way; ``[M]`` int64 or ``[M, A]`` float32; returns at once."""

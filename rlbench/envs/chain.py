@@ -31,7 +31,11 @@ REMEDY = 'pip install opencv-python-headless, or env = "ale"'
 
 
 def documented(task: AtariTask, *, training: bool) -> Callable[[], Game]:
-    """How one lane is made, once game and OpenCV are known to be there."""
+    """How one lane is made, once game and OpenCV are known to be there.
+
+    Raises:
+        UsageError: one of them is missing.
+    """
     known(task.game, roms.get_all_rom_ids(), where="gymnasium")
     if find_spec("cv2") is None:
         raise UsageError(f"task.env: 'gymnasium' resizes Atari frames with OpenCV, which is not installed: {REMEDY}")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from math import ceil
 from typing import Any, Final, Protocol, cast
@@ -29,8 +28,8 @@ import numpy as np
 from ale_py import roms
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import FIRE, Answers, known, one_seed_per_lane, referee
-from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
+from rlbench.envs.atari import FIRE, Answers, known, one_seed_per_lane, played, referee
+from rlbench.envs.base import Frames, Step
 from rlbench.envs.inspection import Inspection
 from rlbench.errors import UsageError
 from rlbench.spec.task import AtariTask
@@ -56,13 +55,7 @@ class EnvPoolVector:
         actions = _actions(task)
         self._fire = task.fire and ale_py.Action.FIRE in actions
         self._referee = referee(task, lanes=len(seeds), training=training)
-        self.info: Final = EnvInfo(
-            lanes=len(seeds),
-            obs_shape=(task.size, task.size),
-            obs_dtype=np.dtype(np.uint8),
-            actions=Discrete(len(actions)),
-            versions=(("env", f"envpool/{task.game}"), ("envpool", version("envpool"))),
-        )
+        self.info: Final = played(task, lanes=len(seeds), actions=len(actions), engine="envpool", package="envpool")
         self._inspection = Inspection(name=f"envpool/{task.game}", info=self.info, seeds=seeds)
         self._said = _silence(len(seeds), task.size)
 
@@ -77,7 +70,7 @@ class EnvPoolVector:
         return self._inspection.begun(self._said.obs)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going: a lane whose game is over resets itself, one that lost a life does nothing."""
+        """Set lanes going, ``[N]``: one whose game is over resets itself, one that lost a life does nothing."""
         self._inspection.action(action)
         asked = np.flatnonzero(self._referee.asked)
         with self._inspection.guarded():

@@ -38,7 +38,7 @@ class EnvPoolMujocoVector:
         return self._lanes.reset()
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going: one whose episode is over resets itself."""
+        """Set all lanes going with actions ``[N, A]``: one whose episode is over resets itself."""
         self._lanes.send(action, self._all)
 
     def recv(self) -> Step:

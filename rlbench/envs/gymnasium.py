@@ -168,7 +168,11 @@ class Stretch(NamedTuple):
 
     @classmethod
     def by(cls, name: str, space: gymnasium.Space[Any]) -> Stretch:
-        """The actions of a space; an unbounded one cannot be stretched to."""
+        """The actions of a space; an unbounded one cannot be stretched to.
+
+        Raises:
+            UsageError: a bound is missing, or the actions are of a kind that nobody here can take.
+        """
         match space:
             case spaces.Discrete():
                 return cls(Discrete(int(space.n)), space.start, None)
@@ -189,18 +193,12 @@ class Stretch(NamedTuple):
         return moved
 
 
-def made(id: str) -> Callable[[], Env]:  # noqa: A002  # Gymnasium's own word
-    """How one lane of a registered environment is made, once it is known to exist."""
-    if id not in gymnasium.registry:
-        raise UnknownName("environment", id, gymnasium.registry, where="gymnasium")
-    return lambda: gymnasium.make(id, disable_env_checker=True)
-
-
 def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
     """How one lane of a package's task is made without any wrapper, and the steps an episode of it may last.
 
     Raises:
         UsageError: it is not one of the package's, or needs what is not installed.
+        UnknownName: nobody knows a task of that name.
     """
     tasks = {name: spec for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(package)}
     family = package.rsplit(".", 1)[-1]

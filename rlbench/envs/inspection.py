@@ -43,7 +43,11 @@ class Inspection:
         return BrokenEnvironment(self._told(lane, f"{type(cause).__name__}: {cause}"))
 
     def action(self, action: NDArray[Any], lane: NDArray[np.int64] | None = None) -> None:
-        """Refuse what no engine may see, of these lanes or of all: some hang on it instead of raising."""
+        """Refuse what no engine may see, ``[M]`` or ``[M, A]``: some hang on it instead of raising.
+
+        Raises:
+            RlbenchError: an action has the wrong shape or type, or is out of bounds.
+        """
         actions, lanes = self.info.actions, self.info.lanes if lane is None else len(lane)
         shape = (lanes,) if isinstance(actions, Discrete) else (lanes, *actions.low.shape)
         if isinstance(actions, Discrete):
@@ -75,7 +79,7 @@ class Inspection:
             self.first(lane, np.asarray(obs), dtype)
 
     def first(self, lane: int, obs: Frames, dtype: np.dtype[Any]) -> None:
-        """Check one lane's observation, ``obs_shape``, as the engine gave it."""
+        """Check one lane's observation ``[*obs_shape]``, as the engine gave it."""
         if obs.shape != self.info.obs_shape:
             self._broken(lane, f"observation of shape {list(obs.shape)}, promised {list(self.info.obs_shape)}")
         if obs.dtype != dtype:

@@ -76,11 +76,11 @@ class Normalized:
         return self.envs.info
 
     def reset(self) -> Frames:
-        """The first observations."""
+        """The first observations, ``[N, ...]``."""
         return self._shown(self.envs.reset())
 
     def send(self, action: NDArray[Any]) -> None:
-        """Pass the actions on."""
+        """Pass the actions ``[N, ...]`` on."""
         self.envs.send(action)
 
     def recv(self) -> Step:

@@ -36,7 +36,7 @@ class Source(Protocol[DrawnT_co]):
         """``batch`` transitions."""
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """What was learned."""
+        """What was learned of slots ``[B]``."""
 
 
 class Periodic(Protocol):

@@ -44,7 +44,11 @@ class PerRollout:
         self.source, self.learner, self.rows, self.metrics, self.summary = source, learner, rows, metrics, summary
 
     def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
-        """The ``count`` gradient steps of one update."""
+        """The ``count`` gradient steps of one update.
+
+        Raises:
+            ValueError: there are not as many in one.
+        """
         if count != self.learner.steps:
             raise ValueError(f"{count} gradient steps are due; a rollout is learned from in {self.learner.steps}")
         self.metrics.add(self.learner.update(self.source.rollout(self.rows)))

@@ -50,7 +50,7 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
 
 
 def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
-    """One step down ``loss``, touching only these optimizers' parameters: no freezing, no gradient left elsewhere."""
+    """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere."""
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     gradients = torch.autograd.grad(loss, parameters)
     for parameter, gradient in zip(parameters, gradients, strict=True):

@@ -11,7 +11,7 @@ from torch import Tensor
 from rlbench.learners.actorcritic import regression, track
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.proposers import Candidates
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.terms import counted, evidence_loss, imitation_error, soft_minimum, standard_divergence
 from rlbench.ops.types import Role, Transition
 
@@ -72,7 +72,7 @@ class BCQ:
         return proposed[0], proposed[1:]
 
     def critic_loss(self, batch: Transition, proposed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
         with torch.no_grad():
             action = self.target_perturbation(batch.next_obs, proposed)
             value = soft_minimum(self.target_critics.each(batch.next_obs, action), self.choice.caution)  # [M, B]
@@ -110,16 +110,13 @@ class BCQ:
 
     def state_dict(self) -> State:
         """Five networks and three optimizers."""
-        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
-        optimizers = zip(Optimizers._fields, self.optimizers, strict=True)
-        return {**networks, **{f"{name}_optimizer": of_optimizer(optimizer) for name, optimizer in optimizers}}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        for name in _NETWORKS:
-            into_module(getattr(self, name), branch(state, name))
-        for name, optimizer in zip(Optimizers._fields, self.optimizers, strict=True):
-            into_optimizer(optimizer, branch(state, f"{name}_optimizer"))
+        into_parts(self._parts(), state)
 
-
-_NETWORKS = ("net", "target_perturbation", "target_critics")
+    def _parts(self) -> Parts:
+        networks = {"net": self.net, "target_perturbation": self.target_perturbation}
+        optimizers = {f"{name}_optimizer": optimizer for name, optimizer in self.optimizers._asdict().items()}
+        return {**networks, "target_critics": self.target_critics, **optimizers}

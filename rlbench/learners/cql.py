@@ -13,7 +13,7 @@ from rlbench.learners.base import Periodic, descend, move
 from rlbench.learners.sac import SAC
 from rlbench.nets.actors import SquashedActor
 from rlbench.ops.policy import anywhere
-from rlbench.ops.state import State, branch, into_optimizer, of_optimizer, tensor
+from rlbench.ops.state import State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
 from rlbench.ops.terms import conservative_gap, counted
 from rlbench.ops.types import Role, Transition
 
@@ -98,7 +98,7 @@ class CQL:
         return torch.cat([random, here, there]), log_density, batch.reward + batch.discount * future
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Loss with gaps, mean value and errors of the critics, and the weighted gap ``[]``, its mean over critics."""
+        """Loss with gaps, mean value and weighted gap, ``[]``, and errors ``[B]`` of the critics (eq. 4)."""
         others, log_density, goal = self.considered(batch)
         value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
         loss, q, error = against(value[:, 0], goal, batch.weight)
@@ -129,12 +129,11 @@ class CQL:
 
     def state_dict(self) -> State:
         """All of the SAC, and the multiplier."""
-        return {"sac": self.sac.state_dict(), "multiplier": self.multiplier.state_dict()}
+        return of_parts({"sac": self.sac, "multiplier": self.multiplier})
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        self.sac.load_state_dict(branch(state, "sac"))
-        self.multiplier.load_state_dict(branch(state, "multiplier"))
+        into_parts({"sac": self.sac, "multiplier": self.multiplier}, state)
 
 
 def descend_apart(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:

@@ -14,7 +14,7 @@ from rlbench.learners.filtered import FilteredUpdate
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.policy import Gaussian
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.terms import binary_weight, counted, exponential_weight
 from rlbench.ops.types import Role, Transition
 
@@ -52,7 +52,7 @@ class CRR:
         self.every = (Periodic(1 if sync_every is None else sync_every, self.follow),)
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against a sample's least target, and their values ``[K, B]``."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
         with torch.no_grad():
             action = self.target_actor(batch.next_obs).draws(1)[0]
             goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
@@ -100,16 +100,13 @@ class CRR:
 
     def state_dict(self) -> State:
         """Four networks and two optimizers."""
-        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
-        return {**networks, **{name: of_optimizer(getattr(self, name)) for name in _OPTIMIZERS}}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        for name in _NETWORKS:
-            into_module(getattr(self, name), branch(state, name))
-        for name in _OPTIMIZERS:
-            into_optimizer(getattr(self, name), branch(state, name))
+        into_parts(self._parts(), state)
 
-
-_NETWORKS = ("actor", "critics", "target_actor", "target_critics")
-_OPTIMIZERS = ("actor_optimizer", "critic_optimizer")
+    def _parts(self) -> Parts:
+        targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
+        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        return {"actor": self.actor, "critics": self.critics, **targets, **optimizers}

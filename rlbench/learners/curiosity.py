@@ -13,7 +13,7 @@ from rlbench.learners.base import descend
 from rlbench.learners.qlearning import QUpdate
 from rlbench.learners.rollouts import PGUpdate, average
 from rlbench.nets.curiosity import Foreseen, Foresight
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Walk
 
 
@@ -50,7 +50,7 @@ class Curiosity:
         return self.loss_scale * both, forward.detach(), inverse.detach()
 
     def learn(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of the model; gives both parts of its loss."""
+        """One step of the model on ``action`` and ``weight`` ``[B]``; gives both parts of its loss, each ``[]``."""
         loss, forward, inverse = self.loss(seen, action, weight)
         descend(loss, (self.optimizer,))
         return forward, inverse
@@ -65,9 +65,11 @@ class Curiosity:
 
     def state_dict(self) -> State:
         """The model and what its optimizer has gathered."""
-        return {"net": of_module(self.net), "optimizer": of_optimizer(self.optimizer)}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.net, branch(state, "net"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"net": self.net, "optimizer": self.optimizer}

@@ -15,7 +15,7 @@ from rlbench.learners.curiosity import Curiosity, CuriousUpdate
 from rlbench.learners.qlearning import QUpdate
 from rlbench.learners.rollouts import OnPolicyLearner
 from rlbench.nets.curiosity import Foreseen
-from rlbench.ops.state import State, branch
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Rollout, Transition, Walk
 
 
@@ -44,7 +44,7 @@ class CuriousReplay:
         return CuriousUpdate(learned, forward, inverse, paid, learned.priority)
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The actions of the learner within."""
+        """The actions of the learner within, ``[N]`` or ``[N, A]``."""
         return self.inner.act(obs, role)
 
     def policy(self) -> nn.Module:
@@ -53,12 +53,14 @@ class CuriousReplay:
 
     def state_dict(self) -> State:
         """The learner within, and the model."""
-        return {"learner": self.inner.state_dict(), "curiosity": self.curiosity.state_dict()}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take both over."""
-        self.inner.load_state_dict(branch(state, "learner"))
-        self.curiosity.load_state_dict(branch(state, "curiosity"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"learner": self.inner, "curiosity": self.curiosity}
 
 
 class CuriousRollouts:
@@ -91,7 +93,7 @@ class CuriousRollouts:
         return CuriousUpdate(learned, forward, inverse, paid, torch.empty_like(bonus[:0, 0]))
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """The actions of the learner within."""
+        """The actions of the learner within, ``[N]`` or ``[N, A]``."""
         return self.inner.act(obs, role)
 
     def policy(self) -> nn.Module:
@@ -100,9 +102,11 @@ class CuriousRollouts:
 
     def state_dict(self) -> State:
         """The learner within, and the model."""
-        return {"learner": self.inner.state_dict(), "curiosity": self.curiosity.state_dict()}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take both over."""
-        self.inner.load_state_dict(branch(state, "learner"))
-        self.curiosity.load_state_dict(branch(state, "curiosity"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"learner": self.inner, "curiosity": self.curiosity}

@@ -13,7 +13,7 @@ from rlbench.learners.base import Periodic, descend
 from rlbench.learners.sac import Temperature
 from rlbench.nets.choosers import Chooser
 from rlbench.ops.policy import Discrete
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 from rlbench.ops.value import pick
 
@@ -91,16 +91,13 @@ class DiscreteSAC:
 
     def state_dict(self) -> State:
         """Both networks, the temperature, and what every optimizer has gathered."""
-        networks: State = {"net": of_module(self.net), "target": of_module(self.target)}
-        critics: State = {f"critic optimizer {i}": of_optimizer(o) for i, o in enumerate(self.critic_optimizers)}
-        actor = of_optimizer(self.actor_optimizer)
-        return {**networks, **critics, "actor optimizer": actor, "temperature": self.temperature.state_dict()}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.net, branch(state, "net"))
-        into_module(self.target, branch(state, "target"))
-        for i, optimizer in enumerate(self.critic_optimizers):
-            into_optimizer(optimizer, branch(state, f"critic optimizer {i}"))
-        into_optimizer(self.actor_optimizer, branch(state, "actor optimizer"))
-        self.temperature.load_state_dict(branch(state, "temperature"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        critics = {f"critic optimizer {i}": optimizer for i, optimizer in enumerate(self.critic_optimizers)}
+        networks = {"net": self.net, "target": self.target}
+        return {**networks, **critics, "actor optimizer": self.actor_optimizer, "temperature": self.temperature}

@@ -11,7 +11,7 @@ from rlbench.learners.base import Periodic, descend
 from rlbench.nets.actors import BoundedActor, DeterministicActor
 from rlbench.nets.imitators import Imitator
 from rlbench.ops.policy import Deterministic, Discrete
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.terms import counted, imitation_error
 from rlbench.ops.types import Role, Transition
 
@@ -27,7 +27,7 @@ class ClonedUpdate(NamedTuple):
 
 
 class Imitation:
-    """The documented IL with a deterministic actor, and maximum likelihood with any other."""
+    """Behaviour cloning (Pomerleau 1991): the documented IL with a deterministic actor, else maximum likelihood."""
 
     every: tuple[Periodic, ...] = ()
     cycle = 1
@@ -69,9 +69,11 @@ class Imitation:
 
     def state_dict(self) -> State:
         """The actor and its optimizer."""
-        return {"actor": of_module(self.actor), "actor_optimizer": of_optimizer(self.actor_optimizer)}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.actor, branch(state, "actor"))
-        into_optimizer(self.actor_optimizer, branch(state, "actor_optimizer"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"actor": self.actor, "actor_optimizer": self.actor_optimizer}

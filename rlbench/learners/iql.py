@@ -13,7 +13,7 @@ from rlbench.learners.base import Periodic, descend
 from rlbench.learners.filtered import FilteredUpdate
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics, StateValue
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.terms import counted, expectile_loss, exponential_weight
 from rlbench.ops.types import Role, Transition
 
@@ -21,7 +21,7 @@ from rlbench.ops.types import Role, Transition
 class Extraction(NamedTuple):
     """How values are taken from the data, and the policy from the values."""
 
-    expectile: float
+    expectile: float  # τ of eq. 5
     temperature: float  # by which advantages are multiplied
     bound: float  # the greatest weight
 
@@ -61,7 +61,7 @@ class IQL:
         return loss, advantage.detach()
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the value of what comes next (eq. 6)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the value of what comes next (eq. 6)."""
         with torch.no_grad():
             goal = batch.reward + batch.discount * self.value(batch.next_obs)
         return regression(self.critics, batch, goal)
@@ -95,16 +95,13 @@ class IQL:
 
     def state_dict(self) -> State:
         """Four networks and three optimizers."""
-        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
-        optimizers = zip(Optimizers._fields, self.optimizers, strict=True)
-        return {**networks, **{f"{name}_optimizer": of_optimizer(optimizer) for name, optimizer in optimizers}}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        for name in _NETWORKS:
-            into_module(getattr(self, name), branch(state, name))
-        for name, optimizer in zip(Optimizers._fields, self.optimizers, strict=True):
-            into_optimizer(optimizer, branch(state, f"{name}_optimizer"))
+        into_parts(self._parts(), state)
 
-
-_NETWORKS = ("actor", "critics", "value", "target_critics")
+    def _parts(self) -> Parts:
+        networks = {"actor": self.actor, "critics": self.critics, "value": self.value}
+        optimizers = {f"{name}_optimizer": optimizer for name, optimizer in self.optimizers._asdict().items()}
+        return {**networks, "target_critics": self.target_critics, **optimizers}

@@ -13,7 +13,7 @@ from rlbench.learners.rollouts import Lesson, PGUpdate, Returns, average, lesson
 from rlbench.nets.actorvalue import Apart
 from rlbench.ops.natural import fisher, flat, shaped, solved
 from rlbench.ops.policy import Policy
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Rollout
 
 
@@ -125,11 +125,11 @@ class Natural:
 
     def state_dict(self) -> State:
         """The networks, what the critic's optimizer has gathered, and the scale of returns."""
-        parts: State = {"net": of_module(self.net), "optimizer": of_optimizer(self.optimizer)}
-        return {**parts, "returns": self.returns.state_dict()}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.net, branch(state, "net"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
-        self.returns.load_state_dict(branch(state, "returns"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns}

@@ -11,7 +11,7 @@ from torch import Tensor
 from rlbench.learners.base import descend
 from rlbench.learners.rollouts import ActorValue, Lesson, PGUpdate, Returns, average, lesson, standardised, valued
 from rlbench.nets.actorvalue import Judgement
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
+from rlbench.ops.state import Parts, State, into_parts, of_parts, tensor
 from rlbench.ops.types import Role, Rollout
 
 
@@ -85,7 +85,7 @@ class PPO:
         return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), goal=goal.flatten())
 
     def loss(self, batch: Lesson) -> tuple[Tensor, PGUpdate]:
-        """Pure and of fixed shape: compiles whole."""
+        """What is minimised, ``[]`` (eq. 9): pure and of fixed shape, it compiles whole."""
         found: Judgement = self.net(batch.obs)
         ours, weight = self.objective, batch.weight
         log_prob = found.policy.log_prob(batch.action)
@@ -129,12 +129,12 @@ class PPO:
 
     def state_dict(self) -> State:
         """The networks, what the optimizer has gathered, the scale of returns, and the shuffling."""
-        parts: State = {"net": of_module(self.net), "optimizer": of_optimizer(self.optimizer)}
-        return {**parts, "returns": self.returns.state_dict(), "shuffle": self.generator.get_state()}
+        return {**of_parts(self._parts()), "shuffle": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.net, branch(state, "net"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
-        self.returns.load_state_dict(branch(state, "returns"))
+        into_parts(self._parts(), state)
         self.generator.set_state(tensor(state, "shuffle"))
+
+    def _parts(self) -> Parts:
+        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns}

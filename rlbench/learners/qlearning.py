@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.heads import QNet
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer
+from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 from rlbench.ops.value import Value
 
@@ -58,7 +58,7 @@ class QLearner:
         self.every = (Periodic(sync_every, self.sync),)
 
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
-        """Pure and of fixed shape: compiles whole, captures as a CUDA graph, never waits for the host."""
+        """What is minimised, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""
         features = self.online.torso(batch.obs)
         values = self.online.head(features, "learn")
         value = values.at(batch.action)
@@ -107,12 +107,12 @@ class QLearner:
 
     def state_dict(self) -> State:
         """Both networks and what the optimizers have gathered."""
-        networks: State = {"online": of_module(self.online), "target": of_module(self.target)}
-        return {**networks, **{f"optimizer {i}": of_optimizer(o) for i, o in enumerate(self.optimizers)}}
+        return of_parts(self._parts())
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.online, branch(state, "online"))
-        into_module(self.target, branch(state, "target"))
-        for i, optimizer in enumerate(self.optimizers):
-            into_optimizer(optimizer, branch(state, f"optimizer {i}"))
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        optimizers = {f"optimizer {i}": optimizer for i, optimizer in enumerate(self.optimizers)}
+        return {"online": self.online, "target": self.target, **optimizers}

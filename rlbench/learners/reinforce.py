@@ -9,7 +9,7 @@ from rlbench.learners.base import descend
 from rlbench.learners.rollouts import EPSILON, PGUpdate, average
 from rlbench.nets.actorvalue import DiscreteActor, GaussianActor
 from rlbench.ops.returns import Moments, discounted, fresh, merged
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
+from rlbench.ops.state import Parts, State, branch, into_parts, of_parts, tensor
 from rlbench.ops.types import Role, Rollout
 
 
@@ -52,7 +52,7 @@ class Reinforce:
         return report
 
     def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, PGUpdate]:
-        """Pure and of fixed shape: compiles whole."""
+        """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
         loss = -average(policy.log_prob(action) * worth, weight)
         nothing = torch.zeros_like(loss.detach())
@@ -71,11 +71,12 @@ class Reinforce:
 
     def state_dict(self) -> State:
         """The actor, what its optimizer has gathered, and the returns so far."""
-        moments: State = {name: getattr(self.moments, name) for name in Moments._fields}
-        return {"actor": of_module(self.actor), "optimizer": of_optimizer(self.optimizer), "moments": moments}
+        return {**of_parts(self._parts()), "moments": self.moments._asdict()}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        into_module(self.actor, branch(state, "actor"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
+        into_parts(self._parts(), state)
         self.moments = Moments(*(tensor(branch(state, "moments"), name) for name in Moments._fields))
+
+    def _parts(self) -> Parts:
+        return {"actor": self.actor, "optimizer": self.optimizer}

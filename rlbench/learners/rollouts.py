@@ -89,7 +89,7 @@ class Returns:
 
     def state_dict(self) -> State:
         """What is known of returns."""
-        return {name: getattr(self.moments, name) for name in Moments._fields}
+        return self.moments._asdict()
 
     def load_state_dict(self, state: State) -> None:
         """Take it over."""

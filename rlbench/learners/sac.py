@@ -12,7 +12,7 @@ from rlbench.learners.actorcritic import ACUpdate, regression, track
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics, drawn
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
+from rlbench.ops.state import Parts, State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
 from rlbench.ops.types import Role, Transition
 
 
@@ -33,7 +33,7 @@ class Temperature:
         return self.log * (entropy - (self.target or 0.0))
 
     def learn(self, entropy: Tensor) -> None:
-        """One step, where there is a target."""
+        """One step towards the target, where there is one, from the policy's entropy ``[]``."""
         if self.target is not None:
             descend(self.loss(entropy), (self.optimizer,))
 
@@ -71,7 +71,7 @@ class SAC:
         self.held = next(actor.parameters()).new_zeros(2)  # the actor's last loss and entropy, between two of its steps
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the soft value of what comes next (eq. 5 and 6)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of what comes next (eq. 5 and 6)."""
         with torch.no_grad():
             action, log_prob = self.actor(batch.next_obs).sample()
             future = drawn(self.target_critics(batch.next_obs, action), self.subset).amin(0)
@@ -117,19 +117,14 @@ class SAC:
 
     def state_dict(self) -> State:
         """Three networks, the temperature, their optimizers, and the actor's last figures."""
-        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
-        optimizers: State = {name: of_optimizer(getattr(self, name)) for name in _OPTIMIZERS}
-        return {**networks, **optimizers, "temperature": self.temperature.state_dict(), "held": self.held}
+        return {**of_parts(self._parts()), "held": self.held}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        for name in _NETWORKS:
-            into_module(getattr(self, name), branch(state, name))
-        for name in _OPTIMIZERS:
-            into_optimizer(getattr(self, name), branch(state, name))
-        self.temperature.load_state_dict(branch(state, "temperature"))
+        into_parts(self._parts(), state)
         self.held.copy_(tensor(state, "held"))
 
-
-_NETWORKS = ("actor", "critics", "target_critics")
-_OPTIMIZERS = ("actor_optimizer", "critic_optimizer")
+    def _parts(self) -> Parts:
+        networks = {"actor": self.actor, "critics": self.critics, "target_critics": self.target_critics}
+        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        return {**networks, **optimizers, "temperature": self.temperature}

@@ -12,7 +12,7 @@ from rlbench.learners.actorcritic import ACUpdate, regression, track
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
-from rlbench.ops.state import State, branch, into_module, into_optimizer, of_module, of_optimizer, tensor
+from rlbench.ops.state import Parts, State, into_parts, of_parts, tensor
 from rlbench.ops.types import Role, Transition
 
 
@@ -46,7 +46,7 @@ class TD3:
         self.actor_loss = next(actor.parameters()).new_zeros(())  # the last one, between two steps of the actor
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, mean value and errors of the critics against the least of the targets (algorithm 1)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the least of the targets (algorithm 1)."""
         with torch.no_grad():
             policy = self.target_actor(batch.next_obs)
             action = policy.mode() if self.smoothing is None else policy.smoothed(*self.smoothing)
@@ -83,18 +83,14 @@ class TD3:
 
     def state_dict(self) -> State:
         """Four networks, two optimizers and the actor's last loss."""
-        networks: State = {name: of_module(getattr(self, name)) for name in _NETWORKS}
-        optimizers: State = {name: of_optimizer(getattr(self, name)) for name in _OPTIMIZERS}
-        return {**networks, **optimizers, "actor_loss": self.actor_loss}
+        return {**of_parts(self._parts()), "actor_loss": self.actor_loss}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over, in place."""
-        for name in _NETWORKS:
-            into_module(getattr(self, name), branch(state, name))
-        for name in _OPTIMIZERS:
-            into_optimizer(getattr(self, name), branch(state, name))
+        into_parts(self._parts(), state)
         self.actor_loss.copy_(tensor(state, "actor_loss"))
 
-
-_NETWORKS = ("actor", "critics", "target_actor", "target_critics")
-_OPTIMIZERS = ("actor_optimizer", "critic_optimizer")
+    def _parts(self) -> Parts:
+        targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
+        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        return {"actor": self.actor, "critics": self.critics, **targets, **optimizers}

@@ -20,7 +20,7 @@ class DeterministicActor(nn.Module):
         self.action = nn.Linear(self.torso.features, actions)
 
     def forward(self, obs: Tensor) -> Deterministic:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         return Deterministic(self.action(self.torso(obs)).tanh())
 
 
@@ -37,7 +37,7 @@ class SquashedActor(nn.Module):
         self.log_std = nn.Linear(self.torso.features, actions)
 
     def forward(self, obs: Tensor) -> Squashed:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         features = self.torso(obs)
         return Squashed(self.mean(features), self.log_std(features).clamp(self.low, self.high))
 
@@ -58,6 +58,6 @@ class BoundedActor(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(actions))
 
     def forward(self, obs: Tensor) -> Gaussian:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         mean = self.mean(self.torso(obs)).tanh()
         return Gaussian(mean, self.log_std.clamp(self.low, self.high).expand_as(mean))

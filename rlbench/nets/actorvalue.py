@@ -29,7 +29,7 @@ class GaussianActor(nn.Module):
         self.log_std = nn.Parameter(torch.full((actions,), log_std))
 
     def forward(self, obs: Tensor) -> Gaussian:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         mean = self.mean(self.torso(obs))
         return Gaussian(mean, self.log_std.expand_as(mean))
 
@@ -42,7 +42,7 @@ class DiscreteActor(nn.Module):
         self.torso, self.logits = torso, nn.Linear(torso.features, actions)
 
     def forward(self, obs: Tensor) -> Discrete:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B]``."""
         return Discrete(self.logits(self.torso(obs)))
 
 
@@ -58,7 +58,7 @@ class Apart(nn.Module):
         return Judgement(self.actor(obs), self.critic(obs).squeeze(-1))
 
     def policy(self, obs: Tensor) -> Policy:
-        """The policy alone."""
+        """The policy alone, at ``obs`` ``[B, ...]``."""
         policy: Policy = self.actor(obs)
         return policy
 
@@ -82,7 +82,7 @@ class Shared(nn.Module):
         return Judgement(Discrete(self.logits(features)), self.value(features).squeeze(-1))
 
     def policy(self, obs: Tensor) -> Policy:
-        """The policy alone."""
+        """The policy alone, at ``obs`` ``[B, ...]``."""
         return Discrete(self.logits(self.torso(obs)))
 
     def worth(self, obs: Tensor) -> Tensor:
@@ -91,11 +91,11 @@ class Shared(nn.Module):
         return value
 
 
-def orthogonal(layers: Sequence[nn.Module], *, gain: float = sqrt(2)) -> None:
+def orthogonal(layers: Sequence[nn.Module]) -> None:
     """Draw the weights of every linear and convolutional layer within as an orthogonal matrix, biases 0."""
     for outer in layers:
         for layer in outer.modules():
             if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
                 drawn = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
-                layer.weight.data.copy_(nn.init.orthogonal_(drawn, gain))
+                layer.weight.data.copy_(nn.init.orthogonal_(drawn, sqrt(2)))
                 nn.init.zeros_(layer.bias)

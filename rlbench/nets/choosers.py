@@ -19,7 +19,7 @@ class Chooser(nn.Module):
         self.critics = nn.ModuleList(nn.Linear(hidden, actions) for _ in range(critics))
 
     def policy(self, obs: Tensor) -> Discrete:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B]``."""
         return Discrete(self.logits(self.torso(obs)))
 
     def value(self, obs: Tensor, member: int) -> Tensor:

@@ -22,7 +22,7 @@ class Parallel(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, members: int) -> Tensor:
-        """The first ``members``, each on its own rows."""
+        """The first ``members``, each on its own rows: ``[K, B, in]`` to ``[K, B, out]``."""
         return torch.baddbmm(self.bias[:members], x, self.weight[:members])
 
 
@@ -60,7 +60,7 @@ class StateValue(nn.Module):
         self.value = nn.Linear(self.torso.features, 1)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """The value of every row."""
+        """The value of every row, ``[B]``."""
         value: Tensor = self.value(self.torso(obs))
         return value.squeeze(-1)
 

@@ -31,7 +31,7 @@ class ImplicitHead(nn.Module):
         return y.squeeze(-1).transpose(1, 2)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:
-        """As many fractions as the role is worth."""
+        """``[B, F]`` to ``[B, A, Q]``, at as many fractions as the role is worth."""
         taus = torch.rand(len(features), self.samples[role], device=features.device, dtype=features.dtype)
         return Quantiles(self.at_taus(features, taus, role), taus, torch.full_like(taus, 1 / taus.shape[1]))
 
@@ -51,13 +51,17 @@ class ProposedHead(ImplicitHead):
         return F.pad(parts.exp().cumsum(-1), (1, 0)), -(parts.exp() * parts).sum(-1)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:
-        """The inverse CDF in the middle of every proposed part, each standing for its part."""
+        """``[B, F]`` to ``[B, A, Q]``: the inverse CDF in the middle of each proposed part, for which it stands."""
         edges = self.edges(features)[0].detach()
         taus = (edges[:, 1:] + edges[:, :-1]) / 2
         return Quantiles(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """Moves the edges down the slope of the 1-Wasserstein error (Proposition 1), held apart by their entropy."""
+        """A loss ``[]`` that moves the edges to less 1-Wasserstein error (Proposition 1) against their entropy.
+
+        Raises:
+            TypeError: ``value`` is not what this head predicts.
+        """
         if not isinstance(value, Quantiles):
             raise TypeError(type(value).__name__)
         edges, entropy = self.edges(features)

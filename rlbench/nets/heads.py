@@ -16,7 +16,7 @@ class Head(Protocol):
     """Features ``[B, F]`` to a value, for the purpose that ``role`` names."""
 
     def __call__(self, features: Tensor, role: Role) -> Value:
-        """The value of every action."""
+        """The value of every action, ``[B, A, ...]``."""
 
 
 class ExpectedHead(nn.Module):
@@ -69,5 +69,5 @@ class QNet(nn.Module):
         self.torso, self.head = torso, head
 
     def forward(self, obs: Tensor, role: Role) -> Value:
-        """What the network says of every action at ``obs``."""
+        """What the network says of every action at ``obs`` ``[B, ...]``, ``[B, A, ...]``."""
         return self.head(self.torso(obs), role)

@@ -17,7 +17,7 @@ class Imitator(nn.Module):
         self.torso, self.logits = torso, logits
 
     def forward(self, obs: Tensor) -> Discrete:
-        """The policy at ``obs``."""
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B]``."""
         return Discrete(self.logits(self.torso(obs), "learn").squeeze(-1))
 
 

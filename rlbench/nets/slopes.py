@@ -30,7 +30,7 @@ class GaussianHead:
         self._halves = np.full_like(log_std, -0.5)
 
     def judge(self, raw: Row, action: Row) -> tuple[Row, Row]:
-        """As ``ops.policy.Gaussian``."""
+        """As ``ops.policy.Gaussian``, of ``[B, A]``: log-density and entropy, each ``[B]``."""
         self._inverse = np.exp(-self.log_std)
         self._standard = (action - raw) * self._inverse
         self._squares = self._standard * self._standard
@@ -39,7 +39,7 @@ class GaussianHead:
         return log_prob, np.full_like(log_prob, width + np.float32(0.5 * len(self.log_std)))
 
     def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Of the means; and of the spread, in its own place."""
+        """Of the means ``[B, A]``; and of the spread ``[A]``, in its own place."""
         np.multiply(self._standard, log_prob[:, None], out=out)
         out *= self._inverse
         np.add(log_prob @ self._squares, entropy.sum() - log_prob.sum(), out=self.slope)
@@ -53,7 +53,7 @@ class DiscreteHead:
         self._chosen: tuple[NDArray[np.int64], NDArray[np.int64]] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def judge(self, raw: Row, action: Row) -> tuple[Row, Row]:
-        """As ``ops.policy.Discrete``."""
+        """As ``ops.policy.Discrete``, of ``[B, A]`` and ``[B]``: log-probability and entropy, each ``[B]``."""
         low = raw - raw.max(1, keepdims=True)
         self._log = low - np.log(np.exp(low).sum(1, keepdims=True))
         self._chosen = np.arange(len(raw)), action.astype(np.int64, copy=False)
@@ -61,7 +61,7 @@ class DiscreteHead:
         return self._log[self._chosen], self._entropy
 
     def pull(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Of the logits."""
+        """Of the logits ``[B, A]``."""
         surprise = entropy[:, None] * (self._log + self._entropy[:, None])
         np.multiply(np.exp(self._log), -surprise - log_prob[:, None], out=out)
         out[self._chosen] += log_prob

@@ -61,7 +61,7 @@ class Stack:
         self._rooms: dict[int, Room] = {}
 
     def views(self, row: Row) -> list[tuple[Tensor, Row]]:
-        """Every parameter, and its place in ``row`` in the parameter's own shape."""
+        """Every parameter, and its place in ``row`` ``[size]`` in the parameter's own shape."""
         found: list[tuple[Tensor, Row]] = []
         for k, net in enumerate(self.nets):
             for place, layer in zip(self.layers, net, strict=True):
@@ -133,6 +133,6 @@ def with_ones(x: Row) -> Row:
 
 
 def numbers(x: Tensor) -> Row:
-    """The numbers of a tensor on the host, of its own type, without a copy."""
+    """The numbers ``[...]`` of a tensor on the host, of its own type, without a copy."""
     row: Row = x.detach().numpy()
     return row

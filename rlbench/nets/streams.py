@@ -62,7 +62,7 @@ class Streams(nn.Module):
             self.shared_hidden, self.shared = layer(features, hidden), layer(hidden, width)
 
     def forward(self, x: Tensor, role: Role) -> Tensor:
-        """``width`` numbers for every action."""
+        """``width`` numbers for every action, ``[..., F]`` to ``[..., A, width]``."""
         y: Tensor = self.out(self.hidden(x, role).relu(), role).unflatten(-1, self.shape)
         if not self.dueling:
             return y

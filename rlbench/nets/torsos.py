@@ -32,7 +32,7 @@ class NatureTorso(nn.Module):
                 layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Features after the last convolution's ReLU."""
+        """Features after the last convolution's ReLU, ``[B, F]``."""
         # channels last: a fifth faster than planes on a CPU; and in two passes, for the fused one is slower
         pixels = obs.float().contiguous(memory_format=torch.channels_last)
         features: Tensor = self.layers(pixels / 255 if self.scale else pixels)
@@ -59,6 +59,6 @@ class MlpTorso(nn.Module):
         )
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Features after the last layer."""
+        """Features after the last layer, ``[B, widths[-1]]``."""
         features: Tensor = self.layers(obs.float() / 255 if obs.dtype == torch.uint8 else obs)
         return features

@@ -21,7 +21,7 @@ class Deterministic(NamedTuple):
     action: Tensor  # [B, A] in [-1, 1]
 
     def mode(self) -> Tensor:
-        """The action itself."""
+        """The action itself, ``[B, A]``."""
         return self.action
 
     def smoothed(self, scale: float, clip: float) -> Tensor:

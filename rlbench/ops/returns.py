@@ -23,7 +23,7 @@ class Moments(NamedTuple):
 
 
 def fresh(shape: tuple[int, ...], like: Tensor) -> Moments:
-    """Of nothing yet: mean 0 and variance 1, so that dividing by them changes nothing."""
+    """Of nothing yet, each ``[*shape]``: mean 0 and variance 1, so that dividing by them changes nothing."""
     zeros = like.new_zeros(shape, dtype=torch.float64)
     return Moments(zeros, zeros + 1, like.new_zeros((), dtype=torch.float64))
 

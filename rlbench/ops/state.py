@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias, Union
 
 import torch
@@ -20,8 +21,16 @@ class Stateful(Protocol):
         """Take over a state; in place, so that compiled and captured code keeps its addresses."""
 
 
+Parts: TypeAlias = Mapping[str, torch.nn.Module | torch.optim.Optimizer | Stateful]
+"""What an object is made of, each part under the name by which a checkpoint knows it."""
+
+
 def tensor(state: State, key: str) -> Tensor:
-    """The tensor at ``key``."""
+    """The tensor ``[...]`` at ``key``.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state[key]
     if not isinstance(value, Tensor):
         raise TypeError(f"{key}: expected a tensor, found {type(value).__name__}")
@@ -29,7 +38,11 @@ def tensor(state: State, key: str) -> Tensor:
 
 
 def whole(state: State, key: str) -> int:
-    """The whole number at ``key``."""
+    """The whole number at ``key``.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state[key]
     if not isinstance(value, int):
         raise TypeError(f"{key}: expected a whole number, found {type(value).__name__}")
@@ -37,7 +50,11 @@ def whole(state: State, key: str) -> int:
 
 
 def number(state: State, key: str) -> float:
-    """The number at ``key``."""
+    """The number at ``key``.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state[key]
     if not isinstance(value, int | float):
         raise TypeError(f"{key}: expected a number, found {type(value).__name__}")
@@ -45,7 +62,11 @@ def number(state: State, key: str) -> float:
 
 
 def branch(state: State, key: str) -> State:
-    """The subtree at ``key``; an empty one is not written and reads back as empty."""
+    """The subtree at ``key``; an empty one is not written and reads back as empty.
+
+    Raises:
+        TypeError: it is none.
+    """
     value = state.get(key, {})
     if not isinstance(value, dict):
         raise TypeError(f"{key}: expected a tree, found {type(value).__name__}")
@@ -53,7 +74,11 @@ def branch(state: State, key: str) -> State:
 
 
 def tensors(state: State) -> dict[str, Tensor]:
-    """A tree that is all tensors, one level deep."""
+    """A tree that is all tensors ``[...]``, one level deep.
+
+    Raises:
+        TypeError: one is none.
+    """
     return {key: tensor(state, key) for key in state}
 
 
@@ -88,3 +113,30 @@ def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
         optimizer.state[parameter][key] = torch.empty_like(like, dtype=value.dtype, device=parameter.device).copy_(
             value
         )
+
+
+def of_parts(parts: Parts) -> State:
+    """A branch for each part: a network, what an optimizer has gathered, or what has a state of its own."""
+    return {name: _of(part) for name, part in parts.items()}
+
+
+def into_parts(parts: Parts, state: State) -> None:
+    """Put all of it back, in place."""
+    for name, part in parts.items():
+        match part:
+            case torch.nn.Module():
+                into_module(part, branch(state, name))
+            case torch.optim.Optimizer():
+                into_optimizer(part, branch(state, name))
+            case _:
+                part.load_state_dict(branch(state, name))
+
+
+def _of(part: torch.nn.Module | torch.optim.Optimizer | Stateful) -> State:
+    match part:
+        case torch.nn.Module():
+            return of_module(part)
+        case torch.optim.Optimizer():
+            return of_optimizer(part)
+        case _:
+            return part.state_dict()

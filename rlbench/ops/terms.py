@@ -21,17 +21,17 @@ def imitation_error(action: Tensor, data: Tensor) -> Tensor:
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
-    """``|τ − 1(u < 0)| u²`` of errors ``u`` (goal minus prediction) of any shape (2110.06169, eq. 4)."""
+    """``|τ − 1(u < 0)| u²`` of errors ``u`` (goal minus prediction) ``[...]``, ``[...]`` (2110.06169, eq. 4)."""
     return (expectile - (error < 0).to(error.dtype)).abs() * error.square()
 
 
 def exponential_weight(advantage: Tensor, scale: float, bound: float) -> Tensor:
-    """``min(exp(scale · A), bound)`` of advantages of any shape, finite whatever they are."""
+    """``min(exp(scale · A), bound)`` of advantages ``[...]``, ``[...]``, finite always (2006.15134, eq. 4)."""
     return (scale * advantage).clamp(max=math.log(bound)).exp()
 
 
 def binary_weight(advantage: Tensor) -> Tensor:
-    """1 where the advantage is positive and 0 elsewhere."""
+    """1 where the advantage ``[...]`` is positive and 0 elsewhere, ``[...]`` (2006.15134, eq. 3)."""
     return (advantage > 0).to(advantage.dtype)
 
 
@@ -68,5 +68,5 @@ def standard_divergence(mean: Tensor, log_std: Tensor) -> Tensor:
 
 
 def evidence_loss(error: Tensor, divergence: Tensor, weight: float) -> Tensor:
-    """A generative model's loss, ``[B]``: what it fails to repeat, and ``weight`` times what its code says too much."""
+    """A generative model's loss, ``[B]``: what it cannot repeat, and its code's divergence (1312.6114, eq. 3)."""
     return error + weight * divergence

@@ -23,7 +23,7 @@ class Value(Protocol):
         """The distributions of the given actions, ``[B]``."""
 
     def backup(self, reward: Tensor, discount: Tensor) -> Self:
-        """The Bellman image ``reward + discount · Z`` of a chosen distribution."""
+        """The Bellman image ``reward + discount · Z`` of a chosen distribution, both ``[B]``."""
 
     def distance(self, target: Self) -> Tensor:
         """How far this prediction is from ``target``, ``[B]``: the loss, and the replay priority."""
@@ -42,19 +42,19 @@ class Expected(NamedTuple):
     huber: float | None = None  # where the squared error turns linear; None is nowhere
 
     def mean(self) -> Tensor:
-        """The prediction itself."""
+        """The prediction itself, ``[B, A]`` or ``[B]``."""
         return self.q
 
     def at(self, action: Tensor) -> Expected:
-        """The values of the given actions."""
+        """The values of the given actions ``[B]``."""
         return self._replace(q=pick(self.q, action))
 
     def backup(self, reward: Tensor, discount: Tensor) -> Expected:
-        """One number moved: ``reward + discount · q``."""
+        """One number moved: ``reward + discount · q``, all ``[B]``."""
         return self._replace(q=reward + discount * self.q)
 
     def distance(self, target: Expected) -> Tensor:
-        """The squared error, without a half as in the documented tables; with ``huber``, the Huber loss."""
+        """The squared error, ``[B]``, without a half as in the documented tables; with ``huber``, the Huber loss."""
         if self.huber is None:
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
@@ -67,19 +67,19 @@ class Categorical(NamedTuple):
     atoms: Tensor  # [Q], evenly spaced; [B, Q] after a backup
 
     def mean(self) -> Tensor:
-        """Atoms weighted by their probabilities."""
+        """Atoms weighted by their probabilities, ``[B, A]`` or ``[B]``."""
         return (self.logits.softmax(-1) * self.atoms).sum(-1)
 
     def at(self, action: Tensor) -> Categorical:
-        """The distributions of the given actions."""
+        """The distributions of the given actions ``[B]``."""
         return Categorical(pick(self.logits, action), self.atoms)
 
     def backup(self, reward: Tensor, discount: Tensor) -> Categorical:
-        """The same probabilities on moved atoms."""
+        """The same probabilities on atoms that ``reward`` and ``discount`` ``[B]`` have moved."""
         return Categorical(self.logits, reward[:, None] + discount[:, None] * self.atoms)
 
     def distance(self, target: Categorical) -> Tensor:
-        """Cross entropy with the projected target."""
+        """Cross entropy with the projected target, ``[B]`` (algorithm 1)."""
         return -(self.project(target) * self.logits.log_softmax(-1)).sum(-1)
 
     def project(self, other: Categorical) -> Tensor:
@@ -98,20 +98,20 @@ class Quantiles(NamedTuple):
     mass: Tensor  # [B, Q] probability each value stands for; sums to 1
 
     def mean(self) -> Tensor:
-        """Values weighted by the probability they stand for."""
+        """Values weighted by the probability they stand for, ``[B, A]`` or ``[B]``."""
         mass = self.mass if self.values.dim() == self.mass.dim() else self.mass[:, None]
         return (self.values * mass).sum(-1)
 
     def at(self, action: Tensor) -> Quantiles:
-        """The distributions of the given actions."""
+        """The distributions of the given actions ``[B]``."""
         return self._replace(values=pick(self.values, action))
 
     def backup(self, reward: Tensor, discount: Tensor) -> Quantiles:
-        """Every value moved."""
+        """Every value moved by ``reward`` and ``discount`` ``[B]``."""
         return self._replace(values=reward[:, None] + discount[:, None] * self.values)
 
     def distance(self, target: Quantiles) -> Tensor:
-        """The quantile Huber loss with κ = 1, summed over our fractions, averaged over the target's (eq. 10)."""
+        """The quantile Huber loss (κ = 1), summed over our fractions, averaged over the target's, ``[B]`` (eq. 10)."""
         pairs = (-1, self.values.shape[1], target.values.shape[1])  # [B, Q, Q']
         goal, mine = target.values[:, None, :].expand(pairs), self.values[:, :, None].expand(pairs)
         huber = F.huber_loss(mine, goal, reduction="none")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 
-from rlbench import faults
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench import disk, faults
+from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION = 1
 """Of every JSON file below ``results/``. Readers take this one and older ones; a newer one is refused."""
@@ -50,7 +50,11 @@ def unsealed(text: str, where: str) -> dict[str, object]:
 
 
 def readable(version: object, known: int, where: str) -> None:
-    """Refuse a schema that is newer than the ``known`` one, or none at all."""
+    """Refuse a schema that is newer than the ``known`` one, or none at all.
+
+    Raises:
+        RefusedFile: it is.
+    """
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise RefusedFile(f"{where}: damaged (schema_version is no number of a version); restore it")
     if version > known:
@@ -60,12 +64,20 @@ def readable(version: object, known: int, where: str) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, object]:
-    """A sealed file of one document."""
+    """A sealed file of one document.
+
+    Raises:
+        RefusedFile: it is missing, damaged or newer.
+    """
     return unsealed(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """A text file, or a refusal that names it."""
+    """The whole of a text file.
+
+    Raises:
+        RefusedFile: it is missing, or no UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -77,19 +89,7 @@ def read_text(path: Path) -> str:
 def replace(path: Path, text: str) -> None:
     """Write ``text`` so that a reader sees the old file or the new one, whatever happens in between."""
     with writing(path):
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(faults.cut("replace.torn", text))
-                file.flush()
-                faults.point("replace.torn")
-                os.fsync(file.fileno())
-            faults.point("replace.written")
-            temporary.replace(path)
-            faults.point("replace.placed")
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        disk.replace(path, text.encode(), path.with_name(f"{path.name}.{os.getpid()}.tmp"))
 
 
 def append(path: Path, line: str) -> None:
@@ -99,28 +99,18 @@ def append(path: Path, line: str) -> None:
         file.flush()
         faults.point("append.torn")
         os.fsync(file.fileno())
-        sync_folder(path.parent)
+        disk.sync_folder(path.parent)
         faults.point("append.written")
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the folder's list of names."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def writing(path: Path) -> AbstractContextManager[None]:
+    """Turn a failed write below ``results/`` into one line that names the file; what was there before stays.
 
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a failed write into one line that names the file; what was there before stays."""
-    try:
-        yield
-    except PermissionError:
-        raise UsageError(f"{path.parent}: cannot be written; choose another folder with --results") from None
-    except OSError as error:
-        raise Halted(f"{path}: {error.strerror}; free some space and run the same command again: it resumes") from None
+    Raises:
+        UsageError: its folder cannot be written.
+        Halted: the disk is full.
+    """
+    return disk.writing(path, elsewhere=" with --results")
 
 
 def _checksum(text: str) -> str:

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -62,12 +61,12 @@ def available_memory() -> int:
     return min(free, max(0, limit - used + min(used, _reclaimable())))
 
 
-def threads(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def threads() -> dict[str, str]:
     """The thread policy that libraries were started with."""
     return {
-        name: environ[name]
+        name: os.environ[name]
         for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
-        if name in environ
+        if name in os.environ
     }
 
 

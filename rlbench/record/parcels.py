@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.errors import RefusedFile
 from rlbench.record import files
 from rlbench.record.attempts import LOG
@@ -133,7 +133,7 @@ def _put(fresh: Path, folder: Path, parcel: Parcel) -> None:
             faults.point("parcel.cleared")
     if "outcome.json" in parcel.record:
         (fresh / "outcome.json").replace(folder / "outcome.json")
-    files.sync_folder(folder)
+    disk.sync_folder(folder)
 
 
 def _swap(fresh: Path, place: Path) -> None:
@@ -146,7 +146,7 @@ def _swap(fresh: Path, place: Path) -> None:
         faults.point("parcel.out")
     fresh.rename(place)
     faults.point("parcel.in")
-    files.sync_folder(place.parent)
+    disk.sync_folder(place.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -22,7 +22,7 @@ from typing import IO, Self, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.record.types import Epoch, Outcome
@@ -86,7 +86,11 @@ def read_outcome(folder: Path) -> Outcome | None:
 
 
 def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
-    """The epochs in order; with ``complete`` a torn last line is refused, not dropped."""
+    """The epochs in order; with ``complete`` a torn last line is refused, not dropped.
+
+    Raises:
+        RefusedFile: a line is damaged, newer, or out of order.
+    """
     path = folder / "epochs.jsonl"
     if not path.exists():
         return ()
@@ -249,7 +253,7 @@ def set_aside(folder: Path) -> None:
         for part in reversed(present):  # spec.json last: what a crash cut in two is seen, and put together again
             part.rename(aside / part.name)
             faults.point("aside.moved")
-        files.sync_folder(folder)
+        disk.sync_folder(folder)
 
 
 def _aside(folder: Path, parts: list[Path]) -> Path:

@@ -25,7 +25,7 @@ class Progress:
 class Collected:
     """Training games that ended in an epoch."""
 
-    episodes: int
+    episodes: int  # games that ended
     steps: int  # live agent steps, of ended and unended games
     returns: tuple[float, ...]  # raw points per ended game, over all its lives
     lengths: tuple[int, ...]  # agent steps per ended game
@@ -154,7 +154,7 @@ class Evaluated:
     returns: tuple[float, ...]  # raw points per game
     lengths: tuple[int, ...]  # agent steps per game
     seeds: tuple[int, ...]  # of the lane that played it
-    seconds: float
+    seconds: float  # wall clock
 
     @property
     def mean(self) -> float:
@@ -189,10 +189,10 @@ class Outcome:
 
     status: Status
     reason: str
-    env_steps: int
-    updates: int
+    env_steps: int  # live agent steps
+    updates: int  # gradient steps
     epochs: int
-    seconds: float
+    seconds: float  # wall clock
     final: float | None  # mean return of the last evaluation
     best: float | None  # highest mean return of any evaluation
     best_epoch: int | None

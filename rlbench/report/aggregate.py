@@ -21,6 +21,7 @@ Statistic: TypeAlias = Callable[[Sequence[Array]], Array]
 
 PairStatistic: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], Array]
 
+CONFIDENCE = 0.95  # of intervals
 RESAMPLES = 2_000
 SEED = 20210831
 """Of the bootstrap's own generator: equal scores give equal intervals."""
@@ -35,28 +36,18 @@ class Estimate(NamedTuple):
 
 
 def interquartile_mean(scores: Scores) -> Array:
-    """The mean of the middle half of all runs of all tasks."""
+    """The mean of the middle half of all runs of all tasks: ``[]`` or one a resample."""
     pooled = np.sort(_pooled(scores), axis=-1)
     cut = pooled.shape[-1] // 4
     return _mean(pooled[..., cut : pooled.shape[-1] - cut])
 
 
 def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
-    """By how much runs fall short of ``goal`` on average; what exceeds it counts for nothing.
+    """By how much runs fall short of ``goal`` on average, ``[]`` or one a resample; what exceeds it counts nothing.
 
     As in rliable every run counts alike, so tasks of more seeds weigh more.
     """
     return goal - _mean(np.minimum(_pooled(scores), goal))
-
-
-def mean_of_means(scores: Scores) -> Array:
-    """The mean over tasks of their mean score."""
-    return _mean(_task_means(scores))
-
-
-def median_of_means(scores: Scores) -> Array:
-    """The median over tasks of their mean score."""
-    return np.asarray(np.median(_task_means(scores), axis=-1))
 
 
 def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
@@ -66,13 +57,13 @@ def profile(scores: Scores, thresholds: Sequence[float]) -> Array:
 
 
 def improvement(ours: Scores, theirs: Scores) -> Array:
-    """The chance that a run of ours beats one of theirs on a task, ties halved, averaged over tasks."""
+    """The chance that a run of ours beats one of theirs, ties halved, mean over tasks: ``[]`` or one a resample."""
     wins = [_wins(a, b) for a, b in zip(_rows(ours), _rows(theirs), strict=True)]
     return np.asarray(np.mean(wins, axis=0))
 
 
 def improvement_on(ours: Scores, documents: Sequence[float]) -> Array:
-    """The chance that a run of ours beats the documented score of its task, averaged over tasks."""
+    """The chance that a run of ours beats its task's documented score, mean over tasks: ``[]`` or one a resample."""
     return improvement(ours, [[document] for document in documents])
 
 
@@ -80,36 +71,25 @@ def bootstrap(
     statistic: Statistic,
     scores: Scores,
     *,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
-    seed: int = SEED,
 ) -> Estimate:
     """A statistic with its percentile interval: seeds are drawn with replacement within each task."""
-    generator, rows = np.random.default_rng(seed), _rows(scores)
+    generator, rows = np.random.default_rng(SEED), _rows(scores)
     return _estimate(statistic(rows), statistic(_again(rows, generator, resamples)), confidence)
 
 
-def bootstrap_pair(
-    statistic: PairStatistic,
-    ours: Scores,
-    theirs: Scores,
-    *,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Estimate:
+def bootstrap_pair(statistic: PairStatistic, ours: Scores, theirs: Scores) -> Estimate:
     """A statistic of two score matrices with its interval; both are drawn again, each on its own."""
-    generator, left, right = np.random.default_rng(seed), _rows(ours), _rows(theirs)
-    drawn = statistic(_again(left, generator, resamples), _again(right, generator, resamples))
-    return _estimate(statistic(left, right), drawn, confidence)
+    generator, left, right = np.random.default_rng(SEED), _rows(ours), _rows(theirs)
+    drawn = statistic(_again(left, generator, RESAMPLES), _again(right, generator, RESAMPLES))
+    return _estimate(statistic(left, right), drawn, CONFIDENCE)
 
 
-def band(
-    scores: Scores, thresholds: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES
-) -> tuple[Array, Array]:
+def band(scores: Scores, thresholds: Sequence[float]) -> tuple[Array, Array]:
     """The lower and upper ends of the profile's pointwise intervals, ``[thresholds]`` each."""
-    drawn = profile(_again(_rows(scores), np.random.default_rng(SEED), resamples), thresholds)
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    drawn = profile(_again(_rows(scores), np.random.default_rng(SEED), RESAMPLES), thresholds)
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return low, high
 
 
@@ -119,10 +99,6 @@ def _rows(scores: Scores) -> list[Array]:
 
 def _pooled(scores: Scores) -> Array:
     return np.concatenate(_rows(scores), axis=-1)
-
-
-def _task_means(scores: Scores) -> Array:
-    return np.stack([_mean(row) for row in _rows(scores)], axis=-1)
 
 
 def _mean(values: Array) -> Array:

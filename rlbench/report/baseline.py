@@ -95,6 +95,7 @@ def read(path: Path) -> Baseline:
 
     Raises:
         RefusedFile: it is damaged, newer than this version, or no baseline.
+        UsageError: there is no such file.
     """
     if not path.exists():
         raise UsageError(f"{path}: no such baseline; make one with: rlbench baseline save {path}")

@@ -19,7 +19,7 @@ BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"
 class Experience(NamedTuple):
     """Mean raw returns; None where nobody says."""
 
-    behaviour: float | None = None
+    behaviour: float | None = None  # of who made the data
     expert: float | None = None
 
 

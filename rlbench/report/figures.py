@@ -112,7 +112,11 @@ def standings(
 
 
 def chosen(suite: str, found: Mapping[Key, Runs], tasks: Sequence[str], algorithms: Sequence[str]) -> dict[Key, Runs]:
-    """The cells of a suite whose task and algorithm the globs name, in the documents' order."""
+    """The cells of a suite whose task and algorithm the globs name, in the documents' order.
+
+    Raises:
+        UnknownName: a glob names nothing.
+    """
     documents = {cell.key: cell.primary for cell in documented(suite)}
     keys = [*documents, *sorted(key for key in found if key.suite == suite and key not in documents)]
     for kind, globs in (("task", tasks), ("algorithm", algorithms)):

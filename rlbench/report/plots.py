@@ -82,7 +82,11 @@ def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), al
 
 
 def encoded(figure: Figure, ending: str) -> bytes:
-    """A picture as the bytes of a file, the same for the same picture."""
+    """A picture as the bytes of a file, the same for the same picture.
+
+    Raises:
+        UsageError: no picture ends so.
+    """
     if ending not in ENDINGS:
         raise UsageError(f"{ending or 'no ending'}: pictures are written as {' or '.join(ENDINGS)}")
     file = io.BytesIO()
@@ -93,7 +97,11 @@ def encoded(figure: Figure, ending: str) -> bytes:
 
 
 def kind_of(name: str) -> Kind:
-    """A kind of picture by its name."""
+    """A kind of picture by its name.
+
+    Raises:
+        UnknownName: there is none.
+    """
     for kind in KINDS:
         if kind == name:
             return kind

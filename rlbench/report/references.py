@@ -12,7 +12,7 @@ from rlbench.report.documents import DATA, OWN, Documented, Key, base_of
 class Reference(NamedTuple):
     """Two fixed points of a task's scale, in raw points."""
 
-    random: float
+    random: float  # of a policy that draws its actions
     goal: float | None  # a human's score on Atari, the expert's in D4RL; None where nobody has set one
 
 
@@ -40,14 +40,22 @@ def reference(key: Key) -> Reference | None:
 
 
 def normalized(raw: float, scale: Reference) -> float:
-    """A score between the random policy's 0 and the goal's 1: human-normalised on Atari, D4RL's share on its data."""
+    """A score between the random policy's 0 and the goal's 1: human-normalised on Atari, D4RL's share on its data.
+
+    Raises:
+        ValueError: the task has no goal.
+    """
     if scale.goal is None or scale.goal == scale.random:
         raise ValueError("this task has no goal to be normalised by")
     return (raw - scale.random) / (scale.goal - scale.random)
 
 
 def in_points(document: Documented, scale: Reference | None) -> float:
-    """A published score in raw points, which is what runs are drawn and compared in."""
+    """A published score in raw points, which is what runs are drawn and compared in.
+
+    Raises:
+        ValueError: it is normalised, and by what nobody knows.
+    """
     if not document.estimator.startswith("normalized"):
         return document.score
     if scale is None or scale.goal is None:

@@ -66,7 +66,12 @@ class Run:
 
 
 def folders(results: Path) -> Iterator[Path]:
-    """Every run's folder below ``results``, in order of name; what ``--force`` put aside is not a run."""
+    """Every run's folder below ``results``, in order of name; what ``--force`` put aside is not a run.
+
+    Raises:
+        UsageError: ``results`` is no folder.
+        RefusedFile: a folder in it cannot be read.
+    """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for place, names, _ in os.walk(results, onerror=_unreadable):

@@ -60,7 +60,7 @@ class Implicit(Frozen):
     target: int = Field(default=8, ge=1)  # … when bootstrapping
     act: int = Field(default=8, ge=1)  # … when collecting
     judge: int = Field(default=32, ge=1)  # … when being evaluated
-    cosines: int = Field(default=64, ge=1)
+    cosines: int = Field(default=64, ge=1)  # of the fraction's embedding
 
 
 class Proposed(Frozen):
@@ -70,7 +70,7 @@ class Proposed(Frozen):
     count: int = Field(default=32, ge=2)
     entropy: float = Field(default=10.0, ge=0)  # coefficient that keeps the fractions apart
     lr: float = Field(default=2.5e-9, gt=0)  # of the proposal's own RMSprop
-    cosines: int = Field(default=64, ge=1)
+    cosines: int = Field(default=64, ge=1)  # of the fraction's embedding
 
 
 class Nature(Frozen):
@@ -84,7 +84,7 @@ class Mlp(Frozen):
     """Fully connected layers."""
 
     kind: Literal["mlp"] = "mlp"
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)  # units of each layer
     activation: Literal["relu", "tanh"] = "relu"
 
 
@@ -139,11 +139,11 @@ class QLearning(Frozen):
     dueling: bool = False  # a stream of its own for what all actions share
     noisy: float | None = Field(default=None, gt=0)  # initial scale of the noise on the layers after the torso
     double: bool = True  # the online network chooses the bootstrap action
-    lr: float = Field(default=1e-4, gt=0)
-    adam_epsilon: float = Field(default=1e-8, gt=0)
-    max_grad_norm: float | None = Field(default=None, gt=0)
-    gamma: float = Field(default=0.99, ge=0, le=1)
-    batch: int = Field(default=32, ge=1)
+    lr: float = Field(default=1e-4, gt=0)  # of Adam
+    adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
+    max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    batch: int = Field(default=32, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps per live agent step
     sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
     warmup: int = Field(default=320, ge=1)  # live agent steps before the first update
@@ -189,11 +189,11 @@ class ActorCritic(Frozen):
     widths: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # hidden layers of the actor and of every critic
     critics: int = Field(default=2, ge=1)  # the target is the least of them
     subset: int | None = Field(default=None, ge=1)  # … or of this many, drawn anew each time: REDQ
-    actor_lr: float = Field(default=1e-3, gt=0)
-    critic_lr: float = Field(default=1e-3, gt=0)
-    gamma: float = Field(default=0.99, ge=0, le=1)
+    actor_lr: float = Field(default=1e-3, gt=0)  # of Adam
+    critic_lr: float = Field(default=1e-3, gt=0)  # of Adam
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
-    batch: int = Field(default=256, ge=1)
+    batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
     warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
@@ -222,11 +222,11 @@ class DiscreteSAC(Frozen):
     alpha: float = Field(default=0.05, gt=0)  # what a nat of entropy is worth, or where learning it begins
     alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented table
     target_entropy: float = Field(default=0.98, gt=0, le=1)  # that a learned α aims at, as a share of the greatest
-    actor_lr: float = Field(default=1e-5, gt=0)
-    critic_lr: float = Field(default=1e-5, gt=0)
-    gamma: float = Field(default=0.99, ge=0, le=1)
+    actor_lr: float = Field(default=1e-5, gt=0)  # of Adam
+    critic_lr: float = Field(default=1e-5, gt=0)  # of Adam
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
-    batch: int = Field(default=64, ge=1)
+    batch: int = Field(default=64, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
     warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
     replay: Replay = Replay()
@@ -252,7 +252,7 @@ class Surrogate(Frozen):
     value: float = Field(default=0.5, ge=0)  # coefficient of the critic's squared error
     entropy: float = Field(default=0.01, ge=0)  # coefficient of the policy's entropy
     normalize: bool = False  # advantages to mean 0 and deviation 1 in every batch
-    max_grad_norm: float | None = Field(default=0.5, gt=0)
+    max_grad_norm: float | None = Field(default=0.5, gt=0)  # at which gradients are cut; None is nowhere
 
     @model_validator(mode="after")
     def _clips_have_a_bound(self) -> Self:
@@ -269,9 +269,9 @@ class Natural(Frozen):
     step: float = Field(default=0.1, gt=0)  # NPG's: natural gradients
     region: float | None = Field(default=None, gt=0)  # TRPO's: divergence a step may make; None is NPG
     shrink: float = Field(default=0.8, gt=0, lt=1)  # of the line search
-    tries: int = Field(default=10, ge=1)
+    tries: int = Field(default=10, ge=1)  # strides of the line search, at the most
     iterations: int = Field(default=10, ge=1)  # of the conjugate gradient
-    damping: float = Field(default=0.1, ge=0)
+    damping: float = Field(default=0.1, ge=0)  # added to the curvature's diagonal
     critic_steps: int = Field(default=20, ge=1)  # gradient steps of the critic per rollout
 
 
@@ -287,10 +287,10 @@ class PolicyGradient(Frozen):
     bound: Literal["clip", "tanh"] = "clip"  # how a real action is brought into [−1, 1] when it is carried out
     optimizer: Literal["adam", "rmsprop"] = "adam"
     epsilon: float = Field(default=1e-8, gt=0)  # of the optimizer
-    lr: float = Field(default=3e-4, gt=0)
+    lr: float = Field(default=3e-4, gt=0)  # of the optimizer, at first
     decay: int | None = Field(default=None, ge=1)  # live agent steps over which the learning rate falls to 0
     rows: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rows · lanes steps
-    gamma: float = Field(default=0.99, ge=0, le=1)
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     trace: float = Field(default=0.95, ge=0, le=1)  # λ of the advantage estimates
     scale_returns: bool = True  # the critic speaks in standard deviations of the return
     normalize_obs: bool = True  # by running mean and deviation, cut at ±10

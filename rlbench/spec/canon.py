@@ -24,9 +24,9 @@ def canonical(model: BaseModel, exclude: frozenset[str] = frozenset()) -> str:
     return json.dumps(_distinct(model, exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def digest(text: str, digits: int = 12) -> str:
-    """The first ``digits`` hexadecimal digits of the SHA-256 of ``text``."""
-    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+def digest(text: str) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of ``text``."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def fields(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:

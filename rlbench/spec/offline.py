@@ -23,7 +23,7 @@ class BatchConstrained(Frozen):
 
     kind: Literal["batchconstrained"] = "batchconstrained"
     proposer_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
-    proposer_lr: float = Field(default=1e-3, gt=0)
+    proposer_lr: float = Field(default=1e-3, gt=0)  # of Adam
     latent: int = Field(default=2, ge=1)  # latent numbers per action dimension
     divergence: float = Field(default=0.5, ge=0)  # what a nat per latent number costs beside the squared error
     reach: float = Field(default=0.05, ge=0, le=1)  # φ: how far a proposal may be moved, in actions of [−1, 1]
@@ -40,7 +40,7 @@ class Conservative(Frozen):
     temperature: float = Field(default=1.0, gt=0)  # of the soft maximum
     repeats: int = Field(default=10, ge=1)  # sampled actions of each of three kinds: any, the policy's here, and next
     threshold: float | None = 10.0  # weighted gap beyond which its multiplier grows; None leaves the multiplier at 1
-    multiplier_lr: float = Field(default=3e-4, gt=0)
+    multiplier_lr: float = Field(default=3e-4, gt=0)  # of Adam
     most: float = Field(default=1e6, ge=1)  # at which the multiplier is cut
     max_grad_norm: float | None = Field(default=1.0, gt=0)  # of each critic by itself
     soft: bool = True  # whether a target pays for entropy; the paper's do not
@@ -86,7 +86,7 @@ class ImplicitQ(Frozen):
     """IQL: the value of the better actions in the data, and a policy that imitates those."""
 
     kind: Literal["implicitq"] = "implicitq"
-    expectile: float = Field(default=0.7, gt=0, lt=1)
+    expectile: float = Field(default=0.7, gt=0, lt=1)  # τ; 0.5 is the mean
     temperature: float = Field(default=3.0, ge=0)  # by which advantages are multiplied before exp; 0 imitates all
     bound: float = Field(default=100.0, gt=0)  # the greatest weight
     decay: int | None = Field(default=None, ge=1)  # updates over which the actor's rate falls along half a cosine to 0
@@ -112,11 +112,11 @@ class Offline(Frozen):
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     method: Method = TD3BC()
     widths: Widths = (256, 256)  # hidden layers of the actor, of every critic and of a value network
-    actor_lr: float = Field(default=3e-4, gt=0)
+    actor_lr: float = Field(default=3e-4, gt=0)  # of Adam
     critic_lr: float = Field(default=3e-4, gt=0)  # of the critics, and of IQL's value network
-    gamma: float = Field(default=0.99, ge=0, le=1)
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
-    batch: int = Field(default=256, ge=1)
+    batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
     normalize_obs: bool = False  # by the data's mean and deviation
     return_span: float | None = Field(

@@ -54,11 +54,11 @@ class OfflineQ(Frozen):
     head: Head = Expected(huber=1.0)  # of the values; what imitates has logits of its own
     torso: Torso = Nature()  # shared by values and policy
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and each head
-    lr: float = Field(default=1e-4, gt=0)
-    adam_epsilon: float = Field(default=1e-8, gt=0)
-    max_grad_norm: float | None = Field(default=None, gt=0)
-    gamma: float = Field(default=0.99, ge=0, le=1)
-    batch: int = Field(default=32, ge=1)
+    lr: float = Field(default=1e-4, gt=0)  # of Adam
+    adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
+    max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    batch: int = Field(default=32, ge=1)  # transitions of a gradient step
     horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
     sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
 

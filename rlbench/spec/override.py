@@ -29,7 +29,11 @@ class Setting(NamedTuple):
 
 
 def parse(text: str, source: str = "--set") -> Setting:
-    """``path=value`` from a command line."""
+    """``path=value`` from a command line.
+
+    Raises:
+        UsageError: it does not read so.
+    """
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise UsageError(f"{source} {text!r}: expected FIELD=VALUE, for example {source} algo.lr=1e-4")

@@ -42,6 +42,9 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
     """The task ids that any of ``globs`` names, in table order; a plain id means itself.
 
     ``*`` means the documented ones, and of these those that ``algorithm`` can play.
+
+    Raises:
+        UnknownName: a glob names nothing.
     """
     module, known, found = _module(suite), list(_module(suite).TASKS), dict[str, None]()
     for glob in globs or ("*",):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 from rlbench.errors import RlbenchError
@@ -23,8 +23,8 @@ Words = Callable[[Order], Sequence[str]]
 class Local:
     """Processes of this machine."""
 
-    def __init__(self, machine: Machine, processes: int, words: Words, environ: Mapping[str, str] = os.environ) -> None:
-        self.machine, self.processes, self.words, self.environ = machine, processes, words, environ
+    def __init__(self, machine: Machine, processes: int, words: Words) -> None:
+        self.machine, self.processes, self.words = machine, processes, words
         self._free, self._looked = machine.memory, monotonic()
         self._children: dict[str, tuple[Placed, Child]] = {}
 
@@ -37,12 +37,16 @@ class Local:
         return not self._children or job.memory <= self._free
 
     def start(self, job: Job, *, force: bool) -> None:
-        """Begin a job that there is room for."""
+        """Begin a job that there is room for.
+
+        Raises:
+            RlbenchError: there is none.
+        """
         placed = self._place(job)
         if placed is None:
             raise RlbenchError(f"{job.name}: started without room")
         order = Order(job, None if placed.card is None else f"cuda:{placed.card}", force)
-        child = Child(self.words(order), job.folder, environment(job.threads, self.environ))
+        child = Child(self.words(order), job.folder, environment(job.threads, os.environ))
         self._children[job.name] = (placed, child)
 
     def news(self, seconds: float) -> list[tuple[Job, News]]:

@@ -21,7 +21,7 @@ Status = Literal["done", "failed", "halted", "crashed", "refused", "running", "i
 class Begun:
     """The process holds the run's folder and goes on from so many steps."""
 
-    steps: int
+    steps: int  # live agent steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Job:
 
     spec: Spec
     folder: Path
-    threads: int
+    threads: int  # of torch
     memory: int  # bytes of the host
     card: int = 0  # bytes of a graphics card; 0 where none is used
 
@@ -44,7 +44,7 @@ class Job:
 class Machine:
     """What a machine has for a sweep."""
 
-    cores: int
+    cores: int  # that the process may use
     memory: int  # bytes that are free
     cards: tuple[int, ...] = ()  # bytes that are free on each graphics card
 

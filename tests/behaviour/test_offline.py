@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import os
 from pathlib import Path
 
 import h5py
@@ -16,17 +16,18 @@ from rlbench import checkpoint, suites
 from rlbench.build.assemble import build
 from rlbench.build.environments import describe
 from rlbench.build.offline import experience
-from rlbench.cli.experience import Data, same
+from rlbench.cli.experience import Data, checked, same
+from rlbench.datasets import checksums
 from rlbench.datasets.checksums import sealed
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
-from rlbench.errors import Interrupted, RefusedFile, UsageError
-from rlbench.record.store import Store, folder_of, read, scores
-from rlbench.run import Stop, run
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.record.store import Store, folder_of, read
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
 from rlbench.trainers.offline import Offline
+from tests.reliability import carried
 
 SMALL = (
     "budget.steps=120", "budget.epoch=40", "budget.segment=50", "algo.batch=16", "algo.widths=16,16",
@@ -64,26 +65,13 @@ def steps_of(recorded: Recorded) -> int:
 
 
 def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) -> int:
-    store = Store.claim(spec, results, {})
-    assert store is not None
-    stop, made = Stop(), 0
-    try:
-        for _ in run(spec, Runtime(device="cpu", threads=1, dataset=str(data)), store, stop):
-            made += 1
-            if made == stop_after:
-                stop.signal = signal.SIGTERM
-    except Interrupted:
-        assert stop.signal == signal.SIGTERM
-    finally:
-        store.release()
-    return made
+    return carried.carry(spec, results, stop_after, runtime=carried.QUIET.model_copy(update={"dataset": str(data)}))
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    record = read(folder_of(spec, results))
-    assert record.outcome is not None
-    assert record.outcome.status == "done"
-    return record.outcome.weights, record.outcome.best, [scores(e) for e in record.epochs]
+    outcome = read(folder_of(spec, results)).outcome
+    assert outcome is not None and outcome.status == "done"
+    return carried.ending(folder_of(spec, results))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -184,6 +172,29 @@ def test_data_that_say_they_are_of_another_world_are_refused_though_the_widths_a
     assert isinstance(spec.task, OfflineTask)
     with pytest.raises(RefusedFile, match="was recorded on HalfCheetah-v4, not Walker2d-v4"):
         experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(own)))
+
+
+def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[Path] = []
+    measured = checksums.measured
+
+    def counted(path: Path, url: str | None = None) -> checksums.Seal:
+        hashed.append(path)
+        return measured(path, url)
+
+    monkeypatch.setattr(checksums, "measured", counted)
+    spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
+    assert isinstance(spec.task, OfflineTask)
+    found = checked(spec, runtime)
+    assert found is not None and hashed == [data]
+    build(spec, runtime, describe(spec), found.seal)
+    assert hashed == [data]
+    os.utime(data, ns=(0, found.seal.modified + 1))
+    assert experience(spec, spec.task, runtime, found.seal).sha256 == found.seal.sha256
+    experience(spec, spec.task, runtime)
+    assert hashed == [data] * 3
 
 
 def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Path) -> None:

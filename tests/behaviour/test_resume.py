@@ -14,12 +14,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench import suites
-from rlbench.errors import Interrupted
-from rlbench.record.store import Store, folder_of, read, scores
+from rlbench.record.store import Store, folder_of, read
 from rlbench.record.types import CuriousUpdated
 from rlbench.run import Stop, run
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
+from tests.reliability import carried
+from tests.reliability.carried import carry
 
 CATCH = (
     "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.horizon=3",
@@ -35,34 +36,18 @@ def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "d
     return applied(suites.spec(suite, algorithm, task), [parse(c) for c in changes])
 
 
-def carry(
-    spec: Spec,
-    results: Path,
-    stop_after: int | None = None,
-    checkpoint_seconds: float = 1e9,
-    stop_at: int | None = None,
-) -> int:
-    """Go on with a run, to its end, for so many records or up to a step; gives how many records it made."""
-    store = Store.claim(spec, results, {})
-    assert store is not None
-    stop, made = Stop(), 0
-    try:
-        for one in run(spec, Runtime(device="cpu", threads=1, checkpoint_seconds=checkpoint_seconds), store, stop):
-            made += 1
-            if made == stop_after or (stop_at is not None and one.env_steps >= stop_at):
-                stop.signal = signal.SIGTERM
-    except Interrupted:
-        assert stop.signal == signal.SIGTERM
-    finally:
-        store.release()
-    return made
-
-
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:
-    record = read(folder_of(spec, results))
-    assert record.outcome is not None
-    assert record.outcome.status == "done"
-    return record.outcome.weights, record.outcome.best, [scores(e) for e in record.epochs]
+    outcome = read(folder_of(spec, results)).outcome
+    assert outcome is not None and outcome.status == "done"
+    return carried.ending(folder_of(spec, results))
+
+
+def stopped_four_times_ends_as_whole(spec: Spec, folder: Path) -> None:
+    whole = carry(spec, folder / "whole")
+    for share in (0.02, 0.3, 0.25, 0.2):
+        carry(spec, folder / "stopped", stop_after=max(1, int(share * whole)))
+    carry(spec, folder / "stopped")
+    assert ending(spec, folder / "stopped") == ending(spec, folder / "whole")
 
 
 @pytest.fixture(scope="module")
@@ -179,11 +164,7 @@ def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_n
 ) -> None:
     """Stops in the first evaluation, among the random steps, in the middle of an episode and across a segment."""
     spec = spec_of(suite, task, changes, algorithm)
-    whole = carry(spec, tmp_path / "whole")
-    for share in (0.02, 0.3, 0.25, 0.2):
-        carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
-    carry(spec, tmp_path / "stopped")
-    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    stopped_four_times_ends_as_whole(spec, tmp_path)
 
 
 ROLLED = (
@@ -210,11 +191,7 @@ def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_n
 ) -> None:
     """The scales of observations and returns survive too; a segment of 70 steps ends only between two rollouts."""
     spec = spec_of(suite, task, changes, algorithm)
-    whole = carry(spec, tmp_path / "whole")
-    for share in (0.02, 0.3, 0.25, 0.2):
-        carry(spec, tmp_path / "stopped", stop_after=max(1, int(share * whole)))
-    carry(spec, tmp_path / "stopped")
-    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    stopped_four_times_ends_as_whole(spec, tmp_path)
 
 
 @pytest.mark.parametrize(

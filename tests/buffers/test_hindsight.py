@@ -205,7 +205,7 @@ def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int,
     world = one_lane(steps, ends)
     made = hindsight(world.ring, 1.0, limit)
     drawn = torch.full((20_000,), first)
-    world.ring.sampler.draw = lambda batch, span: (drawn, torch.ones(batch))  # type: ignore[method-assign]
+    world.ring.sampler.draw = lambda batch, span: (drawn, torch.ones(batch))
     batch = made.sample(20_000)
     offset = batch.obs[:, 3] - batch.obs[:, 1]  # with one lane the number shown counts rows
     assert offset.min() == 1 and offset.max() == reach

@@ -42,7 +42,7 @@ def folder(results: Path, seed: int = 0) -> Path:
 
 
 def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
 
 
 def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:

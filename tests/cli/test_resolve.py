@@ -105,7 +105,7 @@ def test_what_says_which_run_is_meant_has_its_own_place(tmp_path: Path, source: 
         "file": {"config": toml(tmp_path, f'[{group}]\n{name} = "x"')},
     }[source]
     with pytest.raises(UsageError, match=r"says which run is meant; (use --task|the algorithm is the second argument)"):
-        resolve(*PONG, **given_by)  # type: ignore[arg-type]
+        resolve(*PONG, **given_by)
 
 
 @pytest.mark.parametrize("text", ["seed=3", "smoke=true", "suite=toy", "algorithm=c51", "task=toy", "algo=ppo"])

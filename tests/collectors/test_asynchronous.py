@@ -87,7 +87,7 @@ class Apart(Together):
         super().__init__(segment)
         self.order = order
 
-    def send(self, action: NDArray[np.generic], lane: NDArray[np.int64]) -> None:  # type: ignore[override]
+    def send(self, action: NDArray[np.generic], lane: NDArray[np.int64]) -> None:
         assert not set(lane.tolist()) & set(self.sent), "a lane that is on its way was sent again"
         self.sent.update(zip(lane.tolist(), action.tolist(), strict=True))
 

@@ -124,8 +124,8 @@ def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMina
 @pytest.mark.slow
 def test_minari_itself_writes_what_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium  # noqa: PLC0415 - heavy, and for this test alone
-    import minari  # noqa: PLC0415
-    from minari.data_collector import EpisodeBuffer  # noqa: PLC0415
+    import minari  # noqa: PLC0415 - as above
+    from minari.data_collector import EpisodeBuffer  # noqa: PLC0415 - as above
 
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     box = gymnasium.spaces.Box(-9, 9, (1,), np.float32)

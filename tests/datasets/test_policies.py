@@ -31,7 +31,6 @@ FACTS = {
     "log_std_min": "",
     "obs_keys": "",
 }
-START = np.zeros(1, np.int64)
 
 
 def arrays() -> Arrays:

@@ -16,10 +16,11 @@ from rlbench.envs.classic import ClassicVector
 from rlbench.envs.envpool import EnvPoolVector
 from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
 from rlbench.envs.goals import FetchVector
-from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.toy import Catch
 from rlbench.spec.task import AtariTask
+from tests.envs.registered import made
 
 Make = Callable[..., VectorEnv]
 

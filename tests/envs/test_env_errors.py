@@ -12,8 +12,9 @@ import pytest
 import rlbench.envs.chain
 import rlbench.envs.envpool
 from rlbench.envs.base import VectorEnv
-from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UnknownName, UsageError
+from tests.envs.registered import made
 
 Make = Callable[..., VectorEnv]
 ATARI = ["ale", "envpool", "gymnasium"]
@@ -55,11 +56,6 @@ def run(*lanes: Frail) -> None:
 def test_an_unknown_game_is_answered_with_the_nearest(make_atari: Make, adapter: str) -> None:
     with pytest.raises(UnknownName, match=rf"{adapter}: unknown game 'brekout'; did you mean 'breakout'"):
         make_atari(adapter, "brekout", seeds=[1], training=True)
-
-
-def test_an_unknown_gymnasium_id_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'"):
-        made("CartPol-v1")
 
 
 def test_a_missing_envpool_says_how_to_get_it(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:

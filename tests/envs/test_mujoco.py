@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
-from rlbench.envs.gymnasium import GymnasiumVector, made
+from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
+from tests.envs.registered import made
 
 Draw = Callable[..., np.ndarray]
 MADE_WITH = "gymnasium 1.4.0, mujoco 3.3.7, x86-64"  # to record anew: run this file, and take what the failures say

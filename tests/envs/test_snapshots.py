@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from rlbench.envs.base import Snapshot, Step
 from rlbench.envs.classic import ClassicVector
 from rlbench.envs.goals import FetchVector
-from rlbench.envs.gymnasium import GymnasiumVector, _stream, _words, made
+from rlbench.envs.gymnasium import GymnasiumVector, _stream, _words
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state import State
+from tests.envs.registered import made
 
 Draw = Callable[..., np.ndarray]
 STEPS = 90

@@ -15,7 +15,7 @@ from typing import Final
 from tests.laws.source import ROOT, Finding, Import, Module
 
 LAYERS: Final = (
-    {"errors", "spec", "faults"},  # 0 what a run is, what can go wrong, and where a test makes it
+    {"errors", "spec", "faults", "disk"},  # 0 what a run is, what can go wrong, where a test makes it, safe writing
     {"suites", "record", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
     {"ops"},  # 2 pure functions of tensors
     {"nets", "buffers", "envs"},  # 3
@@ -28,11 +28,25 @@ LAYERS: Final = (
 )
 LEVEL: Final = {unit: level for level, units in enumerate(LAYERS) for unit in units} | {"__init__": -1}
 
-SIDEWAYS: Final = {("spec", "errors"), ("__main__", "cli")}  # within a layer, in this direction only
+SIDEWAYS: Final = {
+    ("spec", "errors"),
+    ("disk", "errors"),
+    ("disk", "faults"),
+    ("__main__", "cli"),
+}  # within a layer, in this direction only
 FORBIDDEN: Final = {("learners", "buffers"), ("learners", "envs")}  # below, and still not to be known
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
-LIGHT: Final = {"errors", "faults", "spec", "suites", "record", "report", "datasets"}  # never import what is heavy
+LIGHT: Final = {
+    "errors",
+    "faults",
+    "disk",
+    "spec",
+    "suites",
+    "record",
+    "report",
+    "datasets",
+}  # never import what is heavy
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
 IMPORTED_AS: Final = {"pillow": "PIL"}  # distributions whose package has another name

@@ -8,10 +8,10 @@ import statistics
 import pytest
 
 from rlbench import faults
-from tests.laws import bans, budgets, layers, writes
+from tests.laws import bans, budgets, layers, words, writes
 from tests.laws.source import ROOT, Law, tree
 
-LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS)
+LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS, *words.LAWS)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -52,3 +52,9 @@ def test_every_leave_to_wait_for_the_device_is_used() -> None:
     for path, function in bans.MAY_WAIT:
         waits = {inside for inside, call in modules[path].calls if call.func.__dict__.get("attr") in bans.WAITS}
         assert function in waits, f"{path}: {function} no longer waits; take it out of MAY_WAIT"
+
+
+def test_nothing_is_excused_without_a_reason_beside_the_package_and_in_its_settings_either() -> None:
+    broken = [f"{module.path}:{found.line}" for module in words.beside() for found in words.excuses(module)]
+    assert not broken, "\n".join([(words.excuses.__doc__ or ""), *broken])
+    assert words.unexplained_rules((ROOT / "pyproject.toml").read_text(encoding="utf-8")) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laws import bans, budgets, layers, writes
+from tests.laws import bans, budgets, layers, words, writes
 from tests.laws.source import Law, Module
 from tests.laws.test_laws import LAWS
 
@@ -132,6 +132,28 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.finished, "ops/value.py", "x = 1  # TODO: later  # !"),
     (bans.finished, "ops/value.py", "x = 1  # FIXME  # !"),
     (bans.finished, "ops/value.py", "x = 1  # type: ignore[misc]  # !"),
+    (words.shapes, "ops/terms.py", 'def f(x: Tensor) -> float:  # !\n    """The largest."""'),
+    (
+        words.shapes,
+        "buffers/ring.py",
+        'class C:\n    def f(self) -> NDArray[np.int64]:  # !\n        """All of [x]."""',
+    ),
+    (words.shapes, "nets/heads.py", "class C:\n    def __call__(self, x: torch.Tensor) -> None: ...  # !"),
+    (words.refusals, "record/store.py", 'def f() -> None:  # !\n    """Reads."""\n    raise RefusedFile("x")'),
+    (
+        words.refusals,
+        "spec/run.py",
+        'class C:\n    def f(self) -> None:  # !\n        """Raises."""\n        raise ValueError',
+    ),
+    (
+        words.sources,
+        "learners/sac.py",
+        'class C:\n    """Soft."""\n    def critic_loss(self) -> None:  # !\n        """It."""',
+    ),
+    (words.sources, "ops/terms.py", "def loss() -> None: ...  # !"),
+    (words.excuses, "ops/terms.py", "import x  # noqa: F401 # !"),
+    (words.excuses, "ops/terms.py", "import x  # noqa - it is used # !"),
+    (words.excuses, "envs/toy.py", "import x  # type: ignore[import-untyped] # !"),
 ]
 
 INNOCENT = [
@@ -145,7 +167,10 @@ INNOCENT = [
         "envs/toy.py",
         "import numpy as np\nfrom typing import Any\ndef f(seed: Any):\n    return np.random.default_rng(seed)",
     ),
-    ("envs/envpool.py", "from importlib import import_module\nx = import_module('envpool')  # type: ignore[misc]"),
+    (
+        "envs/envpool.py",
+        "from importlib import import_module\nx = import_module('envpool')  # type: ignore[misc] - untyped",
+    ),
     ("fast/metrics.py", "class Metrics:\n    def take(self):\n        return self.sums.tolist()"),
     ("collectors/sync.py", "def f(x, device):\n    return x.to(device), x.cpu().numpy()"),
     ("trainers/clock.py", "from time import monotonic\nfrom rlbench.learners.base import Learner\nnow = monotonic()"),
@@ -161,6 +186,17 @@ INNOCENT = [
     ("__main__.py", "from rlbench.cli.app import main\nmain()"),
     ("ops/__init__.py", ""),
     ("__init__.py", '"""What it is."""\n__version__ = "1"'),
+    ("ops/terms.py", 'def loss(x: Tensor) -> Tensor:\n    """Of ``[B]``, ``[]`` (1910.01708, eq. 3)."""'),
+    ("ops/terms.py", "def _of(x: Tensor) -> Tensor:\n    raise ValueError"),
+    (
+        "ops/terms.py",
+        'def f() -> None:\n    """It.\n\n    Raises:\n        ValueError: never.\n    """\n    raise ValueError',
+    ),
+    (
+        "learners/sac.py",
+        'class C:\n    """https://arxiv.org/abs/1812.05905"""\n    def actor_loss(self) -> None:\n        """It."""',
+    ),
+    ("datasets/rlu.py", "import json  # noqa: F401 - it is used by its name"),
     ("errors.py", "class Diverged(Exception): ...\ntry:\n    x = 1\nexcept Exception:\n    raise Diverged from None"),
 ]
 
@@ -190,3 +226,8 @@ def test_every_law_has_been_seen_to_speak() -> None:
 def test_every_ban_has_been_seen_to_speak() -> None:
     findings = {f.what for _, path, text in PLANTED for f in bans.banned_names(Module(f"rlbench/{path}", text))}
     assert [ban for ban in bans.BANS if not any(ban.instead in what for what in findings)] == []
+
+
+def test_a_rule_that_the_settings_switch_off_without_a_reason_is_reported() -> None:
+    told = '[tool.ruff.lint]\nselect = ["ALL"]\nignore = [\n  "D203",  # why\n  "EM",\n]\n"x" = ["D1", "D2"]\n'
+    assert words.unexplained_rules(told + "[tool.ruff.lint.flake8-annotations]") == ['"EM",', '"x" = ["D1", "D2"]']

@@ -14,7 +14,9 @@ from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.collectors.sync import Collector
 from rlbench.learners.qlearning import QLearner
+from rlbench.nets.heads import ExpectedHead
 from rlbench.ops.value import Expected
+from rlbench.spec.algo import QLearning
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime
 from tests.laws import budgets
@@ -71,10 +73,12 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
     steps = [collector.step() for _ in range(12)]
     collector.close()
     batch = ring.sample(32)
+    head, algo = learner.online.head, spec.algo
+    assert isinstance(head, ExpectedHead) and isinstance(algo, QLearning)
     with torch.no_grad():
         features = learner.online.torso(batch.obs)
-        streams = learner.online.head.streams(features, "learn")  # type: ignore[attr-defined]
-        value = learner.online.head(features, "learn")
+        streams = head.streams(features, "learn")
+        value = head(features, "learn")
         goal = learner.future(batch.next_obs).backup(batch.reward, batch.discount)
         assert isinstance(value, Expected) and isinstance(goal, Expected)
         error = value.at(batch.action).distance(goal)
@@ -86,7 +90,7 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
         8: (value.q,),
         9: (batch.reward, error),
     }
-    assert steps[-1] == 10 and spec.algo.updates_per_step == 0.1  # type: ignore[union-attr]
+    assert steps[-1] == 10 and algo.updates_per_step == 0.1
     for number, tensors in seen.items():
         for tensor in tensors:
             shape = [*map(str, tensor.shape)]

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.laws.source import Finding, Module
 
-WRITERS: Final = {"record", "checkpoint", "datasets"}
+WRITERS: Final = {"disk", "record", "checkpoint", "datasets"}
 METHODS: Final = {"rename", "unlink", "rmdir", "mkdir", "write_text", "write_bytes", "touch"}
 FUNCTIONS: Final = {
     *("shutil.copyfile", "shutil.copytree", "shutil.move", "shutil.rmtree", "safetensors.torch.save_file"),

@@ -56,7 +56,7 @@ def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float
         net,
         optimizer=sgd(net, lr),
         returns=returns_of(scaled=scaled),
-        objective=Objective(**objective),  # type: ignore[arg-type]
+        objective=Objective(**objective),
         max_grad_norm=max_grad_norm,
         passes=passes,
         greedy=False,
@@ -145,7 +145,7 @@ def natural(kind: str = "gaussian", *, critic_steps: int = 1, **step: float | No
         net,
         optimizer=sgd(net.critic),
         returns=returns_of(),
-        step=Step(**many),  # type: ignore[arg-type]
+        step=Step(**many),
         critic_steps=critic_steps,
         greedy=False,
     )

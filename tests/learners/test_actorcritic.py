@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
@@ -17,39 +16,7 @@ from rlbench.learners.sac import SAC, Temperature
 from rlbench.learners.td3 import TD3, Smoothing
 from rlbench.nets.actors import DeterministicActor, SquashedActor
 from rlbench.nets.critics import Critics
-from rlbench.ops.types import Transition
-
-OBS, ACTIONS, BATCH, WIDTHS = 3, 2, 5, (6, 4)
-Array = NDArray[np.float64]
-
-
-def batch() -> Transition:
-    draw = torch.Generator().manual_seed(5)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=draw, dtype=torch.float64)
-
-    return Transition(
-        obs=normal(BATCH, OBS),
-        action=normal(BATCH, ACTIONS).tanh(),
-        reward=normal(BATCH),
-        discount=torch.tensor([0.99, 0.99, 0.0, 0.9801, 0.99], dtype=torch.float64),
-        next_obs=normal(BATCH, OBS),
-        weight=torch.tensor([1.0, 0.5, 1.0, 2.0, 0.0], dtype=torch.float64),
-        slot=torch.arange(BATCH),
-    )
-
-
-def adam(net: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(net.parameters(), lr=1e-3)
-
-
-def spread(net: nn.Module) -> None:
-    """Biases and all are made different, so that no mix-up of networks goes unseen."""
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-
+from tests.learners.recorded import ACTIONS, BATCH, OBS, WIDTHS, Array, adam, batch, numbers, q, spread, through
 
 USUAL = Smoothing(0.2, 0.5)
 
@@ -90,26 +57,8 @@ def sac(*, critics: int = 2, subset: int | None = None, delay: int = 1, target: 
     return learner
 
 
-def layers(x: Array, weights: list[tuple[Array, Array]]) -> Array:
-    """Fully connected layers with ReLU between them; weights are ``[in, out]``."""
-    for depth, (weight, bias) in enumerate(weights):
-        x = x @ weight + bias
-        x = np.maximum(x, 0) if depth < len(weights) - 1 else x
-    return x
-
-
-def numbers(x: Tensor) -> Array:
-    return np.array(x.detach().double().numpy())
-
-
-def q(critics: Critics, member: int, obs: Array, action: Array) -> float:
-    weights = [(numbers(layer.weight[member]), numbers(layer.bias[member, 0])) for layer in critics.layers]
-    return float(layers(np.concatenate([obs, action]), weights)[0])
-
-
 def torso(net: DeterministicActor | SquashedActor, head: nn.Linear, obs: Array) -> Array:
-    linear = [layer for layer in net.torso.layers if isinstance(layer, nn.Linear)]
-    return layers(obs, [(numbers(layer.weight).T, numbers(layer.bias)) for layer in (*linear, head)])
+    return through(obs, net.torso, head)
 
 
 @pytest.mark.parametrize("smoothing", [None, Smoothing(0.2, 0.5), Smoothing(2.0, 0.3)])

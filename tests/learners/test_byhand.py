@@ -92,7 +92,7 @@ def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL,
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool) -> None:  # noqa: FBT001
+def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "byhand"))
     assert isinstance(quick, PPO)
@@ -109,7 +109,7 @@ def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: bool) -> None:  # noqa: FBT001
+def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     learner = learner_of(spec, "byhand", discrete=discrete)
     assert isinstance(learner, PPO)

@@ -17,10 +17,10 @@ from rlbench.learners.discrete_sac import DiscreteSAC
 from rlbench.learners.qlearning import QLearner
 from rlbench.learners.sac import SAC
 from rlbench.learners.td3 import TD3
-from rlbench.ops.state import State
 from rlbench.ops.types import Transition
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
+from tests.learners.contract import compiles_whole, cycled, drawn_from_their_seed, goes_on
 
 CELLS = (
     "toy/dqn/CartPole-v1",
@@ -66,25 +66,6 @@ def made(cell: str, seed: int = 0) -> tuple[OffPolicyLearner, Transition, EnvInf
         slot=torch.arange(6),
     )
     return learner, batch, info
-
-
-def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
-    """Every tensor of a state, copied, by its path."""
-    found = {}
-    for key, value in state.items():
-        if isinstance(value, dict):
-            found |= leaves(value, f"{prefix}{key}/")
-        elif isinstance(value, Tensor):
-            found[prefix + key] = value.detach().clone()
-    return found
-
-
-def cycled(learner: OffPolicyLearner, batch: Transition) -> None:
-    """One whole cycle of updates and everything that is due at any time."""
-    for phase in range(learner.cycle):
-        learner.update(batch, phase)
-    for periodic in learner.every:
-        periodic.action()
 
 
 def networks(learner: OffPolicyLearner) -> dict[str, nn.Module]:
@@ -191,22 +172,11 @@ def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(cell: str) 
     one, batch, _ = made(cell)
     cycled(one, batch)
     one.update(batch, 0)
-    other, _, _ = made(cell, seed=7)
-    other.load_state_dict(one.state_dict())
-    for seed in range(2):
-        for learner in (one, other):
-            torch.manual_seed(seed)
-            learner.update(batch, (1 + seed) % learner.cycle)
-    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
-    assert set(ours) == set(theirs)
-    for name, value in ours.items():
-        assert torch.equal(value, theirs[name]), name
+    goes_on(one, made(cell, seed=7)[0], lambda learner, time: learner.update(batch, (1 + time) % learner.cycle))
 
 
 def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
-    first, again, other = (leaves(made(cell, seed=s)[0].state_dict()) for s in (0, 0, 1))
-    assert all(torch.equal(value, again[name]) for name, value in first.items())
-    assert not all(torch.equal(value, other[name]) for name, value in first.items())
+    drawn_from_their_seed(lambda seed: made(cell, seed)[0])
 
 
 def test_every_loss_compiles_whole(cell: str) -> None:
@@ -214,14 +184,4 @@ def test_every_loss_compiles_whole(cell: str) -> None:
     # the partitioner of aot_eager may draw a layer's or a policy's numbers in another order, and they would not compare
     draws = "rainbow" in cell or not isinstance(learner, QLearner)
     for name, loss in losses(learner).items():
-        torch._dynamo.reset()
-        compiled = torch.compile(loss, fullgraph=True, backend="eager" if draws else "aot_eager")
-        torch.manual_seed(4)
-        found = compiled(batch)
-        torch.manual_seed(4)
-        plain = loss(batch)
-        torch.testing.assert_close(found, plain)
-        parameters = list(networks(learner)[name].parameters())
-        slopes, wanted = (torch.autograd.grad(x, parameters, allow_unused=True) for x in (found, plain))
-        for ours, theirs in zip(slopes, wanted, strict=True):
-            torch.testing.assert_close(ours, theirs)
+        compiles_whole(loss, networks(learner)[name], batch, "eager" if draws else "aot_eager")

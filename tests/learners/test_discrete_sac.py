@@ -153,7 +153,7 @@ def test_targets_trail_after_every_update_and_a_fixed_temperature_stays() -> Non
 
 
 @pytest.mark.parametrize(("target", "rises"), [(math.log(ACTIONS), True), (0.1, False)])
-def test_a_learned_temperature_rises_while_entropy_is_missing(target: float, rises: bool) -> None:  # noqa: FBT001
+def test_a_learned_temperature_rises_while_entropy_is_missing(target: float, rises: bool) -> None:
     learner, b = sac(target=target), batch()
     assert bool(learner.update(b).alpha > ALPHA) == rises
 

@@ -19,10 +19,10 @@ from rlbench.learners.crr import CRR
 from rlbench.learners.imitation import Imitation
 from rlbench.learners.iql import IQL
 from rlbench.learners.td3bc import TD3BC
-from rlbench.ops.state import State
 from rlbench.ops.types import Transition
 from rlbench.spec import offline
 from rlbench.spec.offline import Offline
+from tests.learners.contract import compiles_whole, cycled, drawn_from_their_seed, goes_on, leaves
 
 OBS, ACTIONS, BATCH = 3, 2, 6
 BOX = Box(low=-np.ones(ACTIONS, np.float32), high=np.ones(ACTIONS, np.float32))
@@ -57,25 +57,6 @@ def made(name: str, seed: int = 0) -> tuple[OfflineLearner, Transition]:
         slot=torch.arange(BATCH),
     )
     return brought(name, seed).learner, batch
-
-
-def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
-    """Every tensor of a state, copied, by its path."""
-    found = {}
-    for key, value in state.items():
-        if isinstance(value, dict):
-            found |= leaves(value, f"{prefix}{key}/")
-        elif isinstance(value, Tensor):
-            found[prefix + key] = value.detach().clone()
-    return found
-
-
-def cycled(learner: OfflineLearner, batch: Transition) -> None:
-    """One whole cycle of updates and everything that is due at any time."""
-    for phase in range(learner.cycle):
-        learner.update(batch, phase)
-    for periodic in learner.every:
-        periodic.action()
 
 
 class Taught(NamedTuple):
@@ -200,35 +181,15 @@ def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(name: str) 
     one, batch = made(name)
     cycled(one, batch)
     one.update(batch, 0)
-    other, _ = made(name, seed=7)
-    other.load_state_dict(one.state_dict())
-    for seed in range(2):
-        for learner in (one, other):
-            torch.manual_seed(seed)
-            learner.update(batch, (1 + seed) % learner.cycle)
-    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
-    assert set(ours) == set(theirs)
-    for key, value in ours.items():
-        assert torch.equal(value, theirs[key]), key
+    goes_on(one, made(name, seed=7)[0], lambda learner, time: learner.update(batch, (1 + time) % learner.cycle))
 
 
 def test_equal_seeds_draw_equal_networks_and_others_do_not(name: str) -> None:
-    first, again, other = (leaves(made(name, seed=s)[0].state_dict()) for s in (0, 0, 1))
-    assert all(torch.equal(value, again[key]) for key, value in first.items())
-    assert not all(torch.equal(value, other[key]) for key, value in first.items())
+    drawn_from_their_seed(lambda seed: made(name, seed)[0])
 
 
 @pytest.mark.parametrize("name", ["il", "il gaussian", "bcq", "cql", "crr", "crr binary", "td3bc", "iql"])
 def test_every_loss_compiles_whole(name: str) -> None:
     learner, batch = made(name)
     for net, loss in taught(learner):
-        torch._dynamo.reset()
-        compiled = torch.compile(loss, fullgraph=True, backend="eager")
-        torch.manual_seed(4)
-        found = compiled(batch)
-        torch.manual_seed(4)
-        plain = loss(batch)
-        torch.testing.assert_close(found, plain)
-        slopes = (torch.autograd.grad(x, list(net.parameters())) for x in (found, plain))
-        for ours, theirs in zip(*slopes, strict=True):
-            torch.testing.assert_close(ours, theirs)
+        compiles_whole(loss, net, batch)

@@ -13,11 +13,11 @@ from rlbench.build.parts import OfflineParts
 from rlbench.errors import UsageError
 from rlbench.learners.imitation import Imitation
 from rlbench.learners.qlearning import QLearner
-from rlbench.ops.state import State
 from rlbench.ops.types import Transition
 from rlbench.spec import offline_discrete as asked
 from rlbench.spec.algo import Categorical, Expected, Head, Implicit, Proposed, Quantiles
 from rlbench.spec.offline_discrete import OfflineQ
+from tests.learners.contract import compiles_whole, goes_on
 
 BATCH, CPU = 6, torch.device("cpu")
 KINDS: dict[str, tuple[asked.Method, Head]] = {
@@ -62,17 +62,6 @@ def made(name: str, seed: int = 0) -> tuple[Imitation | QLearner, Transition]:
 
 def net(learner: Imitation | QLearner) -> nn.Module:
     return learner.actor if isinstance(learner, Imitation) else learner.online
-
-
-def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
-    """Every tensor of a state, copied, by its path."""
-    found = {}
-    for key, value in state.items():
-        if isinstance(value, dict):
-            found |= leaves(value, f"{prefix}{key}/")
-        elif isinstance(value, Tensor):
-            found[prefix + key] = value.detach().clone()
-    return found
 
 
 @pytest.fixture(params=KINDS)
@@ -122,14 +111,7 @@ def test_its_report_has_finite_figures_and_a_priority_a_row(name: str) -> None:
 def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(name: str) -> None:
     one, batch = made(name)
     one.update(batch)
-    other, _ = made(name, seed=7)
-    other.load_state_dict(one.state_dict())
-    for learner in (one, other):
-        torch.manual_seed(3)
-        learner.update(batch)
-    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
-    assert set(ours) == set(theirs)
-    assert all(torch.equal(value, theirs[key]) for key, value in ours.items())
+    goes_on(one, made(name, seed=7)[0], lambda learner, _: learner.update(batch))
 
 
 def test_a_target_that_is_copied_stays_until_it_is_due(name: str) -> None:
@@ -149,10 +131,7 @@ def test_a_target_that_is_copied_stays_until_it_is_due(name: str) -> None:
 @pytest.mark.parametrize("name", ["il", "bcq", "cql", "crr with cql"])
 def test_every_loss_compiles_whole(name: str) -> None:
     learner, batch = made(name)
-    torch._dynamo.reset()
-    compiled = torch.compile(learner.loss, fullgraph=True, backend="eager")
-    found, plain = compiled(batch)[0], learner.loss(batch)[0]
-    torch.testing.assert_close(found, plain)
+    compiles_whole(lambda seen: learner.loss(seen)[0], net(learner), batch)
 
 
 def test_real_actions_are_refused_in_one_line_that_names_the_run() -> None:

@@ -195,7 +195,7 @@ def watched(learner: PPO) -> list[Lesson]:
         seen.append(Lesson(*(column.clone() for column in batch)))
         return plain(batch)
 
-    learner.loss = loss  # type: ignore[method-assign, assignment]
+    learner.loss = loss
     return seen
 
 
@@ -225,7 +225,7 @@ def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_compa
 
 
 @pytest.mark.parametrize("recompute", [True, False])
-def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabilities(recompute: bool) -> None:  # noqa: FBT001
+def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabilities(recompute: bool) -> None:
     learner = ppo(clip=0.2, scaled=True, passes=Passes(repeats=3, batches=4, recompute=recompute))
     oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
     seen, rollout = watched(learner), rollout_of()
@@ -237,7 +237,7 @@ def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabili
         states.append({k: v.clone() for k, v in learner.net.state_dict().items()})
         return plain(batch)
 
-    learner.loss = loss  # type: ignore[method-assign, assignment]
+    learner.loss = loss
     learner.update(rollout)
     for repeat in range(3):
         whole, wanted = by_row(seen[4 * repeat : 4 * repeat + 4]), first
@@ -263,7 +263,7 @@ def test_what_was_judged_is_what_the_networks_say_of_every_row() -> None:
 
 
 @pytest.mark.parametrize("greedy", [True, False])
-def test_only_a_greedy_learner_is_judged_by_its_mode_and_none_acts_by_it(greedy: bool) -> None:  # noqa: FBT001
+def test_only_a_greedy_learner_is_judged_by_its_mode_and_none_acts_by_it(greedy: bool) -> None:
     obs = torch.randn(5, OBS, dtype=torch.float64)
     for learner in (ppo(), natural(), reinforce(standardise=True)):
         learner.greedy = greedy

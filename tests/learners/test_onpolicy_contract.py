@@ -19,12 +19,12 @@ from rlbench.learners.natural import Natural
 from rlbench.learners.ppo import PPO
 from rlbench.learners.reinforce import Reinforce
 from rlbench.learners.rollouts import Lesson
-from rlbench.ops.state import State
 from rlbench.ops.types import Rollout
 from rlbench.spec.algo import PolicyGradient
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
 from rlbench.trainers.online import Online
+from tests.learners.contract import alike, compiles_whole, drawn_from_their_seed, goes_on, leaves
 
 FIVE = ("reinforce", "a2c", "ppo", "npg", "trpo")
 CELLS = tuple(
@@ -69,17 +69,6 @@ def made(cell: str, seed: int = 0) -> tuple[Learner, Rollout, EnvInfo]:
     return learner, Rollout(obs, action, reward, terminated, done, dead), info
 
 
-def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
-    """Every tensor of a state, copied, by its path."""
-    found = {}
-    for key, value in state.items():
-        if isinstance(value, dict):
-            found |= leaves(value, f"{prefix}{key}/")
-        elif isinstance(value, Tensor):
-            found[prefix + key] = value.detach().clone()
-    return found
-
-
 @pytest.fixture(params=CELLS)
 def cell(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -117,9 +106,7 @@ def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
         torch.manual_seed(2)
         for _ in range(2):
             learner.update(seen)
-    theirs = leaves(other.state_dict())
-    for name, value in leaves(one.state_dict()).items():
-        assert torch.equal(value, theirs[name]), name
+    alike(one, other)
 
 
 def test_what_a_live_row_says_has_an_effect(cell: str) -> None:
@@ -158,22 +145,11 @@ def test_actions_are_of_the_right_type_carry_no_gradient_and_are_brought_within_
 def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(cell: str) -> None:
     one, rollout, _ = made(cell)
     one.update(rollout)
-    other, _, _ = made(cell, seed=7)
-    other.load_state_dict(one.state_dict())
-    for seed in range(2):
-        for learner in (one, other):
-            torch.manual_seed(seed)
-            learner.update(rollout)
-    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
-    assert set(ours) == set(theirs)
-    for name, value in ours.items():
-        assert torch.equal(value, theirs[name]), name
+    goes_on(one, made(cell, seed=7)[0], lambda learner, _: learner.update(rollout))
 
 
 def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
-    first, again, other = (leaves(built(cell, seed=s)[0].learner.state_dict()) for s in (0, 0, 1))
-    assert all(torch.equal(value, again[name]) for name, value in first.items())
-    assert not all(torch.equal(value, other[name]) for name, value in first.items())
+    drawn_from_their_seed(lambda seed: built(cell, seed)[0].learner)
 
 
 def losses(learner: Learner) -> list[tuple[Callable[[Lesson], Tensor], nn.Module]]:
@@ -182,10 +158,10 @@ def losses(learner: Learner) -> list[tuple[Callable[[Lesson], Tensor], nn.Module
         case PPO():
             return [(lambda batch: learner.loss(batch)[0], learner.net)]
         case Natural():
-            surrogate = lambda batch: learner.policy_loss(learner.net.actor(batch.obs), batch)  # noqa: E731
+            surrogate = lambda batch: learner.policy_loss(learner.net.actor(batch.obs), batch)
             return [(surrogate, learner.net.actor), (learner.value_loss, learner.net.critic)]
         case Reinforce():
-            loss = lambda b: learner.loss(b.obs, b.action, b.advantage, b.weight)[0]  # noqa: E731
+            loss = lambda b: learner.loss(b.obs, b.action, b.advantage, b.weight)[0]
             return [(loss, learner.actor)]
 
 
@@ -203,12 +179,7 @@ def test_every_loss_compiles_whole(cell: str) -> None:
         weight=(~rollout.dead).flatten().float(),
     )
     for loss, net in losses(learner):
-        torch._dynamo.reset()
-        found, plain = torch.compile(loss, fullgraph=True, backend="eager")(batch), loss(batch)
-        torch.testing.assert_close(found, plain)
-        slopes = (torch.autograd.grad(x, list(net.parameters())) for x in (found, plain))
-        for ours, theirs in zip(*slopes, strict=True):
-            torch.testing.assert_close(ours, theirs)
+        compiles_whole(loss, net, batch)
 
 
 @pytest.mark.parametrize("cell", ["mujoco/ppo/InvertedPendulum-v4", "mujoco/trpo/InvertedPendulum-v4"])
@@ -228,7 +199,7 @@ def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: st
         steps.append(trainer.clock.env_steps)
         return plain(rollout)
 
-    learner.update = update  # type: ignore[method-assign, assignment]
+    learner.update = update
     for _ in trainer:
         pass
     assert len(rates) > 120 // (ROWS * LANES) - 1
@@ -239,5 +210,5 @@ def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: st
     assert all(np.diff(rates) <= 0)
     weights = [p.clone() for p in learner.policy().parameters()]
     if isinstance(learner, PPO):  # nothing moves any more
-        plain(Recent(trainer.buffer).rollout(ROWS))  # type: ignore[arg-type]
+        plain(Recent(trainer.buffer).rollout(ROWS))
         assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy().parameters(), strict=True))

@@ -31,7 +31,7 @@ def learner(*, double: bool = True, huber: float | None = None, max_norm: float 
 
 def batch() -> Transition:
     generator = torch.Generator().manual_seed(5)
-    draw = lambda *shape: torch.randn(*shape, generator=generator)  # noqa: E731
+    draw = lambda *shape: torch.randn(*shape, generator=generator)
     return Transition(
         obs=draw(5, 4),
         action=torch.tensor([0, 2, 1, 1, 0]),
@@ -124,7 +124,7 @@ def test_a_gradient_longer_than_the_limit_is_shortened_to_it() -> None:
     free, bound = learner(), learner(max_norm=0.01)
     free.update(batch())
     bound.update(batch())
-    norm = lambda made: math.sqrt(sum(p.grad.square().sum().item() for p in made.online.parameters()))  # noqa: E731
+    norm = lambda made: math.sqrt(sum(p.grad.square().sum().item() for p in made.online.parameters()))
     assert norm(free) > 0.1
     assert norm(bound) == pytest.approx(0.01, rel=1e-3)
 

@@ -68,7 +68,7 @@ def gae(rows: Flat, value: Array, following: Array, gamma: float, trace: float) 
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_returns_are_scaled_in_the_documented_order(scaled: bool) -> None:  # noqa: FBT001
+def test_returns_are_scaled_in_the_documented_order(scaled: bool) -> None:
     """Values times the old deviation, advantages, goals divided by the old deviation, then the statistics."""
     returns, running = returns_of(scaled=scaled), Running()
     for seed in range(5):
@@ -89,7 +89,7 @@ def test_returns_are_scaled_in_the_documented_order(scaled: bool) -> None:  # no
 
 
 @pytest.mark.parametrize("standardise", [True, False])
-def test_reinforce_multiplies_with_what_is_documented(standardise: bool) -> None:  # noqa: FBT001
+def test_reinforce_multiplies_with_what_is_documented(standardise: bool) -> None:
     """What is open is worth the running mean, which is subtracted, and the old deviation divides."""
     learner, running = reinforce(standardise=standardise), Running()
     for seed in range(4):
@@ -109,7 +109,7 @@ def test_the_loss_of_reinforce_is_minus_the_log_probability_times_the_worth() ->
     obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
     worth, weight = torch.randn(ROWS * LANES).double(), (~rollout.dead).flatten().double()
     loss, report = learner.loss(obs, action, worth, weight)
-    std, wanted = np.exp(numbers(learner.actor.log_std)), []  # type: ignore[union-attr, arg-type]
+    std, wanted = np.exp(numbers(learner.actor.log_std)), []
     for i in range(len(worth)):
         if weight[i]:
             log_prob = stats.norm.logpdf(numbers(action[i]), through(learner.actor, numbers(obs[i])), std).sum()

@@ -177,7 +177,7 @@ def test_fqfs_gradient_is_the_slope_of_the_wasserstein_error() -> None:
         curve = torch.stack([taus**3 + taus, 2 * taus**2, taus.exp()], 1)
         return curve + 0 * x.sum()
 
-    head.at_taus = rising  # type: ignore[method-assign]
+    head.at_taus = rising
     with torch.no_grad():
         head.proposal.bias.copy_(torch.tensor([0.4, -0.3, 0.2, 0.0]))
     for action in range(ACTIONS):
@@ -226,7 +226,7 @@ def test_the_entropy_term_pushes_the_fractions_apart() -> None:
         head.proposal.bias.copy_(torch.tensor([3.0, 0.0, 0.0, 0.0]))
     features, action = torch.zeros(1, FEATURES), torch.tensor([0])
     flat = Quantiles(torch.zeros(1, 4), torch.zeros(1, 4), torch.zeros(1, 4))
-    head.at_taus = lambda x, taus, role: torch.zeros(len(x), ACTIONS, taus.shape[1])  # type: ignore[method-assign]
+    head.at_taus = lambda x, taus, role: torch.zeros(len(x), ACTIONS, taus.shape[1])
     before = head.edges(features)[1].item()
     (slope,) = torch.autograd.grad(head.auxiliary(features, action, flat), head.proposal.bias)
     with torch.no_grad():

@@ -82,7 +82,7 @@ def test_the_categorical_distance_is_the_cross_entropy() -> None:
 def test_the_quantile_huber_loss_is_the_papers_double_loop() -> None:
     """Dabney et al. 2018, eq. 9 and 10 with κ = 1: Σ_i E_j [ |τ_i − 1{u < 0}| · L(u) ], u = θ'_j − θ_i."""
     generator = torch.Generator().manual_seed(2)
-    draw = lambda *s: 2 * torch.randn(*s, generator=generator, dtype=torch.float64)  # noqa: E731
+    draw = lambda *s: 2 * torch.randn(*s, generator=generator, dtype=torch.float64)
     theta, goal = draw(4, 3), draw(4, 5)
     taus = torch.rand(4, 3, generator=generator, dtype=torch.float64)
     ours = Quantiles(theta, taus, torch.full((4, 3), 1 / 3)).distance(Quantiles(goal, taus, torch.full((4, 5), 1 / 5)))

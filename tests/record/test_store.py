@@ -97,7 +97,7 @@ def or_refused(folder: Path, name: str) -> Record | None:
         return read(folder)
     except RefusedFile as error:
         assert name in str(error)  # noqa: PT017 - either outcome is right
-        assert len(str(error).splitlines()) == 1  # noqa: PT017
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 - as above
         return None
 
 
@@ -279,7 +279,7 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> N
         folder = record_run([score], force=True)
     (folder / "checkpoint").mkdir()
     record_run([4.0], force=True)
-    bests = {place.name: read(place).outcome.best for place in (folder, *folder.glob("attempt-*"))}  # type: ignore[union-attr]
+    bests = {place.name: read(place).outcome.best for place in (folder, *folder.glob("attempt-*"))}
     assert bests == {"seed=0": 4.0, "attempt-1": 1.0, "attempt-2": 2.0, "attempt-3": 3.0}
     assert (folder / "attempt-3" / "checkpoint").is_dir()
     assert not (folder / "checkpoint").exists()

@@ -16,9 +16,15 @@ QUIET = Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)
 
 
 def carry(
-    spec: Spec, results: Path, stop_after: int | None = None, *, crash: bool = False, runtime: Runtime = QUIET
+    spec: Spec,
+    results: Path,
+    stop_after: int | None = None,
+    *,
+    stop_at: int | None = None,
+    crash: bool = False,
+    runtime: Runtime = QUIET,
 ) -> int:
-    """Go on with a run, to its end or for so many records; gives how many it made.
+    """Go on with a run, to its end, for so many records or up to a step; gives how many records it made.
 
     It is stopped as a signal would, or with ``crash`` without a word, as SIGKILL would.
     """
@@ -26,11 +32,11 @@ def carry(
     assert store is not None
     stop, made = Stop(), 0
     try:
-        for _ in run(spec, runtime, store, stop):
+        for record in run(spec, runtime, store, stop):
             made += 1
             if made == stop_after and crash:
                 break
-            if made == stop_after:
+            if made == stop_after or (stop_at is not None and record.env_steps >= stop_at):
                 stop.signal = signal.SIGTERM
     except Interrupted:
         assert stop.signal == signal.SIGTERM

@@ -24,4 +24,4 @@ if __name__ == "__main__":
     base = resident("VmRSS")
     trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(path)), info)
     growth = resident("VmHWM") - base
-    print(json.dumps({"growth": growth, "foreseen": footprint(spec).replay}))  # noqa: T201
+    print(json.dumps({"growth": growth, "foreseen": footprint(spec).replay}))  # noqa: T201 - to who started it

@@ -70,7 +70,7 @@ def main(target: Path, *folders: Path) -> None:
             shutil.copyfile(source / inside / part, results / inside / part)
     (target / "baseline.json").write_text(to_text(made_of(gather(results))), encoding="utf-8")
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
-        ended(results, seed, status)  # type: ignore[arg-type]
+        ended(results, seed, status)
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
     writing.write(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
     shown = np.arange(36, dtype=np.uint8).reshape(3, 12)

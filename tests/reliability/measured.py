@@ -81,4 +81,4 @@ if __name__ == "__main__":
     suite, algorithm, task, folder, *changes = sys.argv[1:]
     dataset = next((c.removeprefix("dataset=") for c in changes if c.startswith("dataset=")), None)
     settings = [parse(change) for change in changes if not change.startswith("dataset=")]
-    print(json.dumps(measured(applied(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201
+    print(json.dumps(measured(applied(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201 - to who started it

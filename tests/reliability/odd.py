@@ -63,16 +63,16 @@ def changed(draw: st.DrawFn, document: Tree) -> Tree:
         *parents, last = draw(st.sampled_from(known))
         branch = made
         for key in parents:
-            branch = branch[key]  # type: ignore[index,call-overload,assignment]
+            branch = branch[key]
         match draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"])):
             case "replace":
-                branch[last] = draw(VALUES)  # type: ignore[index,call-overload]
+                branch[last] = draw(VALUES)
             case "remove":
-                del branch[last]  # type: ignore[arg-type]
+                del branch[last]
             case _ if isinstance(branch, dict):
                 branch[draw(TEXTS)] = draw(VALUES)
             case _:
-                branch.append(draw(VALUES))  # type: ignore[union-attr]
+                branch.append(draw(VALUES))
     return made
 
 

@@ -39,4 +39,4 @@ if __name__ == "__main__":
     Path("/proc/self/clear_refs").write_text("5")
     base = resident("VmRSS")
     blank().load_state_dict(state)
-    print(json.dumps({"growth": resident("VmHWM") - base, "ring": ring}))  # noqa: T201
+    print(json.dumps({"growth": resident("VmHWM") - base, "ring": ring}))  # noqa: T201 - to who started it

@@ -238,15 +238,14 @@ SCENARIOS: dict[str, Scenario] = {
     "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
     "sent": Scenario(("log.", "note.", "claimed.", "signpost.", "parcel."), sent, f"{HERE}:received", received_ending),
     "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
-    "film": Scenario(("film.",), old_film, f"{HERE}:played", film_ending),
-    "shards": Scenario(("shard.",), texts, f"{HERE}:brought", film_ending),
+    "film": Scenario(("film.", "replace."), old_film, f"{HERE}:played", film_ending),
+    "shards": Scenario(("shard.", "replace."), texts, f"{HERE}:brought", film_ending),
     "download": Scenario(("download.",), begun, f"{HERE}:fetched", fetched_ending),
     "copy": Scenario(("copy.",), source, f"{HERE}:copied", copied_ending),
 }
 
 
-def of(point: str) -> str:
-    """The scenario that comes by a point."""
-    fitting = [name for name, scenario in SCENARIOS.items() if point in scenario.points]
-    fitting += [name for name, scenario in SCENARIOS.items() if point.startswith(scenario.points)]
-    return fitting[0]
+def passed(point: str) -> list[str]:
+    """The scenarios that come by a point; a point's own name counts before the beginning that it shares."""
+    exact = [name for name, scenario in SCENARIOS.items() if point in scenario.points]
+    return exact or [name for name, scenario in SCENARIOS.items() if point.startswith(scenario.points)]

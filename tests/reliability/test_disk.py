@@ -172,7 +172,7 @@ def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
     def refused(path: Path, mode: str = "r", **more: object) -> object:
         if path.name == "epochs.jsonl" and "a" in mode:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return opened(path, mode, **more)  # type: ignore[call-overload]
+        return opened(path, mode, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refused)
@@ -214,7 +214,7 @@ def test_what_a_checkpoint_takes_is_at_most_what_is_asked_for(tmp_path: Path, mo
 
 
 def claimed(spec: object, results: Path) -> Store:
-    store = Store.claim(spec, results, {})  # type: ignore[arg-type]
+    store = Store.claim(spec, results, {})
     assert store is not None
     return store
 

@@ -89,7 +89,7 @@ def test_a_thousand_steps_are_as_recorded(name: str) -> None:
 
 def test_every_family_has_its_hash_with_versions() -> None:
     assert set(golden()) == set(FAMILIES)
-    packages = {key for known in golden().values() for key in known["versions"]}  # type: ignore[attr-defined]
+    packages = {key for known in golden().values() for key in known["versions"]}
     assert {"ale-py", "mujoco", "gymnasium", "envpool", "gymnasium-robotics", "numpy"} <= packages
 
 

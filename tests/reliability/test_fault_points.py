@@ -14,7 +14,7 @@ from rlbench import faults
 from rlbench.report.verified import verified
 from tests.reliability.carried import recorded
 from tests.reliability.families import CATCH
-from tests.reliability.scenarios import SCENARIOS, of, trained
+from tests.reliability.scenarios import SCENARIOS, passed, trained
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
 
@@ -22,6 +22,7 @@ CONTENT = bytes(range(256)) * 3_000
 KEPT = ("resume", ".resume.old")
 MOST = 60
 """Times that a scenario comes by a point, at the most."""
+CASES = [(point, name) for point in faults.POINTS for name in passed(point)]
 
 
 class Quiet(http.server.BaseHTTPRequestHandler):
@@ -74,9 +75,11 @@ def endings(golden: Path, start: Zygote, address: str, tmp_path_factory: pytest.
     return found
 
 
-def survives(point: str, time: int, folder: Path, golden: Path, start: Zygote, address: str) -> object | None:
+def survives(
+    point: str, name: str, time: int, folder: Path, golden: Path, start: Zygote, address: str
+) -> object | None:
     """What a scenario comes to that died at a point and was done again; None where it never came by so often."""
-    scenario = SCENARIOS[of(point)]
+    scenario = SCENARIOS[name]
     scenario.prepare(folder, golden)
     run = CATCH.folder(folder)
     environ = {"FROM": address}
@@ -90,30 +93,32 @@ def survives(point: str, time: int, folder: Path, golden: Path, start: Zygote, a
     again = start([str(folder)], function=scenario.function, environ=environ)
     assert again.status == 0, again.output
     assert verified(folder).faults == ()
-    if of(point) == "run" and kept and not done:
+    if name == "run" and kept and not done:
         assert "resumes at" in again.output, "work was lost that a checkpoint held"
-    if of(point) not in {"force", "differ"}:  # there the old epochs are meant to go
+    if name not in {"force", "differ"}:  # there the old epochs are meant to go
         assert recorded(run)[: len(before)] == before, "an evaluation was lost"
     return scenario.ending(folder)
 
 
-@pytest.mark.parametrize("point", faults.POINTS)
+@pytest.mark.parametrize(("point", "name"), CASES)
 def test_a_process_that_dies_at_a_write_loses_nothing(
     point: str,
+    name: str,
     golden: Path,
     endings: dict[str, object],
     start: Zygote,
     address: str,
     tmp_path: Path,
 ) -> None:
-    assert survives(point, 1, tmp_path, golden, start, address) == endings[of(point)]
+    assert survives(point, name, 1, tmp_path, golden, start, address) == endings[name]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("point", faults.POINTS)
+@pytest.mark.parametrize(("point", "name"), CASES)
 def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
     point: str,
+    name: str,
     golden: Path,
     endings: dict[str, object],
     start: Zygote,
@@ -123,14 +128,15 @@ def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
     for time in count(2):
         assert time < MOST
         (tmp_path / str(time)).mkdir()
-        found = survives(point, time, tmp_path / str(time), golden, start, address)
+        found = survives(point, name, time, tmp_path / str(time), golden, start, address)
         if found is None:
             break
-        assert found == endings[of(point)], time
+        assert found == endings[name], time
 
 
 def test_each_point_is_passed_by_a_scenario_and_none_is_left_out() -> None:
-    assert {of(point) for point in faults.POINTS} == set(SCENARIOS)
+    assert all(passed(point) for point in faults.POINTS)
+    assert {name for _, name in CASES} == set(SCENARIOS)
 
 
 def test_a_run_that_is_killed_at_random_ends_as_if_it_never_was(start: Zygote, tmp_path: Path) -> None:

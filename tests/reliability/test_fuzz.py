@@ -65,7 +65,7 @@ VALUE = st.one_of(
 
 
 def overridden(drawn: object) -> None:
-    cell, settings = drawn  # type: ignore[misc]
+    cell, settings = drawn
     words = [
         word
         for path, value in settings
@@ -75,7 +75,7 @@ def overridden(drawn: object) -> None:
 
 
 def configured(drawn: object) -> None:
-    cell, text = drawn  # type: ignore[misc]
+    cell, text = drawn
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "mine.toml")
         file.write_bytes(spelled(text))
@@ -106,7 +106,7 @@ VERBS = ("run", "show", "table", "list", "status", "check", "baseline", "plan", 
 
 def typed(drawn: object) -> None:
     """Nothing is trained: a line that would is a dry run, and no folder of ours is looked at."""
-    verb, words = drawn  # type: ignore[misc]
+    verb, words = drawn
     with tempfile.TemporaryDirectory() as place:
         more = {"run": ["--dry-run"], "data": []}.get(verb, [])
         more += [] if verb in {"show", "data", "compare"} else ["--results", place]
@@ -116,7 +116,7 @@ def typed(drawn: object) -> None:
 
 def recorded(drawn: object) -> None:
     """A record one of whose files says something else; both readers and the verbs that read."""
-    name, text = drawn  # type: ignore[misc]
+    name, text = drawn
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, *RUN.parts[-5:])
         folder.mkdir(parents=True)
@@ -184,7 +184,7 @@ def checkpointed(drawn: object) -> None:
 
 def sharded(drawn: object) -> None:
     """Other tensors than the manifest speaks of, under its checksum."""
-    name, shape = drawn  # type: ignore[misc]
+    name, shape = drawn
     with tempfile.TemporaryDirectory() as place:
         kept(Path(place))
         (file,) = Path(place, "c").glob("*.safetensors")

@@ -57,7 +57,7 @@ ARRAY = st.tuples(
 
 def h5(drawn: object) -> None:
     """D4RL's layout with strange columns and attributes."""
-    columns, attributes, gone = drawn  # type: ignore[misc]
+    columns, attributes, gone = drawn
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "rlb-x.hdf5")
         shutil.copyfile(FLAT, path)
@@ -74,13 +74,13 @@ def h5(drawn: object) -> None:
 def h5_bytes(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "rlb-x.hdf5")
-        path.write_bytes(bytes(drawn))  # type: ignore[call-overload]
+        path.write_bytes(bytes(drawn))
         told(["data", "show", str(path)])
 
 
 def walked(drawn: object) -> None:
     """Minari's layout: strange metadata, strange columns."""
-    said, columns = drawn  # type: ignore[misc]
+    said, columns = drawn
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "data")
         folder.mkdir()
@@ -108,7 +108,7 @@ def segmented(rest: bytes) -> bytes:
 
 def played(drawn: object) -> None:
     """A set of recorded play, one of whose files says something else."""
-    name, raw = drawn  # type: ignore[misc]
+    name, raw = drawn
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, PLAYED.name)
         shutil.copytree(PLAYED, folder)
@@ -139,7 +139,7 @@ def contents(document: object) -> bytes:
 
 
 def policy(drawn: object) -> None:
-    only_refusals(lambda: policies.parsed(bytes(drawn), "x"))  # type: ignore[call-overload]
+    only_refusals(lambda: policies.parsed(bytes(drawn), "x"))
 
 
 def safetensors(header: object) -> bytes:
@@ -183,11 +183,11 @@ def pickled() -> bytes:
 
 
 def torched(drawn: object) -> None:
-    only_refusals(lambda: torchfile.tensors(bytes(drawn), "x"))  # type: ignore[call-overload]
+    only_refusals(lambda: torchfile.tensors(bytes(drawn), "x"))
 
 
 def zipped(drawn: object) -> None:
-    said, state = drawn  # type: ignore[misc]
+    said, state = drawn
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "x.zip")
         with zipfile.ZipFile(path, "w") as file:
@@ -208,14 +208,14 @@ def framed(records: list[bytes]) -> bytes:
 def sharded(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "s.gz")
-        path.write_bytes(bytes(drawn))  # type: ignore[call-overload]
+        path.write_bytes(bytes(drawn))
         only_refusals(lambda: rlu.gathered(path))
 
 
 def exampled(drawn: object) -> None:
     """Wire format that means nothing is a ``ValueError``, which ``rlu`` names with its place."""
     try:
-        tfrecord.example(bytes(drawn))  # type: ignore[call-overload]
+        tfrecord.example(bytes(drawn))
     except ValueError:
         return
 

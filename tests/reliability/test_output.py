@@ -8,12 +8,10 @@ from __future__ import annotations
 import copy
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,68 +19,11 @@ import pytest
 from rlbench.report.documented import DATA
 from tests.laws.layers import HEAVY
 from tests.reliability.odd import places, told
+from tests.schemas import complaints
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 SCHEMAS = {path.stem: path for path in (DATA / "schema").glob("*.json")}
 RLBENCH = [sys.executable, "-m", "rlbench"]
-KINDS = {
-    "string": str,
-    "integer": int,
-    "number": int | float,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-    "null": type(None),
-}
-
-
-def complaints(schema: dict[str, object], value: object, root: dict[str, object], where: str = "$") -> Iterator[str]:  # noqa: C901 - a word of JSON Schema each
-    """What of a document breaks its schema, for the words of JSON Schema that ours use."""
-    unknown = set(schema) - WORDS
-    assert not unknown, f"{where}: the schema says {unknown}, which nobody checks here"
-    match schema:
-        case {"$ref": str(name)}:
-            yield from complaints(root["$defs"][name.rpartition("/")[2]], value, root, where)  # type: ignore[index]
-        case {"anyOf": list(choices)}:
-            if all(any(True for _ in complaints(choice, value, root, where)) for choice in choices):
-                yield f"{where}: {value!r} is none of the choices"
-    if "const" in schema and value != schema["const"]:
-        yield f"{where}: {value!r}"
-    if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
-        yield f"{where}: {value!r}"
-    if "pattern" in schema and not re.search(str(schema["pattern"]), str(value)):
-        yield f"{where}: {value!r}"
-    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:  # type: ignore[operator]
-        yield f"{where}: {value!r}"
-    if "type" in schema:
-        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if not any(isinstance(value, KINDS[n]) and (n == "boolean" or not isinstance(value, bool)) for n in names):
-            yield f"{where}: {value!r} is no {names}"
-    if isinstance(value, dict):
-        yield from _branches(schema, value, root, where)
-    if isinstance(value, list) and "items" in schema:
-        for place, item in enumerate(value):
-            yield from complaints(schema["items"], item, root, f"{where}[{place}]")  # type: ignore[arg-type]
-
-
-WORDS = {"$schema", "title", "description", "$defs", "$ref", "anyOf", "const", "enum", "pattern", "minimum", "type"}
-WORDS |= {"required", "properties", "additionalProperties", "items"}
-
-
-def _branches(
-    schema: dict[str, object], value: dict[str, object], root: dict[str, object], where: str
-) -> Iterator[str]:
-    known = schema.get("properties", {})
-    assert isinstance(known, dict)
-    yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)  # type: ignore[attr-defined]
-    for name, inside in value.items():
-        if name in known:
-            yield from complaints(known[name], inside, root, f"{where}.{name}")
-        elif schema.get("additionalProperties") is False:
-            yield f"{where}: {name} is unknown"
-        elif isinstance(schema.get("additionalProperties"), dict):
-            yield from complaints(schema["additionalProperties"], inside, root, f"{where}.{name}")  # type: ignore[arg-type]
-
 
 PRINTED: dict[str, list[str]] = {
     "list": ["list", "runs"],
@@ -134,7 +75,7 @@ def test_every_document_keeps_its_published_schema(name: str) -> None:
             less = copy.deepcopy(document)
             branch: object = less
             for key in path[:-1]:
-                branch = branch[key]  # type: ignore[index]
+                branch = branch[key]
             assert isinstance(branch, dict)
             branch["stranger"] = branch.pop(path[-1])
             assert any(True for _ in complaints(schema, less, schema)), path

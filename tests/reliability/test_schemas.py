@@ -79,7 +79,7 @@ def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
     assert policies.read(corpus / "policy.safetensors").facts.name == "corpus"
     state = checkpoint.load(corpus / "checkpoint")
     assert state["b"] == {"n": 1, "s": "x", "f": 0.5}
-    assert state["a"].tolist() == [[0, 1, 2], [3, 4, 5]]  # type: ignore[union-attr]
+    assert state["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def newer(path: Path, version: int) -> None:

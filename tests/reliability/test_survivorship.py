@@ -169,7 +169,7 @@ def test_the_same_holds_of_records_on_disk(tmp_path: Path) -> None:
         for i in range(2):
             store.append(epoch(i, mean, spec.budget.steps * i))
         outcome = {"reason": "", "env_steps": spec.budget.steps, "updates": 0, "epochs": 2, "seconds": 1.0}
-        store.finish(Outcome(status=status, final=mean, best=mean, best_epoch=0, weights=None, **outcome))  # type: ignore[arg-type]
+        store.finish(Outcome(status=status, final=mean, best=mean, best_epoch=0, weights=None, **outcome))
         store.release()
 
     name = ("toy", "dqn", "Catch")
@@ -179,7 +179,7 @@ def test_the_same_holds_of_records_on_disk(tmp_path: Path) -> None:
 
     for seed in range(3):
         write(spec_of(name, seed), 1.0, "done")
-    assert (cell().verdict.word, cell().measured and cell().measured.n) == ("REPRODUCED", 3)  # type: ignore[union-attr]
+    assert (cell().verdict.word, cell().measured and cell().measured.n) == ("REPRODUCED", 3)
     before = cell()
     write(smoke(spec_of(name, 7)), 50.0, "done")
     assert cell() == before, "a smoke run leaves no trace"

@@ -14,6 +14,7 @@ from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.affordable import chosen, needed, parse_budget
 from rlbench.report.documents import Key
+from rlbench.report.gather import gather
 from rlbench.report.missing import Missing, missing, pace
 from rlbench.report.verdict import Verdict, Word
 
@@ -95,8 +96,6 @@ def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFi
 
 
 def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
-    from rlbench.report.gather import gather  # noqa: PLC0415
-
     found = gather(RESULTS)
     sac, redq = (
         pace(Key("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),

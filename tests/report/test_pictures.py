@@ -81,10 +81,10 @@ def test_compare_prints_both_means_and_the_chance(two_algorithms: Path, capsys: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_picture_is_drawn_and_twice_the_same(kind: str, two_algorithms: Path) -> None:
-    pictures = [encoded(draw("toy", kind, two_algorithms), ".svg") for _ in range(2)]  # type: ignore[arg-type]
+    pictures = [encoded(draw("toy", kind, two_algorithms), ".svg") for _ in range(2)]
     assert pictures[0] == pictures[1]
     assert b"dqn" in pictures[0] and b"c51" in pictures[0]
-    assert encoded(draw("toy", kind, two_algorithms), ".png").startswith(b"\x89PNG")  # type: ignore[arg-type]
+    assert encoded(draw("toy", kind, two_algorithms), ".png").startswith(b"\x89PNG")
 
 
 def test_a_curve_holds_every_seed_and_the_document(two_algorithms: Path) -> None:
@@ -224,7 +224,7 @@ def test_the_plan_is_a_matrix(capsys: Capture) -> None:
 @pytest.mark.parametrize("suite", ["atari", "mujoco", "toy", "goals"])
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
-    (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, RESULTS), ".png"))  # type: ignore[arg-type]
+    (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, RESULTS), ".png"))
     new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
     assert new.shape == old.shape, "run scripts/tables and commit what it writes"
     assert float(np.abs(new - old).mean()) < 0.002, "run scripts/tables and commit what it writes"

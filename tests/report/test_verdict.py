@@ -126,7 +126,7 @@ def test_seeds_that_agree_to_the_last_digit_leave_no_room() -> None:
 def test_better_seeds_never_get_a_worse_verdict(scores: list[float], more: int, which: int, beside: int) -> None:
     judge = judges()[which]
     others = FIXED * beside
-    before, after = (settle([judge(s), *others])[0] for s in (scores, [x + more for x in scores]))  # type: ignore[operator]
+    before, after = (settle([judge(s), *others])[0] for s in (scores, [x + more for x in scores]))
     assert ORDER[after.word] >= ORDER[before.word]
 
 
@@ -138,8 +138,7 @@ def test_a_failed_seed_never_improves_a_verdict(
     others = FIXED * beside
     floor = min([*scores, -50.0])
     before, after = (
-        settle([with_failures(judge, scores, [floor] * count), *others])[0]  # type: ignore[arg-type]
-        for count in (failed, failed + added)
+        settle([with_failures(judge, scores, [floor] * count), *others])[0] for count in (failed, failed + added)
     )
     assert ORDER[after.word] <= ORDER[before.word]
 
@@ -159,8 +158,8 @@ def test_two_readings_of_a_document_are_monotone_too(scores: list[float], gaps: 
 def test_a_failed_seed_among_three_good_ones_is_heard() -> None:
     judge = judges()[1]
     good = [100.0, 101.0, 99.0, 100.0]
-    assert word(with_failures(judge, good, [])) == "REPRODUCED"  # type: ignore[arg-type]
-    assert word(with_failures(judge, good, [0.0])) == "INCONCLUSIVE"  # type: ignore[arg-type]
+    assert word(with_failures(judge, good, [])) == "REPRODUCED"
+    assert word(with_failures(judge, good, [0.0])) == "INCONCLUSIVE"
 
 
 def test_what_two_readings_disagree_about_is_inconclusive() -> None:

@@ -98,7 +98,7 @@ def test_what_contradicts_itself_is_refused(cell: str, change: str, complaint: s
 
 def test_clips_may_be_asked_for_in_any_order() -> None:
     changes = [parse(text) for text in ("algo.method.value_clip=true", "algo.method.clip=0.2")]
-    method = applied(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method  # type: ignore[union-attr]
+    method = applied(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method
     assert isinstance(method, Surrogate)
     assert (method.clip, method.value_clip) == (0.2, True)
 

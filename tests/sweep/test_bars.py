@@ -13,7 +13,6 @@ from rlbench.sweep.news import Begun, Ending, Said
 from rlbench.sweep.plan import Job
 
 CATCH = suites.spec("toy", "dqn", "Catch")
-BUDGET = CATCH.budget.steps  # 24,000
 
 
 def job(seed: int) -> Job:
@@ -25,7 +24,7 @@ def progress(steps: int) -> Progress:
 
 
 def ending(made: Job, status: str = "done", log: Path | None = Path("log")) -> Ending:
-    return Ending(job=made, status=status, reason="why", outcome=None, log=log, attempts=1)  # type: ignore[arg-type]
+    return Ending(job=made, status=status, reason="why", outcome=None, log=log, attempts=1)
 
 
 @pytest.fixture

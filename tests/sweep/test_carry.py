@@ -100,7 +100,7 @@ class Watched:
 
 def carried(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[Ending], Watched]:
     shown = Watched()
-    return Sweep(jobs, engine, shown, Stop(), **more).carry(), shown  # type: ignore[arg-type]
+    return Sweep(jobs, engine, shown, Stop(), **more).carry(), shown
 
 
 def test_what_is_missing_is_started_once_and_what_has_ended_never(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go
     other = claimed(taken.folder)
     assert other.__enter__()
     lets_go: list[News | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
-    lets_go += [lambda: other.__exit__(None, None, None), Exited(0, "")]  # type: ignore[list-item]
+    lets_go += [lambda: other.__exit__(None, None, None), Exited(0, "")]
     engine = Scripted({0: [[Begun(0), lambda: finished(taken, tmp_path), Exited(0, "")]], 1: [lets_go]})
     endings, _ = carried([taken, free], engine)
     assert [e.status for e in endings] == ["done", "done"]
@@ -260,7 +260,7 @@ def test_what_does_not_end_in_time_is_ended_and_a_second_signal_does_not_wait(
                     [Exited(-9, "")],
                 ]
             }
-        )  # type: ignore[list-item]
+        )
         Sweep([job(tmp_path)], engine, Watched(), stop).carry()
         assert engine.killed == 1
 

@@ -14,9 +14,12 @@ import numpy as np
 import psutil
 import pytest
 
+from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
+from rlbench.cli.sweep import Asked, _words, repeated
 from rlbench.record import attempts
 from rlbench.record.store import folder_of, read, scores
+from rlbench.sweep.plan import Job, Order
 
 TINY = (
     *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8"),
@@ -36,7 +39,7 @@ def folder(results: Path, seed: int) -> Path:
 
 def started(results: Path, seeds: str, *more: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words(results, seeds, *more), text=True, env={**os.environ, **(environ or {})}, **pipes)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(words(results, seeds, *more), text=True, env={**os.environ, **(environ or {})}, **pipes)
 
 
 def events(results: Path, seed: int) -> list[str]:
@@ -184,9 +187,6 @@ def test_a_second_invocation_on_the_same_folder_helps_instead_of_colliding(tmp_p
 def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rlbench.cli.sweep import Asked, _words, repeated  # noqa: PLC0415
-    from rlbench.sweep.plan import Job, Order  # noqa: PLC0415
-
     config = tmp_path / "c.toml"
     config.write_text('[algo]\nlr = 3e-4\nhidden = 32\n[algo.torso]\nkind = "mlp"\nwidths = [32, 16]\n')
     environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
@@ -204,7 +204,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
         "engine": "local",
         "address": None,
     }
-    asked = Asked(results=tmp_path, device="auto", sets=told, force=True, **rest)  # type: ignore[arg-type]
+    asked = Asked(results=tmp_path, device="auto", sets=told, force=True, **rest)
     job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
     line = _words(asked)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
@@ -213,7 +213,5 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
 
 @pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--engine", "spark"), ("--shard", "3/2")])
 def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, wrong: tuple[str, str]) -> None:
-    from rlbench.cli.app import main  # noqa: PLC0415
-
     assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
     assert not (tmp_path / "none").exists()

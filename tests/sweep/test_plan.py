@@ -46,7 +46,7 @@ def test_as_many_processes_as_asked_or_one_a_core(asked: int | None, cores: int,
 def test_each_process_gets_its_share_of_the_cores(
     spec: object, cores: int, processes: int, threads: int | None, share: int
 ) -> None:
-    (made,) = jobs_of([spec], Path("r"), Machine(cores=cores, memory=100 * GB), processes, threads)  # type: ignore[list-item]
+    (made,) = jobs_of([spec], Path("r"), Machine(cores=cores, memory=100 * GB), processes, threads)
     assert made.threads == share
 
 
@@ -134,7 +134,7 @@ def test_shares_hold_every_pair_once_and_differ_by_one_at_most(total: int, pairs
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.lists(st.sampled_from([PONG, CATCH]), min_size=1, max_size=6))
-def test_threads_of_all_processes_together_are_no_more_than_the_cores(cores: int, most: int, specs: list) -> None:  # type: ignore[type-arg]
+def test_threads_of_all_processes_together_are_no_more_than_the_cores(cores: int, most: int, specs: list) -> None:
     processes = at_once(most, cores, len(specs))
     made = jobs_of(specs, Path("r"), Machine(cores=cores, memory=100 * GB), processes, None)
     assert max(one.threads for one in made) * processes <= max(cores, processes)

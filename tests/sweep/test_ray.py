@@ -62,17 +62,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 def test_a_sweep_passes_while_a_node_is_removed_and_another_joins_and_gives_the_local_records(
     cluster: object, tmp_path: Path, *, shared: bool
 ) -> None:
-    nodes = [cluster.add_node(**NODE) for _ in range(2)]  # type: ignore[attr-defined]
+    nodes = [cluster.add_node(**NODE) for _ in range(2)]
     results = tmp_path / "ray"
-    more = ("--seeds", "0-5", "--engine", "ray", "--ray-address", cluster.address, "--json")  # type: ignore[attr-defined]
+    more = ("--seeds", "0-5", "--engine", "ray", "--ray-address", cluster.address, "--json")
     command = words(results, *more) if shared else [sys.executable, "-c", APART, *words(results, *more)[3:]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 300
     while begun(results) < 3 and process.poll() is None:
         assert time.monotonic() < until
         time.sleep(0.2)
-    cluster.remove_node(nodes[0], allow_graceful=False)  # type: ignore[attr-defined]
-    cluster.add_node(**NODE)  # type: ignore[attr-defined]
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    cluster.add_node(**NODE)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert [row["status"] for row in json.loads(out)["runs"]] == ["done"] * 6

@@ -97,7 +97,7 @@ def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
         noise=Noise(None),
         evaluate=Judged,
         **settings,
-    )  # type: ignore[arg-type]
+    )
     return made, collector, updates
 
 

@@ -1,0 +1,64 @@
+"""What of a document breaks its JSON Schema, for the words of that language which the published schemas use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+KINDS = {
+    "string": str,
+    "integer": int,
+    "number": int | float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+WORDS = {"$schema", "title", "description", "$defs", "$ref", "anyOf", "const", "enum", "pattern", "minimum", "type"}
+WORDS |= {"required", "properties", "additionalProperties", "items"}
+
+
+def complaints(  # noqa: C901 - a word of JSON Schema each
+    schema: dict[str, object], value: object, root: dict[str, object], where: str = "$"
+) -> Iterator[str]:
+    """Every place of ``value`` that does not fit, and why."""
+    unknown = set(schema) - WORDS
+    assert not unknown, f"{where}: the schema says {unknown}, which nobody checks here"
+    match schema:
+        case {"$ref": str(name)}:
+            yield from complaints(root["$defs"][name.rpartition("/")[2]], value, root, where)
+        case {"anyOf": list(choices)}:
+            if all(any(True for _ in complaints(choice, value, root, where)) for choice in choices):
+                yield f"{where}: {value!r} is none of the choices"
+    if "const" in schema and value != schema["const"]:
+        yield f"{where}: {value!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{where}: {value!r}"
+    if "pattern" in schema and not re.search(str(schema["pattern"]), str(value)):
+        yield f"{where}: {value!r}"
+    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
+        yield f"{where}: {value!r}"
+    if "type" in schema:
+        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(isinstance(value, KINDS[n]) and (n == "boolean" or not isinstance(value, bool)) for n in names):
+            yield f"{where}: {value!r} is no {names}"
+    if isinstance(value, dict):
+        yield from _branches(schema, value, root, where)
+    if isinstance(value, list) and "items" in schema:
+        for place, item in enumerate(value):
+            yield from complaints(schema["items"], item, root, f"{where}[{place}]")
+
+
+def _branches(
+    schema: dict[str, object], value: dict[str, object], root: dict[str, object], where: str
+) -> Iterator[str]:
+    known = schema.get("properties", {})
+    assert isinstance(known, dict)
+    yield from (f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value)
+    for name, inside in value.items():
+        if name in known:
+            yield from complaints(known[name], inside, root, f"{where}.{name}")
+        elif schema.get("additionalProperties") is False:
+            yield f"{where}: {name} is unknown"
+        elif isinstance(schema.get("additionalProperties"), dict):
+            yield from complaints(schema["additionalProperties"], inside, root, f"{where}.{name}")
