@@ -95,9 +95,15 @@ def meant(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'a' or 'b'?`` from the nearest names, or ``; known: a, b, c`` when none is near."""
     names = list(known)
     folded = {n.lower(): n for n in reversed(names)}
-    inside = [f for f in folded if name and name.lower() in f]
-    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]))[:3]
+    low = name.lower()
+    inside = [f for f in folded if name and low in f]
+    begun = [f for f in folded if len(low) > 2 and _alike(low, f[: len(low) + 1])]  # pog: PongNoFrameskip-v4
+    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(low, folded, n=3, cutoff=0.5), *begun]))[:3]
     if near:
         return f"; did you mean {' or '.join(repr(folded[n]) for n in near)}?"
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f"; known: {shown}" if names else ""
+
+
+def _alike(one: str, other: str) -> bool:
+    return difflib.SequenceMatcher(None, one, other).ratio() >= 0.75

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import UnknownName, UsageError
@@ -45,15 +46,21 @@ class Finding:
 
 def doctor(
     suite: Annotated[
-        str | None, typer.Argument(metavar="[SUITE]", help="Only what it needs.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[SUITE]",
+            help="Look only at what this suite needs; default: all of them.",
+            show_default=False,
+            autocompletion=complete.suites,
+        ),
     ] = None,
     *,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """What this machine has and lacks, with the remedy.
+    """Show what this machine has and lacks, with the remedy.
 
-    The exit code is 2 when something needed is missing.
+    One line a thing: ok, optional (runs do without it) or missing; the last makes the exit code 2.
     """
     from rlbench import suites
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import UnknownName
 
@@ -22,29 +23,38 @@ DISK = 300_000
 
 
 def plan(
-    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite with documented scores, or all.")],
-    algo: Annotated[list[str] | None, typer.Argument(metavar="[ALGO]...", help="Only these.")] = None,
+    suite: SuiteOrAll,
+    algo: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ALGO]...", help="Only these; default: all.", autocompletion=complete.algorithms),
+    ] = None,
     *,
-    seeds: Annotated[str, typer.Option("--seeds", metavar="0-9", help="Seeds that a cell should have.")] = "0-9",
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="0-9", help="The seeds that every cell should have.")
+    ] = "0-9",
     runnable: Annotated[
         bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
     ] = False,
     one: Annotated[bool, typer.Option("--one", help="Only the first task of each algorithm.")] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="`SUITE ALGO TASK SEEDS` a line, the shortest first, for scripts.")
+        bool, typer.Option("--lines", help="For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="2h|90m|3d", help="Only what decides most verdicts in this time."),
+        typer.Option(
+            "--budget",
+            metavar="2h|90m|3d",
+            help="Only what decides most verdicts within so many hours, minutes or days; default: everything.",
+        ),
     ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Cells that lack runs, with steps, hours and memory, and the cost of the whole table.
+    """Show which runs a table lacks, and what they would cost.
 
-    Hours are those of one run after another at the speed of the nearest records, of this machine if there are any.
-    --budget puts the cheapest verdict first: a cell that was never run takes three seeds, an inconclusive one as many
-    as its verdict asks for. With --json the `include` list is a matrix for CI systems.
+    A cell is one algorithm on one task. Hours are those of one run after another at the speed of the nearest records,
+    of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes three
+    seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
     from rlbench.cli.seeds import parse_seeds
     from rlbench.report.cells import SUITES

@@ -7,20 +7,25 @@ from typing import Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Results
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
 
 def report(
-    suite: Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help="Only these.")] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SUITE]...", help="Only these; default: all.", autocompletion=complete.suites),
+    ] = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.html", help="The page.")],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.html", help="The HTML file to write.")],
     results: Results = RESULTS,
 ) -> None:
-    """One page that opens without a network.
+    """Write one HTML page of everything that was measured.
 
-    Tables, verdicts, pictures, every seed, machines, and what is missing and would cost.
+    Tables, verdicts, pictures, every seed, the machines, and what is still missing and would cost. The page needs no
+    network and no other file.
     """
     from rlbench.record import files
     from rlbench.report.cells import SUITES

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import Algo, Config, Json, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json
 
@@ -20,21 +21,26 @@ SHOW_SCHEMA = 1
 def show(
     suite: Suite,
     algo: Algo,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Task id; see: rlbench list tasks")],
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=complete.tasks),
+    ],
     *,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of the run.", show_default=False)
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="The seed of the run; default: 0.", show_default=False),
     ] = None,
     sets: Sets = None,
     config: Config = None,
     steps: Steps = None,
     smoke: Smoke = False,
     documented: Annotated[
-        bool, typer.Option("--documented", help="What was published about this cell instead, with every source.")
+        bool,
+        typer.Option("--documented", help="Show what was published about it instead, every number with its source."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Every field of a run, and where it came from.
+    """Show every setting of a run, and where it came from.
 
     One `path = value` a line: the paths that --set takes. Below them the run's id and the memory it will take.
     """

@@ -30,7 +30,7 @@ def status(
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """How every run stands, and when it will end.
+    """Show how every run stands, and when it will end.
 
     A run is running, done, failed, interrupted, or damaged; the last makes the exit code 2.
     """

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Algos, Json, Results, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark
 from rlbench.errors import UnknownName, UsageError
 
@@ -24,25 +25,31 @@ SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm"
 
 
 def table(
-    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite with documented scores, or all.")],
+    suite: SuiteOrAll,
     *,
-    algo: Annotated[
-        list[str] | None, typer.Option("--algo", metavar="GLOB", help="Only these; may be repeated.")
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="GLOB", help="Only these; may be repeated.")
-    ] = None,
+    algo: Algos = None,
+    task: Tasks = None,
     style: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="|".join(FORMATS), help="Default: rich, or what FILE ends in.", show_default=False
+            "--format",
+            metavar="|".join(FORMATS),
+            help="How the table is written; default: what FILE ends in, else rich.",
+            show_default=False,
+            autocompletion=complete.formats,
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="A file instead of stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write to this file; default: stdout.")
+    ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Documented scores beside measured ones, with verdicts."""
+    """Show published scores beside measured ones, with verdicts.
+
+    REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
+    says what the two columns of scores are.
+    """
     from rlbench.report.cells import every_cell
     from rlbench.report.tables import TEXTS, to_rich
 
