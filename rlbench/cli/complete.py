@@ -43,7 +43,7 @@ def tasks(context: typer.Context) -> list[str]:
     """The tasks of the suite that was typed before; where one algorithm was too, those that it plays."""
     from rlbench import suites as tables
 
-    algo = context.params.get("algo")
+    algo = _typed(context, "algo")
     return [
         task
         for suite in _suites(context)
@@ -60,12 +60,11 @@ def fields(context: typer.Context, incomplete: str) -> list[str]:
     from rlbench import suites as tables
     from rlbench.cli.resolve import IDENTITY, resolve, written
 
-    suite, algo, task = (context.params.get(name) for name in ("suite", "algo", "task"))
+    suite, algo, task = (_typed(context, name) for name in ("suite", "algo", "task"))
     if not isinstance(suite, str) or not isinstance(algo, str):
         return []
     with suppress(RlbenchError):
-        globs = (task,) if isinstance(task, str) else tuple(task or ())
-        rows = resolve(suite, algo, tables.matching(suite, globs, algo)[0]).rows()
+        rows = resolve(suite, algo, tables.matching(suite, _words(task), algo)[0]).rows()
         known = {f"{path}=": written(value) for path, value, _ in rows if path not in IDENTITY}
         path, equals, _ = incomplete.partition("=")
         fitting = [name for name in known if name.startswith(path + equals)]
@@ -80,9 +79,8 @@ def runs(context: typer.Context) -> list[str]:
     from rlbench.cli.options import RESULTS
     from rlbench.report.runs import folders
 
-    given = context.params.get("results") or RESULTS
     with suppress(RlbenchError, OSError):
-        return [str(folder) for folder in islice(folders(Path(str(given))), MOST)]
+        return [str(folder) for folder in islice(folders(Path(str(_typed(context, "results") or RESULTS))), MOST)]
     return []
 
 
@@ -173,7 +171,21 @@ def devices() -> list[str]:
 
 def _suites(context: typer.Context) -> list[str]:
     """The suites that were typed before, or all."""
-    given = context.params.get("suite")
-    named = [given] if isinstance(given, str) else list(given or ())
-    known = suites()
+    named, known = _words(_typed(context, "suite")), suites()
     return [suite for suite in known if suite in named] or known
+
+
+def _typed(context: typer.Context, name: str) -> object:
+    """An argument or option that was typed before.
+
+    Behind an option that still wants its value, as ``run atari dqn --set``, the arguments have not been told apart yet.
+    """
+    if context.params.get(name):
+        return context.params[name]
+    arguments = [one.name for one in context.command.get_params(context) if one.param_type_name == "argument"]
+    return dict(zip(arguments, context.args, strict=False)).get(name)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """One word, several, or none."""
+    return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list | tuple) else ()

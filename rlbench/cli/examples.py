@@ -86,8 +86,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("from a run of your own", "rlbench list runs --suite mujoco"),
         ("", "rlbench data generate Hopper-v4 --policy RUN --steps 100000 --name rlb-mine"),
         (
-            "games of a Q-learning run",
-            "rlbench data generate PongNoFrameskip-v4 --policy RUN --epsilon 0.2 \\\n    --steps 200000 --name rlb-pong",
+            "games of a run of DQN",
+            "rlbench data generate PongNoFrameskip-v4 --policy RUN --epsilon 0.2 \\\n    --steps 200000 --name rlb-p",
         ),
     ),
     "data list": (
