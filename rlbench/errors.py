@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 
 class RlbenchError(Exception):
@@ -97,7 +99,7 @@ def meant(name: str, known: Iterable[str]) -> str:
     folded = {n.lower(): n for n in reversed(names)}
     low = name.lower()
     inside = [f for f in folded if name and low in f]
-    begun = [f for f in folded if len(low) > 2 and _alike(low, f[: len(low) + 1])]  # pog: PongNoFrameskip-v4
+    begun = [f for f in folded if len(low) > 2 and _begins(f, low)]  # pog: PongNoFrameskip-v4
     near = list(dict.fromkeys([*inside, *difflib.get_close_matches(low, folded, n=3, cutoff=0.5), *begun]))[:3]
     if near:
         return f"; did you mean {' or '.join(repr(folded[n]) for n in near)}?"
@@ -105,5 +107,17 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; known: {shown}" if names else ""
 
 
-def _alike(one: str, other: str) -> bool:
-    return difflib.SequenceMatcher(None, one, other).ratio() >= 0.75
+def beside(path: Path) -> str:
+    """``; did you mean 'results/toy'?`` of a path that leads nowhere, from what lies beside its missing part."""
+    near: list[str] = []
+    with suppress(OSError, StopIteration, ValueError):
+        missing = next(part for part in reversed((path, *path.parents)) if not part.exists())
+        names = sorted(there.name for there in missing.parent.iterdir())
+        near = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
+        near = [str(missing.parent / name) for name in near]
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _begins(name: str, slip: str) -> bool:
+    starts = (name[: len(slip)], name[: len(slip) + 1])
+    return any(difflib.SequenceMatcher(None, slip, start).ratio() >= 0.75 for start in starts)

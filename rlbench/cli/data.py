@@ -11,7 +11,7 @@ from rlbench.cli import complete, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import RefusedFile, RlbenchError, UsageError
+from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, meant
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import Known
@@ -258,7 +258,10 @@ def bring(
             raise UsageError(f"{path}: is no zip; --task and --output are for policies")
         assembled(str(path), more, name, workers)
     elif more:
-        raise UsageError(f"{more[0]}: one file or folder is imported at a time; only rlu takes several")
+        kind = meant(str(path), KINDS)
+        raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
+    elif not path.exists():
+        raise UsageError(f"{path}: no such file{beside(path)}; check the path")
     elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")

@@ -11,7 +11,7 @@ import typer
 from rlbench.cli import complete
 from rlbench.cli.options import Json, Quiet
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UsageError
+from rlbench.errors import UsageError, beside, meant
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
@@ -182,8 +182,8 @@ def _loaded(text: str, task: str, kept: str) -> Policy:
 
         return kept_policy(path, kept)
     if not path.exists():
-        shipped = ", ".join(sorted(found.stem for found in POLICIES.glob("*.safetensors")))
-        raise UsageError(f"--policy {text}: no such file or run; check the path, or choose one of {shipped}")
+        near = beside(path) or meant(text, sorted(found.stem for found in POLICIES.glob("*.safetensors")))
+        raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
     return parsed(imported(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
 
 

@@ -53,7 +53,10 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 def _runs(suite: str | None, results: Path) -> list[tuple[str, str]]:
     """``(suite, folder)`` for each run, whatever became of it."""
+    from rlbench import suites
     from rlbench.report.gather import folders
 
+    if suite is not None and suite not in suites.names():
+        raise UnknownName("suite", suite, suites.names())
     found = [(folder.relative_to(results).parts[0], str(folder)) for folder in folders(results)]
     return [(of, folder) for of, folder in found if suite in {None, of}]
