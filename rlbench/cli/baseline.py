@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 BASELINE_SCHEMA = 1
@@ -66,6 +66,7 @@ def baseline(
 
 def _text(made: object) -> str:
     from rlbench.report.baseline import Baseline
+    from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
     from rlbench.report.tables import rounded, task_name
 
@@ -81,9 +82,9 @@ def _text(made: object) -> str:
         )
         for entry in made.entries
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(3)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", f"{len(rows)} cells, made at {', '.join(made.commits)}"])
+    width = terminal_width()
+    told = sentences([f"{len(rows)} cells, made at {', '.join(made.commits)}"], width)
+    return "\n".join([*aligned(rows, width), "", *told])
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
-from rlbench.cli.output import complain, emit, emit_json
+from rlbench.cli.output import complain, emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def check(
     if json:
         emit_json({"schema_version": CHECK_SCHEMA, "exit_code": code, "findings": [_row(f) for f in findings]})
     else:
-        emit(to_text(findings))
+        emit(to_text(findings, terminal_width()))
     for finding in findings:
         if finding.word in WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")

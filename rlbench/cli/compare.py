@@ -8,7 +8,7 @@ import typer
 
 from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 
 COMPARE_SCHEMA = 1
 
@@ -40,4 +40,4 @@ def compare(
     if json:
         emit_json({"schema_version": COMPARE_SCHEMA, **to_document(found)})
     else:
-        emit(to_text(found))
+        emit(to_text(found, terminal_width()))

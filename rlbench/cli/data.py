@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import complete, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
-from rlbench.cli.output import emit, emit_json, remark
+from rlbench.cli.output import emit, emit_json, remark, terminal_width
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, meant
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def listing(
     rlb-.
     """
     from rlbench.datasets import catalogue, places, recipes
+    from rlbench.report.columns import aligned
 
     here = {there.name: there for there in places.local()}
     elsewhere = [known for known in catalogue.d4rl().values() if everything or not known.note.startswith("deprecated")]
@@ -65,7 +66,8 @@ def listing(
     if json:
         emit_json({"schema_version": DATA_SCHEMA, "datasets": [_entry(*row) for row in rows]})
         return
-    emit("\n".join(f"{name}\t{there.path if there else '-'}" for name, there, _ in rows))
+    width, texts = terminal_width(), [(name, str(there.path) if there else "-") for name, there, _ in rows]
+    emit("\n".join(map("\t".join, texts) if width is None else aligned(texts, width)))
 
 
 @data.command("show", epilog=examples.of("data show"))

@@ -6,16 +6,19 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Literal
+from warnings import catch_warnings, simplefilter
 
 import typer
 
 from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ def doctor(
     One line a thing: ok, optional (runs do without it) or missing; the last makes the exit code 2.
     """
     from rlbench import suites
+    from rlbench.report.columns import sentences
 
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
@@ -71,7 +75,8 @@ def doctor(
     if json:
         emit_json({"schema_version": DOCTOR_SCHEMA, "findings": [asdict(finding) for finding in found]})
     else:
-        emit("\n".join(f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in found))
+        lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in found)
+        emit("\n".join(sentences(lines, terminal_width(), hang=10)))
     if any(finding.state == "missing" for finding in found):
         raise typer.Exit(UsageError.exit_code)
 
@@ -262,7 +267,9 @@ def _imported(name: str) -> ModuleType | str:
     from importlib import import_module
 
     try:
-        return import_module(name)
+        with redirect_stderr(StringIO()), catch_warnings():  # what a library says of itself is no finding
+            simplefilter("ignore")
+            return import_module(name)
     except Exception as error:  # noqa: BLE001 - its remedy is the same whatever it raises
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 

@@ -11,7 +11,7 @@ import typer
 from rlbench.cli import options
 from rlbench.cli.experience import Data, dataset_of, documented
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
     from rlbench.cli.live import Display
@@ -94,10 +94,12 @@ def run(
 
 
 def _tell(told: list[dict[str, object]], *, json: bool) -> None:
+    from rlbench.report.columns import sentences
+
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": told})
     else:
-        emit("\n".join(_sentence(row) for row in told) or "no runs")
+        emit("\n".join(sentences(map(_sentence, told), terminal_width())) or "no runs")
 
 
 def _in_turn(
@@ -343,6 +345,7 @@ def _sentence(row: dict[str, object]) -> str:
 def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
     """What would be run, and what is there already."""
     from rlbench.record.store import folder_of, read_epochs, read_outcome
+    from rlbench.report.columns import sentences
     from rlbench.spec.footprint import footprint
 
     rows: list[dict[str, object]] = []
@@ -369,4 +372,4 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         f"{footprint(spec).line()}  {row['folder']}"
         for row, spec in zip(rows, specs, strict=True)
     ]
-    emit("\n".join(lines))
+    emit("\n".join(sentences(lines, terminal_width())))

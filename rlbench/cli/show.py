@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import complete
 from rlbench.cli.options import Algo, Config, Json, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
@@ -62,22 +62,24 @@ def show(
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
     """Every number that was published about a cell, each with its source."""
+    from rlbench.report.columns import sentences
     from rlbench.report.provenance import cells_of, to_document, to_text
 
     cells = cells_of(suite, algo, task)
     if json:
         emit_json(to_document(cells))
     else:
-        emit(to_text(cells))
+        emit("\n".join(sentences(to_text(cells).split("\n"), terminal_width(), hang=11)))
 
 
 def _text(found: Resolved, memory: Footprint) -> str:
     from rlbench.cli.resolve import written
+    from rlbench.report.columns import sentences
 
     lines = [(f"{path} = {written(value)}", source) for path, value, source in found.rows()]
     width = max(len(line) for line, _ in lines)
     aligned = [f"{line:<{width}}  # {source}" for line, source in lines]
-    return "\n".join([*aligned, "", f"id {found.spec.id}", memory.line()])
+    return "\n".join([*aligned, "", f"id {found.spec.id}", *sentences([memory.line()], terminal_width())])
 
 
 def _document(found: Resolved, memory: Footprint) -> dict[str, object]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +10,7 @@ import typer
 
 from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Algos, Json, Results, SuiteOrAll, Tasks
-from rlbench.cli.output import emit, remark
+from rlbench.cli.output import emit, remark, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -60,8 +58,8 @@ def table(
         remark(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
         _write(output, TEXTS[chosen](found))
-    elif chosen == "rich" and sys.stdout.isatty():
-        emit(to_rich(found, width=shutil.get_terminal_size().columns))
+    elif chosen == "rich" and (width := terminal_width()) is not None:
+        emit(to_rich(found, width=width))
     else:
         emit(TEXTS[chosen](found))
 

@@ -118,8 +118,8 @@ def _remedy(there: Place) -> str:
         recipes = sorted(set(catalogue.STANDINS.values()))
         if there.name in recipes:
             return f"make it: rlbench data generate {there.name}"
-        known = meant(there.name, [*(own.name for own in local() if own.kind == "own"), *recipes])
-        return f"no recipe has this name{known}"
+        near = meant(there.name, [*(own.name for own in local() if own.kind == "own"), *recipes])
+        return f"no recipe has this name{near}"
     fetch = f"rlbench data download {there.name}"
     if there.kind == "minari":
         return f"download it: {fetch} (size unknown until the server tells it)"

@@ -17,6 +17,7 @@ from rlbench.report.aggregate import (
     optimality_gap,
 )
 from rlbench.report.cells import SUITES
+from rlbench.report.columns import aligned, sentences
 from rlbench.report.documented import documented
 from rlbench.report.documents import Estimator, Key
 from rlbench.report.estimate import mean, seed_scores
@@ -158,8 +159,8 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...]) -> Comparison:
     )
 
 
-def to_text(found: Comparison) -> str:
-    """A line a task, and the sides as wholes."""
+def to_text(found: Comparison, width: int | None = None) -> str:
+    """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
     from rlbench.report.tables import rounded, task_name
 
     left, right = found.names
@@ -175,16 +176,13 @@ def to_text(found: Comparison) -> str:
         )
         for task in found.tasks
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    ]
+    lines: list[str] = []
     gaps = found.gaps or (None, None)
     for name, middle, gap in zip(found.names, (found.left, found.right), gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_told(middle)}; optimality gap: {_told(gap)}")
     lines.append(f"chance that a run of {right} beats one of {left}: {_percent(found.improvement) or 'too few seeds'}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {found.scale}. 95 % bootstrap intervals over seeds.")
-    return "\n".join([*lines[: len(rows) + 1], "", *lines[len(rows) + 1 :]])
+    return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
 
 
 def to_document(found: Comparison) -> dict[str, object]:
