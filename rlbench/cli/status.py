@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -59,7 +60,9 @@ def _watch(results: Path) -> None:
 
     with suppress(KeyboardInterrupt):
         while True:
-            emit((CLEAR if sys.stdout.isatty() else "") + _text(standings(results)))
+            emit(
+                (CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "") + _text(standings(results))
+            )
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 

@@ -76,7 +76,7 @@ def _folded(text: str, width: int) -> list[str]:
         if lines[-1].strip() and len((lines[-1] + piece).rstrip()) > width:
             lines.append("")
         lines[-1] += piece if lines[-1] else piece.lstrip()
-    return lines
+    return [line.rstrip() for line in lines]
 
 
 def _pieces(text: str) -> list[str]:

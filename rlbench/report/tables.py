@@ -141,7 +141,7 @@ def to_rich(cells: Sequence[Cell], *, width: int) -> str:
 
 
 def _least(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> int:
-    """The columns of a terminal that a table needs at least, folded where it may be, except for the columns ``whole``."""
+    """The columns of a terminal that a table needs at least, folded where it may be but for its columns ``whole``."""
     return sum(_narrowest(header, rows, whole=whole)) + GAP * (len(header) - 1)
 
 
