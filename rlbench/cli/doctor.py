@@ -32,10 +32,14 @@ DISK_NEEDED = 1_000_000_000
 DRIVER = Path("/proc/driver/nvidia/version")
 """There wherever NVIDIA's driver is loaded."""
 
+FEW = 1_000
+"""Transitions of replay below which nothing is learned."""
+
 OWN = {"goals": "gymnasium-robotics"}
 """What steps a suite whose tasks leave no choice."""
 
-INSTALL = "run scripts/rlbench, which installs the locked versions, or: pip install"
+INSTALL = f"{sys.executable} -m pip install"
+ELSEWHERE = "`export RLBENCH_RESULTS=/folder/on/another/disk`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,37 +111,38 @@ def _python() -> Iterator[Finding]:
     if sys.version_info >= OLDEST_PYTHON:
         yield Finding("ok", "python", f"{version} at {sys.executable}")
     else:
-        yield Finding("missing", "python", f"{version} is too old; install 3.11 or newer and run scripts/rlbench")
+        remedy = "install 3.11 or newer, then `PYTHON=/path/to/python3.11 scripts/rlbench doctor`"
+        yield Finding("missing", "python", f"{version} is too old; {remedy}")
 
 
 def _torch() -> Iterator[Finding]:
     torch = _imported("torch")
     if not isinstance(torch, ModuleType):
-        yield Finding("missing", "torch", f"{torch}; {INSTALL} 'torch>=2.10'")
+        yield Finding("missing", "torch", f"{torch}; `{INSTALL} 'torch>=2.10'`")
         return
     yield Finding("ok", "torch", torch.__version__)
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         yield Finding("ok", "device", f"cuda: {names}")
-    elif DRIVER.exists():
-        remedy = "pip install --force-reinstall torch, from an index with CUDA builds"
-        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA card: {torch.__version__}; {remedy}")
+        return
+    release = torch.__version__.partition("+")[0]
+    remedy = f"`{INSTALL} --force-reinstall --index-url https://pypi.org/simple torch=={release}`"
+    if DRIVER.exists():
+        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA card; a torch for it: {remedy}")
     else:
-        yield Finding(
-            "optional", "device", "cpu only; for an NVIDIA card, install its driver and a CUDA build of torch"
-        )
+        yield Finding("optional", "device", f"cpu only; with an NVIDIA card install its driver, then {remedy}")
 
 
 def _roms() -> Iterator[Finding]:
     roms = _imported("ale_py.roms")
     if not isinstance(roms, ModuleType):
-        yield Finding("missing", "ale", f"{roms}; {INSTALL} 'ale-py>=0.11'")
+        yield Finding("missing", "ale", f"{roms}; `{INSTALL} 'ale-py>=0.12'`")
         return
     from rlbench.suites.atari import GAMES
 
     absent = [game for game in GAMES if not _rom(roms, game)]
     if absent:
-        remedy = "pip install --force-reinstall 'ale-py>=0.11'"
+        remedy = f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
         yield Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
     else:
         yield Finding("ok", "ale roms", f"{len(GAMES)} games")
@@ -153,7 +158,7 @@ def _package(name: str, requirement: str) -> Iterator[Finding]:
     if isinstance(module, ModuleType):
         yield Finding("ok", name, _version(name))
     else:
-        yield Finding("missing", name, f"{module}; {INSTALL} '{requirement}'")
+        yield Finding("missing", name, f"{module}; `{INSTALL} '{requirement}'`")
 
 
 def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Finding]:
@@ -162,7 +167,7 @@ def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Fin
     if find_spec(name) is not None:
         yield Finding("ok", name, _version(name))
     else:
-        yield Finding("optional", name, f"not installed; {purpose}: pip install '{requirement}'")
+        yield Finding("optional", name, f"not installed; {purpose}: `{INSTALL} '{requirement}'`")
 
 
 def _compiler() -> Iterator[Finding]:
@@ -171,7 +176,7 @@ def _compiler() -> Iterator[Finding]:
     if path:
         yield Finding("ok", "c++ compiler", path)
     else:
-        yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: apt install g++")
+        yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: `apt install g++`")
 
 
 def _disk(results: Path) -> Iterator[Finding]:
@@ -179,10 +184,10 @@ def _disk(results: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(place).free
     text = f"{free / 1e9:.1f} GB free at {place}"
     if not os.access(place, os.W_OK) or not place.is_dir():
-        yield Finding("missing", "disk", f"{place} cannot be written; choose another folder with --results")
+        yield Finding("missing", "disk", f"{place} cannot be written; name another folder: {ELSEWHERE}")
     elif free < DISK_NEEDED:
         need = f"{DISK_NEEDED / 1e9:.0f} GB needed"
-        yield Finding("missing", "disk", f"{text}, {need}; free some or choose another folder with --results")
+        yield Finding("missing", "disk", f"{text}, {need}; free some, or {ELSEWHERE}")
     else:
         yield Finding("ok", "disk", text)
 
@@ -193,12 +198,27 @@ def _memory(suites: list[str]) -> Iterator[Finding]:
 
     free = available_memory()
     for suite in suites:
-        need = footprint(_largest(suite)).total
+        spec = _largest(suite)
+        need = footprint(spec).total
         text = f"{size(free)} available, {size(need)} needed by a run of {suite}"
         if free >= need:
             yield Finding("ok", "memory", text)
         else:
-            yield Finding("missing", "memory", f"{text}; lower algo.replay.capacity with --set")
+            yield Finding("missing", "memory", f"{text}; {_smaller(spec, free)}")
+
+
+def _smaller(spec: Spec, free: int) -> str:
+    """What takes less memory: a replay that fits, where there is one; else the smallest run of all."""
+    from rlbench.spec.footprint import footprint
+
+    need, replay = footprint(spec), getattr(spec.algo, "replay", None)
+    left = free - (need.total - need.replay)
+    rows = left * getattr(replay, "capacity", 0) // max(1, need.replay)
+    if replay is None or rows < FEW:
+        smaller = "use a larger machine" if spec.suite == "toy" else "begin with `rlbench run toy dqn --task Catch`"
+        return f"close other programs, or {smaller}"
+    capacity = 10 ** (len(str(rows)) - 1)
+    return f"keep less: `rlbench run {spec.suite} {spec.algorithm} --set algo.replay.capacity={capacity}`"
 
 
 def _largest(suite: str) -> Spec:
@@ -224,7 +244,11 @@ def _threads() -> Iterator[Finding]:
     elif asked.isdigit() and 0 < int(asked) <= usable:
         yield Finding("ok", "threads", f"{asked} in every run, as OMP_NUM_THREADS says")
     else:
-        yield Finding("optional", "threads", f"OMP_NUM_THREADS={asked} does not fit {usable} usable cores; unset it")
+        yield Finding(
+            "optional",
+            "threads",
+            f"OMP_NUM_THREADS={asked} does not fit {usable} usable cores; `unset OMP_NUM_THREADS`",
+        )
 
 
 def _engines(suites: list[str]) -> Iterator[Finding]:
@@ -238,7 +262,9 @@ def _engines(suites: list[str]) -> Iterator[Finding]:
         absent = stepper == "envpool" and not isinstance(_imported("envpool"), ModuleType)
         if absent:
             yield Finding(
-                "missing", "engine", f"{suite}: envpool; pip install 'envpool>=1.2', or --set task.env=gymnasium"
+                "missing",
+                "engine",
+                f"{suite}: envpool is not installed; `{INSTALL} 'envpool>=1.2'`, or run with --set task.env=gymnasium",
             )
         else:
             yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {how}")
@@ -250,9 +276,9 @@ def _data() -> Iterator[Finding]:
 
     sets = places.local()
     remedies: dict[places.Kind, str] = {
-        "d4rl": "rlbench data download NAME, or set D4RL_DATASET_DIR",
-        "minari": "rlbench data download NAME, or set MINARI_DATASETS_PATH",
-        "own": "rlbench data generate rlb-hopper-medium, or set RLBENCH_DATASETS",
+        "d4rl": "`rlbench data download hopper-medium-v2`, or set D4RL_DATASET_DIR",
+        "minari": "`rlbench data download mujoco/hopper/medium-v0`, or set MINARI_DATASETS_PATH",
+        "own": "`rlbench data generate rlb-hopper-medium`, or set RLBENCH_DATASETS",
     }
     for kind, remedy in remedies.items():
         folder, count = places.folder(kind), sum(there.kind == kind for there in sets)

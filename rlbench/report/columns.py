@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Final
 
 GAP: Final = 2  # spaces between two columns
+TIE: Final = "\N{NO-BREAK SPACE}"
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -64,8 +65,10 @@ def sentences(lines: Iterable[str], width: int | None = None, *, hang: int = 2) 
 
 
 def _wrapped(line: str, width: int, inner: str) -> list[str]:
-    """Between words alone: a path or an option stays whole."""
-    return textwrap.wrap(line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+    """Between words alone: a path stays whole, and so does `a command`, to be copied."""
+    tied = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", TIE), line)
+    lines = textwrap.wrap(tied, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+    return [part.replace(TIE, " ") for part in lines]
 
 
 def _folded(text: str, width: int) -> list[str]:

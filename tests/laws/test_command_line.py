@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,6 +16,7 @@ from rlbench.cli.app import app
 from rlbench.cli.examples import EXAMPLES, of
 from rlbench.datasets import catalogue, places, recipes
 from rlbench.errors import RlbenchError
+from tests.laws.mentions import typed
 from tests.laws.source import ROOT
 
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,6 +41,7 @@ def helped(command: typer.core.TyperCommand, verb: str) -> str:
 
 
 VERBS: Final = dict(commands())
+FIRST: Final = {verb.split()[0] for verb in VERBS}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -149,3 +152,30 @@ def test_every_verb_and_option_that_readme_mentions_exists(line: str) -> None:
 
 def test_readme_has_command_lines_to_judge() -> None:
     assert len(fenced()) > 8
+
+
+def untyped(tests: list[frozenset[str]]) -> list[str]:
+    """Options that no test types together with their verb."""
+    missing = []
+    for verb, command in VERBS.items():
+        beside = [words for words in tests if set(verb.split()) <= words]
+        spoken = (name for option in command.params if not getattr(option, "hidden", False) for name in option.opts)
+        missing += [
+            f"{verb} {name}" for name in spoken if name.startswith("--") and not any(name in words for words in beside)
+        ]
+    return missing
+
+
+def test_every_option_of_every_verb_is_typed_by_a_test() -> None:
+    assert untyped(typed(FIRST)) == []
+
+
+def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
+    lines = (
+        'LINE = ["status", "--json"]',
+        "def test_it(watched):\n    main(LINE)",
+        'def watched():\n    main(["--watch"])\n    main("run toy --results x")',
+        'def test_other():\n    "status --results"\n    main("status")',
+    )
+    (tmp_path / "test_some.py").write_text("\n\n".join(lines), encoding="utf-8")
+    assert [name for name in untyped(typed(FIRST, tmp_path)) if name.startswith("status")] == ["status --results"]
