@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 
 class RlbenchError(Exception):
@@ -95,9 +97,27 @@ def meant(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'a' or 'b'?`` from the nearest names, or ``; known: a, b, c`` when none is near."""
     names = list(known)
     folded = {n.lower(): n for n in reversed(names)}
-    inside = [f for f in folded if name and name.lower() in f]
-    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]))[:3]
+    low = name.lower()
+    inside = [f for f in folded if name and low in f]
+    begun = [f for f in folded if len(low) > 2 and _begins(f, low)]  # pog: PongNoFrameskip-v4
+    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(low, folded, n=3, cutoff=0.5), *begun]))[:3]
     if near:
         return f"; did you mean {' or '.join(repr(folded[n]) for n in near)}?"
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f"; known: {shown}" if names else ""
+
+
+def beside(path: Path) -> str:
+    """``; did you mean 'results/toy'?`` of a path that leads nowhere, from what lies beside its missing part."""
+    near: list[str] = []
+    with suppress(OSError, StopIteration, ValueError):
+        missing = next(part for part in reversed((path, *path.parents)) if not part.exists())
+        names = sorted(there.name for there in missing.parent.iterdir())
+        near = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
+        near = [str(missing.parent / name) for name in near]
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _begins(name: str, slip: str) -> bool:
+    starts = (name[: len(slip)], name[: len(slip) + 1])
+    return any(difflib.SequenceMatcher(None, slip, start).ratio() >= 0.75 for start in starts)

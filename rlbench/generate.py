@@ -249,8 +249,10 @@ def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
         UsageError: it keeps none.
         RefusedFile: the record or the checkpoint is damaged.
     """
+    if which not in KEPT:
+        raise UnknownName("checkpoint", which, KEPT, where="--checkpoint")
     spec, place = read(folder).spec, folder / "checkpoint" / which
-    if which not in KEPT or not checkpoint.exists(place):
+    if not checkpoint.exists(place):
         raise UsageError(f"{place}: no such checkpoint; a finished run keeps {' and '.join(KEPT)}, records in git none")
     return spec, checkpoint.load(place)
 

@@ -12,12 +12,14 @@ from typing import Annotated
 import typer
 
 from rlbench import __version__
+from rlbench.cli import examples
 from rlbench.cli.baseline import baseline
 from rlbench.cli.check import check
 from rlbench.cli.compare import compare
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.list import listing
+from rlbench.cli.mistyped import mistyped
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
@@ -31,20 +33,26 @@ from rlbench.errors import RlbenchError, UsageError
 
 INTERNAL = 1
 
-app = typer.Typer(name="rlbench", rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("run")(run)
-app.command("table")(table)
-app.command("plan")(plan)
-app.command("report")(report)
-app.command("plot")(plot)
-app.command("compare")(compare)
-app.command("check")(check)
-app.command("baseline")(baseline)
-app.command("list")(listing)
-app.command("show")(show)
-app.command("status")(status)
-app.command("verify")(verify)
-app.command("doctor")(doctor)
+app = typer.Typer(
+    name="rlbench",
+    epilog=examples.of(""),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    suggest_commands=False,  # ``main`` does, as for every name
+)
+app.command("run", epilog=examples.of("run"))(run)
+app.command("table", epilog=examples.of("table"))(table)
+app.command("plan", epilog=examples.of("plan"))(plan)
+app.command("report", epilog=examples.of("report"))(report)
+app.command("plot", epilog=examples.of("plot"))(plot)
+app.command("compare", epilog=examples.of("compare"))(compare)
+app.command("check", epilog=examples.of("check"))(check)
+app.command("baseline", epilog=examples.of("baseline"))(baseline)
+app.command("list", epilog=examples.of("list"))(listing)
+app.command("show", epilog=examples.of("show"))(show)
+app.command("status", epilog=examples.of("status"))(status)
+app.command("verify", epilog=examples.of("verify"))(verify)
+app.command("doctor", epilog=examples.of("doctor"))(doctor)
 app.add_typer(data, name="data")
 
 
@@ -68,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             [w for w in words if w != "--debug"], prog_name="rlbench", standalone_mode=False
         )
     except typer.TyperException as error:
-        complain(f"{error.format_message().rstrip('.')} (see: rlbench --help)")
+        complain(mistyped(error))
         return error.exit_code
     except RlbenchError as error:
         _trace(debug=debug)
@@ -95,9 +103,11 @@ def top(
         bool, typer.Option("--debug", help="Show the traceback of an error; anywhere on the line.")
     ] = False,
 ) -> None:
-    """Documented scores of deep reinforcement learning, measured again.
+    """Measure published scores of deep reinforcement learning again.
 
-    Train, compare, and say whether a score was reproduced.
+    `run` trains an algorithm on a task with its documented settings, and `table` says whether the published score was
+    reproduced. `rlbench VERB --help` explains a verb. After --install-completion, Tab completes verbs, options and
+    names in a new shell; in a checkout, put its folder scripts on your PATH first.
     """
     del debug  # ``main`` has taken it out of the line; it is here for --help
     if version:

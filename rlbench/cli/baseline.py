@@ -7,33 +7,46 @@ from typing import Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 BASELINE_SCHEMA = 1
+ACTIONS = ("save", "show")
 
 
 def baseline(
-    action: Annotated[str, typer.Argument(metavar="save|show", help="What to do.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline.")],
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="save|show", help="Write the baseline, or print it.", autocompletion=complete.baseline_actions
+        ),
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline, a JSON file.")],
     *,
     suite: Annotated[
-        list[str] | None, typer.Option("--suite", metavar="SUITE", help="Only these; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--suite",
+            metavar="SUITE",
+            help="Save only this suite; may be repeated. Default: all of them.",
+            autocompletion=complete.suites,
+        ),
     ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Save a baseline for `rlbench check`, or show one.
+    """Save what was measured, for `rlbench check` to hold to.
 
-    Finished runs of the documented settings go into it; failed, short and smoke runs never do.
+    Finished runs of the documented settings go into it; failed, short and smoke runs never do. `show` prints one.
     """
     from rlbench.report import baseline as saved
     from rlbench.report.cells import SUITES
     from rlbench.report.gather import gather
 
-    if action not in {"save", "show"}:
-        raise UnknownName("action", action, ("save", "show"), where="baseline")
+    if action not in ACTIONS:
+        raise UnknownName("action", action, ACTIONS, where="baseline")
     for name in suite or ():
         if name not in SUITES:
             raise UnknownName("suite", name, SUITES)
@@ -53,6 +66,7 @@ def baseline(
 
 def _text(made: object) -> str:
     from rlbench.report.baseline import Baseline
+    from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
     from rlbench.report.tables import rounded, task_name
 
@@ -68,9 +82,9 @@ def _text(made: object) -> str:
         )
         for entry in made.entries
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(3)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", f"{len(rows)} cells, made at {', '.join(made.commits)}"])
+    width = terminal_width()
+    told = sentences([f"{len(rows)} cells, made at {', '.join(made.commits)}"], width)
+    return "\n".join([*aligned(rows, width), "", *told])
 
 
 def _write(path: Path, text: str) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import complain, emit, emit_json
+from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
+from rlbench.cli.output import complain, emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -18,11 +18,16 @@ CHECK_SCHEMA = 1
 
 
 def check(
-    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.")],
+    suite: SuiteOrAll,
     *,
     baseline: Annotated[
         Path | None,
-        typer.Option("--baseline", metavar="FILE", help="Against this instead of the documents.", show_default=False),
+        typer.Option(
+            "--baseline",
+            metavar="FILE",
+            help="Compare with what `rlbench baseline save` wrote there; default: with the published scores.",
+            show_default=False,
+        ),
     ] = None,
     margin: Annotated[
         float | None,
@@ -30,32 +35,50 @@ def check(
             "--margin",
             min=0.0,
             max=1.0,
-            help="The least drop that matters, as a share of the way from a random policy; default 0.1 of a document "
-            "(0.05 of an optimum), 0.05 of a baseline.",
+            metavar="SHARE",
+            help="The smallest drop that matters, as a share of the way from a random policy to the score it is "
+            "compared with; default: 0.1 of a published score (0.05 of an optimum), 0.05 of a baseline.",
             show_default=False,
         ),
     ] = None,
-    alpha: Annotated[float, typer.Option("--alpha", min=1e-6, max=0.5, help="Chance of a false alarm.")] = 0.05,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 while anything is undecided.")] = False,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            "--alpha", metavar="CHANCE", min=1e-6, max=0.5, help="The chance of a false alarm that is accepted."
+        ),
+    ] = 0.05,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 4 where the evidence is too thin to decide.")
+    ] = False,
     other_machine: Annotated[
         bool,
         typer.Option(
-            "--other-machine", help="Accept runs of machines that the baseline has not; their speeds are not compared."
+            "--other-machine",
+            help="Accept runs of machines that the baseline does not know; their speeds are not compared.",
         ),
     ] = False,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--junit", metavar="FILE", help="Write JUnit XML there, for CI; default: none.", show_default=False
+        ),
     ] = None,
     summary: Annotated[
-        Path | None, typer.Option("--summary", metavar="FILE", help="Markdown to append to.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--summary",
+            metavar="FILE",
+            help="Append a Markdown summary to it, for CI; default: none.",
+            show_default=False,
+        ),
     ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Whether anything has become worse: the exit code says so.
+    """Say by the exit code whether anything has become worse.
 
-    Exit code 0: no; 3: yes, a score is below its document or its baseline, or a speed below its baseline's; 5: a run
-    failed; 4: undecided, under --strict.
+    Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
+    5: a run failed; 4: undecided, under --strict.
     """
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
 
@@ -67,7 +90,7 @@ def check(
     if json:
         emit_json({"schema_version": CHECK_SCHEMA, "exit_code": code, "findings": [_row(f) for f in findings]})
     else:
-        emit(to_text(findings))
+        emit(to_text(findings, terminal_width()))
     for finding in findings:
         if finding.word in WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")

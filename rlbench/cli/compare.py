@@ -6,25 +6,32 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
+from rlbench.cli.output import emit, emit_json, terminal_width
 
 COMPARE_SCHEMA = 1
 
 
 def compare(
-    left: Annotated[str, typer.Argument(metavar="A", help="A results folder, or an algorithm.")],
-    right: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
+    left: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=complete.algorithms
+        ),
+    ],
+    right: Annotated[
+        str,
+        typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=complete.algorithms),
+    ],
     *,
-    suite: Annotated[
-        str | None, typer.Option("--suite", metavar="SUITE", help="Only of this suite.", show_default=False)
-    ] = None,
+    suite: OnlySuite = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Two results folders, or two algorithms.
+    """Compare two results folders, or two algorithms.
 
-    Interquartile means with their intervals, and the chance that a run of B beats one of A.
+    Task by task and together: interquartile means with their intervals, and the chance that a run of B beats one of A.
     """
     from rlbench.report.compare import compare as compared
     from rlbench.report.compare import to_document, to_text
@@ -33,4 +40,4 @@ def compare(
     if json:
         emit_json({"schema_version": COMPARE_SCHEMA, **to_document(found)})
     else:
-        emit(to_text(found))
+        emit(to_text(found, terminal_width()))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import complete, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
-from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import RefusedFile, RlbenchError, UsageError
+from rlbench.cli.output import emit, emit_json, remark, terminal_width
+from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, meant
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import Known
@@ -24,22 +25,31 @@ WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download after which it says how far it is
 
 data = typer.Typer(
-    help="Data sets: list, show, generate, subset, verify, download, import.",
+    help="List, inspect, make and fetch data sets to learn from.",
+    epilog=examples.of("data"),
+    suggest_commands=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-data.command("generate")(generate)
+data.command("generate", epilog=examples.of("data generate"))(generate)
 
 
-@data.command("list")
+@data.command("list", epilog=examples.of("data list"))
 def listing(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="D4RL's deprecated sets too.")] = False,
-    remote: Annotated[bool, typer.Option("--remote", help="Ask Minari's server for its sets too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List D4RL's deprecated sets too.")] = False,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="List the sets of Minari's server too; this asks the network.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Data sets by name: where each lies on this machine, or - where it does not."""
+    """List data sets, and where each lies on this machine.
+
+    A data set that is not here yet has a dash; `download` fetches D4RL's and Minari's, `generate` makes those named
+    rlb-.
+    """
     from rlbench.datasets import catalogue, places, recipes
+    from rlbench.report.columns import aligned
 
     here = {there.name: there for there in places.local()}
     elsewhere = [known for known in catalogue.d4rl().values() if everything or not known.note.startswith("deprecated")]
@@ -56,16 +66,25 @@ def listing(
     if json:
         emit_json({"schema_version": DATA_SCHEMA, "datasets": [_entry(*row) for row in rows]})
         return
-    emit("\n".join(f"{name}\t{there.path if there else '-'}" for name, there, _ in rows))
+    width, texts = terminal_width(), [(name, str(there.path) if there else "-") for name, there, _ in rows]
+    emit("\n".join(map("\t".join, texts) if width is None else aligned(texts, width)))
 
 
-@data.command("show")
+@data.command("show", epilog=examples.of("data show"))
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A data set; see: rlbench data list")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|PATH", help="A data set; see: rlbench data list", autocompletion=complete.datasets
+        ),
+    ],
     *,
     json: Json = False,
 ) -> None:
-    """What a data set holds: shapes, episodes, returns, ends, coverage."""
+    """Show what a data set holds: episodes, returns, coverage.
+
+    The whole file is read and its SHA-256 compared with the one recorded on first use.
+    """
     from dataclasses import asdict
 
     from rlbench.datasets import catalogue, checksums, frames, places
@@ -102,15 +121,23 @@ def show(
     emit("\n".join([*(f"{key:<{wide}}  {value}" for key, value in lines), "", "returns", *_bars(made.histogram)]))
 
 
-@data.command("verify")
+@data.command("verify", epilog=examples.of("data verify"))
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME|PATH…", help="All on this machine, if none is named.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|PATH]...",
+            help="The data sets; default: all on this machine.",
+            autocompletion=complete.datasets,
+        ),
     ] = None,
     *,
     json: Json = False,
 ) -> None:
-    """Read data sets whole and compare their SHA-256 with the one recorded on first use."""
+    """Check that data sets are still what they were.
+
+    Each is read whole, and its SHA-256 compared with the one recorded on first use; a fault makes the exit code 2.
+    """
     from rlbench.datasets import checksums, frames, places
     from rlbench.datasets.reading import data_file, read
 
@@ -138,11 +165,21 @@ def verify(
         raise RefusedFile(f"{len(bad)} of {len(rows)} data sets did not pass: {', '.join(bad)}; see above")
 
 
-@data.command("download")
+@data.command("download", epilog=examples.of("data download"))
 def download(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of D4RL's or Minari's; see: rlbench data list")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="One of D4RL's or Minari's; see: rlbench data list",
+            autocompletion=complete.downloads,
+        ),
+    ],
 ) -> None:
-    """Download a data set; what was interrupted goes on where it stopped."""
+    """Download a data set of D4RL's or Minari's.
+
+    What was interrupted goes on where it stopped; what has arrived is checked before it counts.
+    """
     from rlbench.datasets import places
     from rlbench.datasets.obtain import downloaded
 
@@ -154,43 +191,64 @@ def download(
     emit(str(places.found(name)))
 
 
-@data.command("subset")
+@data.command("subset", epilog=examples.of("data subset"))
 def subset(
-    source: Annotated[str, typer.Argument(metavar="NAME|PATH", help="Recorded play, finished or broken off.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|PATH", help="Recorded games, finished or broken off.", autocompletion=complete.datasets
+        ),
+    ],
     *,
-    steps: Annotated[str, typer.Option("--steps", metavar="N", help="Transitions, as 100000 or 1e5.")],
-    name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the subset is called.")],
+    steps: Annotated[str, typer.Option("--steps", metavar="N", help="How many transitions to take, as 100000 or 1e5.")],
+    name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the new data set is called.")],
 ) -> None:
-    """Make a data set of the first transitions of another one."""
+    """Make a data set of the first transitions of another.
+
+    Only recorded games (made with --epsilon, or imported) can be cut.
+    """
     from rlbench.cli.games import taken
 
     taken(source, steps, name)
 
 
-@data.command("import")
+@data.command("import", epilog=examples.of("data import"))
 def bring(
     paths: Annotated[
         list[Path],
         typer.Argument(
             metavar="PATH | rlu FILE… | dqn-replay FOLDER",
-            help="D4RL's file, Minari's folder, a Stable-Baselines3 zip; shards of RL Unplugged; Dopamine's logs.",
+            help="A file of D4RL's, a folder of Minari's, or a policy of Stable-Baselines3 (.zip); after the word rlu "
+            "shards of RL Unplugged, after dqn-replay a folder of Dopamine's logs.",
         ),
     ],
     *,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Default: as the file is named.", show_default=False)
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="What the data set is called; default: as its file.", show_default=False
+        ),
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="What a zip's policy plays.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="ID", help="The task that a zip's policy plays; default: no policy is meant."),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where a zip's policy goes, as safetensors.")
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="Where a zip's policy goes; default: NAME.safetensors in this folder."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; default: one a core.")
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Processes that read shards; default: one a core."),
     ] = None,
 ) -> None:
-    """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file.
+    """Bring in a data set, or a policy, from a file.
 
-    Shards of RL Unplugged and DQN-replay logs become recorded play; the same line goes on where it was broken off.
+    It is checked and copied to where it is found by its name. A zip's policy becomes a policy file, for `data generate
+    --policy`. Shards of RL Unplugged and DQN-replay logs become recorded games; the same line goes on where it was
+    broken off.
     """
     from rlbench.cli.generate import import_policy
     from rlbench.cli.shards import KINDS, assembled
@@ -202,7 +260,10 @@ def bring(
             raise UsageError(f"{path}: is no zip; --task and --output are for policies")
         assembled(str(path), more, name, workers)
     elif more:
-        raise UsageError(f"{more[0]}: one file or folder is imported at a time; only rlu takes several")
+        kind = meant(str(path), KINDS)
+        raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
+    elif not path.exists():
+        raise UsageError(f"{path}: no such file{beside(path)}; check the path")
     elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")

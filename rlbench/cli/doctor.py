@@ -6,15 +6,19 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Literal
+from warnings import catch_warnings, simplefilter
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -28,10 +32,14 @@ DISK_NEEDED = 1_000_000_000
 DRIVER = Path("/proc/driver/nvidia/version")
 """There wherever NVIDIA's driver is loaded."""
 
+FEW = 1_000
+"""Transitions of replay below which nothing is learned."""
+
 OWN = {"goals": "gymnasium-robotics"}
 """What steps a suite whose tasks leave no choice."""
 
-INSTALL = "run scripts/rlbench, which installs the locked versions, or: pip install"
+INSTALL = f"{sys.executable} -m pip install"
+ELSEWHERE = "`export RLBENCH_RESULTS=/folder/on/another/disk`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +53,24 @@ class Finding:
 
 def doctor(
     suite: Annotated[
-        str | None, typer.Argument(metavar="[SUITE]", help="Only what it needs.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[SUITE]",
+            help="Look only at what this suite needs; default: all of them.",
+            show_default=False,
+            autocompletion=complete.suites,
+        ),
     ] = None,
     *,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """What this machine has and lacks, with the remedy.
+    """Show what this machine has and lacks, with the remedy.
 
-    The exit code is 2 when something needed is missing.
+    One line a thing: ok, optional (runs do without it) or missing; the last makes the exit code 2.
     """
     from rlbench import suites
+    from rlbench.report.columns import sentences
 
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
@@ -64,7 +79,8 @@ def doctor(
     if json:
         emit_json({"schema_version": DOCTOR_SCHEMA, "findings": [asdict(finding) for finding in found]})
     else:
-        emit("\n".join(f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in found))
+        lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in found)
+        emit("\n".join(sentences(lines, terminal_width(), hang=10)))
     if any(finding.state == "missing" for finding in found):
         raise typer.Exit(UsageError.exit_code)
 
@@ -95,37 +111,38 @@ def _python() -> Iterator[Finding]:
     if sys.version_info >= OLDEST_PYTHON:
         yield Finding("ok", "python", f"{version} at {sys.executable}")
     else:
-        yield Finding("missing", "python", f"{version} is too old; install 3.11 or newer and run scripts/rlbench")
+        remedy = "install 3.11 or newer, then `PYTHON=/path/to/python3.11 scripts/rlbench doctor`"
+        yield Finding("missing", "python", f"{version} is too old; {remedy}")
 
 
 def _torch() -> Iterator[Finding]:
     torch = _imported("torch")
     if not isinstance(torch, ModuleType):
-        yield Finding("missing", "torch", f"{torch}; {INSTALL} 'torch>=2.10'")
+        yield Finding("missing", "torch", f"{torch}; `{INSTALL} 'torch>=2.10'`")
         return
     yield Finding("ok", "torch", torch.__version__)
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         yield Finding("ok", "device", f"cuda: {names}")
-    elif DRIVER.exists():
-        remedy = "pip install --force-reinstall torch, from an index with CUDA builds"
-        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA card: {torch.__version__}; {remedy}")
+        return
+    release = torch.__version__.partition("+")[0]
+    remedy = f"`{INSTALL} --force-reinstall --index-url https://pypi.org/simple torch=={release}`"
+    if DRIVER.exists():
+        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA card; a torch for it: {remedy}")
     else:
-        yield Finding(
-            "optional", "device", "cpu only; for an NVIDIA card, install its driver and a CUDA build of torch"
-        )
+        yield Finding("optional", "device", f"cpu only; with an NVIDIA card install its driver, then {remedy}")
 
 
 def _roms() -> Iterator[Finding]:
     roms = _imported("ale_py.roms")
     if not isinstance(roms, ModuleType):
-        yield Finding("missing", "ale", f"{roms}; {INSTALL} 'ale-py>=0.11'")
+        yield Finding("missing", "ale", f"{roms}; `{INSTALL} 'ale-py>=0.12'`")
         return
     from rlbench.suites.atari import GAMES
 
     absent = [game for game in GAMES if not _rom(roms, game)]
     if absent:
-        remedy = "pip install --force-reinstall 'ale-py>=0.11'"
+        remedy = f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
         yield Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
     else:
         yield Finding("ok", "ale roms", f"{len(GAMES)} games")
@@ -141,7 +158,7 @@ def _package(name: str, requirement: str) -> Iterator[Finding]:
     if isinstance(module, ModuleType):
         yield Finding("ok", name, _version(name))
     else:
-        yield Finding("missing", name, f"{module}; {INSTALL} '{requirement}'")
+        yield Finding("missing", name, f"{module}; `{INSTALL} '{requirement}'`")
 
 
 def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Finding]:
@@ -150,7 +167,7 @@ def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Fin
     if find_spec(name) is not None:
         yield Finding("ok", name, _version(name))
     else:
-        yield Finding("optional", name, f"not installed; {purpose}: pip install '{requirement}'")
+        yield Finding("optional", name, f"not installed; {purpose}: `{INSTALL} '{requirement}'`")
 
 
 def _compiler() -> Iterator[Finding]:
@@ -159,7 +176,7 @@ def _compiler() -> Iterator[Finding]:
     if path:
         yield Finding("ok", "c++ compiler", path)
     else:
-        yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: apt install g++")
+        yield Finding("optional", "c++ compiler", "none; compiled updates are faster on a CPU: `apt install g++`")
 
 
 def _disk(results: Path) -> Iterator[Finding]:
@@ -167,10 +184,10 @@ def _disk(results: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(place).free
     text = f"{free / 1e9:.1f} GB free at {place}"
     if not os.access(place, os.W_OK) or not place.is_dir():
-        yield Finding("missing", "disk", f"{place} cannot be written; choose another folder with --results")
+        yield Finding("missing", "disk", f"{place} cannot be written; name another folder: {ELSEWHERE}")
     elif free < DISK_NEEDED:
         need = f"{DISK_NEEDED / 1e9:.0f} GB needed"
-        yield Finding("missing", "disk", f"{text}, {need}; free some or choose another folder with --results")
+        yield Finding("missing", "disk", f"{text}, {need}; free some, or {ELSEWHERE}")
     else:
         yield Finding("ok", "disk", text)
 
@@ -181,12 +198,27 @@ def _memory(suites: list[str]) -> Iterator[Finding]:
 
     free = available_memory()
     for suite in suites:
-        need = footprint(_largest(suite)).total
+        spec = _largest(suite)
+        need = footprint(spec).total
         text = f"{size(free)} available, {size(need)} needed by a run of {suite}"
         if free >= need:
             yield Finding("ok", "memory", text)
         else:
-            yield Finding("missing", "memory", f"{text}; lower algo.replay.capacity with --set")
+            yield Finding("missing", "memory", f"{text}; {_smaller(spec, free)}")
+
+
+def _smaller(spec: Spec, free: int) -> str:
+    """What takes less memory: a replay that fits, where there is one; else the smallest run of all."""
+    from rlbench.spec.footprint import footprint
+
+    need, replay = footprint(spec), getattr(spec.algo, "replay", None)
+    left = free - (need.total - need.replay)
+    rows = left * getattr(replay, "capacity", 0) // max(1, need.replay)
+    if replay is None or rows < FEW:
+        smaller = "use a larger machine" if spec.suite == "toy" else "begin with `rlbench run toy dqn --task Catch`"
+        return f"close other programs, or {smaller}"
+    capacity = 10 ** (len(str(rows)) - 1)
+    return f"keep less: `rlbench run {spec.suite} {spec.algorithm} --set algo.replay.capacity={capacity}`"
 
 
 def _largest(suite: str) -> Spec:
@@ -212,7 +244,11 @@ def _threads() -> Iterator[Finding]:
     elif asked.isdigit() and 0 < int(asked) <= usable:
         yield Finding("ok", "threads", f"{asked} in every run, as OMP_NUM_THREADS says")
     else:
-        yield Finding("optional", "threads", f"OMP_NUM_THREADS={asked} does not fit {usable} usable cores; unset it")
+        yield Finding(
+            "optional",
+            "threads",
+            f"OMP_NUM_THREADS={asked} does not fit {usable} usable cores; `unset OMP_NUM_THREADS`",
+        )
 
 
 def _engines(suites: list[str]) -> Iterator[Finding]:
@@ -226,7 +262,9 @@ def _engines(suites: list[str]) -> Iterator[Finding]:
         absent = stepper == "envpool" and not isinstance(_imported("envpool"), ModuleType)
         if absent:
             yield Finding(
-                "missing", "engine", f"{suite}: envpool; pip install 'envpool>=1.2', or --set task.env=gymnasium"
+                "missing",
+                "engine",
+                f"{suite}: envpool is not installed; `{INSTALL} 'envpool>=1.2'`, or run with --set task.env=gymnasium",
             )
         else:
             yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {how}")
@@ -238,9 +276,9 @@ def _data() -> Iterator[Finding]:
 
     sets = places.local()
     remedies: dict[places.Kind, str] = {
-        "d4rl": "rlbench data download NAME, or set D4RL_DATASET_DIR",
-        "minari": "rlbench data download NAME, or set MINARI_DATASETS_PATH",
-        "own": "rlbench data generate rlb-hopper-medium, or set RLBENCH_DATASETS",
+        "d4rl": "`rlbench data download hopper-medium-v2`, or set D4RL_DATASET_DIR",
+        "minari": "`rlbench data download mujoco/hopper/medium-v0`, or set MINARI_DATASETS_PATH",
+        "own": "`rlbench data generate rlb-hopper-medium`, or set RLBENCH_DATASETS",
     }
     for kind, remedy in remedies.items():
         folder, count = places.folder(kind), sum(there.kind == kind for there in sets)
@@ -255,7 +293,9 @@ def _imported(name: str) -> ModuleType | str:
     from importlib import import_module
 
     try:
-        return import_module(name)
+        with redirect_stderr(StringIO()), catch_warnings():  # what a library says of itself is no finding
+            simplefilter("ignore")
+            return import_module(name)
     except Exception as error:  # noqa: BLE001 - its remedy is the same whatever it raises
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 

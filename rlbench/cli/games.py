@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UsageError
+from rlbench.errors import UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.generate import Filming
@@ -32,7 +32,9 @@ def filmed(
     from rlbench.generate import Filming, kept_run
 
     if not run.is_dir():
-        raise UsageError(f"--policy {run}: no such run; --epsilon wants the folder of a finished Q-learning run")
+        raise UsageError(
+            f"--policy {run}: no such run{beside(run)}; --epsilon wants the folder of a finished Q-learning run"
+        )
     (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
     spec, kept = kept_run(run, which)
     recipe = games(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import Json
+from rlbench.cli import complete
+from rlbench.cli.options import Json, Quiet
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UsageError
+from rlbench.errors import UsageError, beside, meant
 
 if TYPE_CHECKING:
     from rlbench.datasets.policies import Policy
@@ -25,46 +26,84 @@ SAYINGS = 10
 
 def generate(
     task: Annotated[
-        str, typer.Argument(metavar="TASK|NAME", help="A task id, or the name of a recipe: rlb-hopper-medium.")
+        str,
+        typer.Argument(
+            metavar="TASK|NAME",
+            help="A task id, or the name of a recipe, such as rlb-hopper-medium.",
+            autocompletion=complete.played,
+        ),
     ],
     *,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", metavar="RUN|FILE", help="Folder of a finished run, .safetensors or SB3 .zip; may be repeated."
+            "--policy",
+            metavar="RUN|FILE",
+            help="Who plays: the folder of a finished run, a .safetensors file or a .zip of Stable-Baselines3; may be "
+            "repeated.",
+            autocompletion=complete.policies,
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=1, help="Steps in all.", show_default=False)
+        int | None,
+        typer.Option(
+            "--steps", metavar="N", min=1, help="Agent steps in all; default: as the recipe says.", show_default=False
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="rlb-NAME", help="What it is called.", show_default=False)
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="rlb-NAME",
+            help="What the data set is called; default: as the recipe.",
+            show_default=False,
+        ),
     ] = None,
     mixture: Annotated[
         str | None,
         typer.Option(
-            "--mixture", metavar="0.5,0.5", help="Shares of several policies; equal ones.", show_default=False
+            "--mixture",
+            metavar="0.7,0.3",
+            help="The share of each --policy in the steps; default: equal shares.",
+            show_default=False,
         ),
     ] = None,
-    noise: Annotated[float, typer.Option("--noise", metavar="STD", help="Normal noise added to actions.")] = 0.0,
-    uniform: Annotated[float, typer.Option("--uniform", metavar="P", help="How often an action is random.")] = 0.0,
+    noise: Annotated[
+        float,
+        typer.Option("--noise", metavar="STD", help="Standard deviation of normal noise added to actions in [-1, 1]."),
+    ] = 0.0,
+    uniform: Annotated[
+        float, typer.Option("--uniform", metavar="P", help="The share of actions that are random, from 0 to 1.")
+    ] = 0.0,
     epsilon: Annotated[
         float | None,
-        typer.Option("--epsilon", metavar="P", help="Games of a Q-learning run: how often an action is random."),
+        typer.Option(
+            "--epsilon",
+            metavar="P",
+            help="Record games of a Q-learning run, with this share of random actions, from 0 to 1; default: no games.",
+        ),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Preferred actions instead of samples.")
+        bool, typer.Option("--deterministic", help="Take preferred actions instead of sampled ones.")
     ] = False,
-    kept: Annotated[str, typer.Option("--checkpoint", metavar="best|last", help="Which policy of a run.")] = "best",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of environments and samples.")] = 0,
-    lanes: Annotated[int, typer.Option("--lanes", metavar="N", help="Environments side by side.")] = 10,
+    kept: Annotated[
+        str,
+        typer.Option(
+            "--checkpoint",
+            metavar="best|last",
+            help="Which policy of a run plays: the best evaluated, or the last.",
+            autocompletion=complete.kept,
+        ),
+    ] = "best",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
+    lanes: Annotated[int, typer.Option("--lanes", metavar="N", help="How many environments run side by side.")] = 10,
     force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Make a data set of one's own, in D4RL's layout, or single frames of games where --epsilon is given.
+    """Make a data set of your own, from a recipe or policies.
 
-    Equal recipes give equal files. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
+    A TASK needs --policy, --steps and --name. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets, in D4RL's layout.
     """
     from rlbench.cli.preflight import room
     from rlbench.datasets.recipes import PREFIX
@@ -143,8 +182,8 @@ def _loaded(text: str, task: str, kept: str) -> Policy:
 
         return kept_policy(path, kept)
     if not path.exists():
-        shipped = ", ".join(sorted(found.stem for found in POLICIES.glob("*.safetensors")))
-        raise UsageError(f"--policy {text}: no such file or run; check the path, or choose one of {shipped}")
+        near = beside(path) or meant(text, sorted(found.stem for found in POLICIES.glob("*.safetensors")))
+        raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
     return parsed(imported(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import UnknownName
 
@@ -16,17 +17,15 @@ KINDS = ("suites", "algos", "tasks", "runs")
 
 
 def listing(
-    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="What to list.")],
+    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="What to list.", autocompletion=complete.lists)],
     *,
-    suite: Annotated[
-        str | None, typer.Option("--suite", metavar="SUITE", help="Only of this suite.", show_default=False)
-    ] = None,
+    suite: OnlySuite = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Suites, algorithms, tasks or runs, one a line.
+    """List suites, algorithms, tasks or runs, one a line.
 
-    Algorithms and tasks have their suite in front, unless --suite names it.
+    Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders below --results.
     """
     if kind not in KINDS:
         raise UnknownName("kind", kind, KINDS, where="list")
@@ -54,7 +53,10 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 def _runs(suite: str | None, results: Path) -> list[tuple[str, str]]:
     """``(suite, folder)`` for each run, whatever became of it."""
+    from rlbench import suites
     from rlbench.report.gather import folders
 
+    if suite is not None and suite not in suites.names():
+        raise UnknownName("suite", suite, suites.names())
     found = [(folder.relative_to(results).parts[0], str(folder)) for folder in folders(results)]
     return [(of, folder) for of, folder in found if suite in {None, of}]

@@ -7,35 +7,163 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from rlbench.cli import complete
+
 Suite: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SUITE", help="atari, mujoco, goals or toy; see: rlbench list suites")
+    str,
+    typer.Argument(
+        metavar="SUITE",
+        help="atari, mujoco, offline, goals or toy; see: rlbench list suites",
+        autocompletion=complete.suites,
+    ),
 ]
-Algo: TypeAlias = Annotated[str, typer.Argument(metavar="ALGO", help="for example dqn; see: rlbench list algos")]
+SuiteOrAll: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.", autocompletion=complete.suites_or_all)
+]
+OnlySuite: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="SUITE",
+        help="Only this suite; default: all of them.",
+        show_default=False,
+        autocompletion=complete.suites,
+    ),
+]
+Algo: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="ALGO",
+        help="An algorithm of the suite, such as dqn; see: rlbench list algos",
+        autocompletion=complete.algorithms,
+    ),
+]
+Algos: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algo",
+        metavar="GLOB",
+        help="Only algorithms of this name or pattern, such as 'td3*'; may be repeated.",
+        autocompletion=complete.algorithms,
+    ),
+]
+Tasks: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task",
+        metavar="GLOB",
+        help="Only tasks of this name or pattern, such as 'Pong*'; may be repeated.",
+        autocompletion=complete.tasks,
+    ),
+]
+PlayedTasks: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task",
+        metavar="GLOB",
+        help="A task id or a pattern, such as 'Pong*'; may be repeated. Default: every documented task of ALGO.",
+        autocompletion=complete.tasks,
+    ),
+]
+Dataset: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME|PATH",
+        help="Recorded experience to learn from (suite offline only); default: the data set that --task names.",
+        autocompletion=complete.datasets,
+    ),
+]
+Seeds: TypeAlias = Annotated[
+    str,
+    typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="The seeds to train, a run for each."),
+]
+Device: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        envvar="RLBENCH_DEVICE",
+        metavar="auto|cpu|cuda|cuda:N",
+        help="Where the networks are; auto: the first NVIDIA card, else the CPU.",
+        autocompletion=complete.devices,
+    ),
+]
+Patience: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--patience",
+        envvar="RLBENCH_PATIENCE",
+        metavar="SECONDS",
+        min=0.1,
+        help="End a run whose environments have not answered for so many seconds.",
+    ),
+]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Results: TypeAlias = Annotated[
-    Path, typer.Option("--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="Folder of the records.")
+    Path, typer.Option("--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="The folder that holds the records.")
 ]
 Sets: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="One field, as algo.lr=1e-3; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change one setting, such as algo.lr=1e-3; may be repeated. `rlbench show` lists them all.",
+        autocompletion=complete.fields,
+    ),
 ]
 Config: TypeAlias = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE.toml", help="Fields from a TOML file.")
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE.toml",
+        help="Change the settings that this TOML file names; --set overrules it. Default: no file.",
+    ),
 ]
 Steps: TypeAlias = Annotated[
     int | None,
-    typer.Option("--steps", metavar="N", help="Budget in agent steps; also RLBENCH_STEPS.", show_default=False),
+    typer.Option(
+        "--steps",
+        metavar="N",
+        help="Train for N agent steps; default: RLBENCH_STEPS, else the documented budget.",
+        show_default=False,
+    ),
 ]
-Smoke: TypeAlias = Annotated[bool, typer.Option("--smoke", help="The whole path on a tiny budget; enters no table.")]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Smoke: TypeAlias = Annotated[
+    bool, typer.Option("--smoke", help="Go the whole way on a tiny budget, in seconds; the result enters no table.")
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Jobs: TypeAlias = Annotated[
     str | None,
-    typer.Option("--jobs", metavar="auto|N", help="So many runs side by side, each in a process of its own."),
+    typer.Option(
+        "--jobs",
+        metavar="auto|N",
+        help="Carry on N runs side by side, each in its own process; auto: as many as this machine holds. Default: one "
+        "after another.",
+        autocompletion=complete.jobs,
+    ),
 ]
-Engine: TypeAlias = Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where those processes are.")]
+Engine: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="local|ray",
+        help="Where the runs are carried on: local is this machine, ray a cluster of Ray.",
+        autocompletion=complete.engines,
+    ),
+]
 RayAddress: TypeAlias = Annotated[
-    str | None, typer.Option("--ray-address", metavar="ADDR", help="Of a running cluster; without it, this machine.")
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="The running Ray cluster to use with --engine ray; default: one that is started on this machine.",
+    ),
 ]
 Shard: TypeAlias = Annotated[
-    str | None, typer.Option("--shard", metavar="i/n", help="Only the i-th of n shares of the runs, for schedulers.")
+    str | None,
+    typer.Option(
+        "--shard", metavar="i/n", help="Take the i-th of n equal shares of the runs, as 1/8; default: all of them."
+    ),
 ]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 

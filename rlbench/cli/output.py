@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,6 +33,14 @@ def emit(text: str) -> None:
 def emit_json(document: Mapping[str, object]) -> None:
     """Write one JSON document; keys stay in the order they were given."""
     emit(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is, or None: what a pipe or a file gets is never folded."""
+    try:
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    except (AttributeError, ValueError):  # closed, which ``emit`` will tell
+        return None
 
 
 def remark(message: str) -> None:

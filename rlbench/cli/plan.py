@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
+from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -22,32 +23,42 @@ DISK = 300_000
 
 
 def plan(
-    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite with documented scores, or all.")],
-    algo: Annotated[list[str] | None, typer.Argument(metavar="[ALGO]...", help="Only these.")] = None,
+    suite: SuiteOrAll,
+    algo: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ALGO]...", help="Only these; default: all.", autocompletion=complete.algorithms),
+    ] = None,
     *,
-    seeds: Annotated[str, typer.Option("--seeds", metavar="0-9", help="Seeds that a cell should have.")] = "0-9",
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="0-9", help="The seeds that every cell should have.")
+    ] = "0-9",
     runnable: Annotated[
         bool, typer.Option("--runnable", help="Only cells that this version has settings for.")
     ] = False,
     one: Annotated[bool, typer.Option("--one", help="Only the first task of each algorithm.")] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="`SUITE ALGO TASK SEEDS` a line, the shortest first, for scripts.")
+        bool, typer.Option("--lines", help="For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="2h|90m|3d", help="Only what decides most verdicts in this time."),
+        typer.Option(
+            "--budget",
+            metavar="2h|90m|3d",
+            help="Only what decides most verdicts within so many hours, minutes or days; default: everything.",
+        ),
     ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Cells that lack runs, with steps, hours and memory, and the cost of the whole table.
+    """Show which runs a table lacks, and what they would cost.
 
-    Hours are those of one run after another at the speed of the nearest records, of this machine if there are any.
-    --budget puts the cheapest verdict first: a cell that was never run takes three seeds, an inconclusive one as many
-    as its verdict asks for. With --json the `include` list is a matrix for CI systems.
+    A cell is one algorithm on one task. Hours are those of one run after another at the speed of the nearest records,
+    of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes three
+    seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
     from rlbench.cli.seeds import parse_seeds
     from rlbench.report.cells import SUITES
+    from rlbench.report.columns import sentences
     from rlbench.report.missing import missing
 
     if suite not in (*SUITES, "all"):
@@ -71,7 +82,7 @@ def plan(
             row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted, whole=True)
         ]
         told = _text(found) if found else f"nothing is missing from {results}"
-        emit(f"{told}\n{_whole(every)}")
+        emit("\n".join([told, *sentences([_whole(every)], terminal_width())]))
 
 
 def _affordable(
@@ -81,6 +92,7 @@ def _affordable(
     from rlbench.cli.status import spoken
     from rlbench.report.affordable import chosen, parse_budget
     from rlbench.report.cells import every_cell
+    from rlbench.report.columns import sentences
 
     hours = parse_budget(budget)
     choice = chosen(found, {cell.key: cell.verdict for cell in every_cell(suites, results)}, hours)
@@ -98,7 +110,8 @@ def _affordable(
         f"{choice.beyond} more cells do not fit{unknown}"
     )
     rest = "".join(f"\nthen begin {_line(row)}: {spoken((row.hours or 0) * 3600)}, and it resumes" for row in after)
-    emit((_text(choice.rows) + "\n" if choice.rows else "") + told + rest)
+    words = sentences((told + rest).split("\n"), terminal_width())
+    emit("\n".join([*([_text(choice.rows)] if choice.rows else []), *words]))
 
 
 def _whole(rows: Sequence[Missing]) -> str:
@@ -143,6 +156,7 @@ def _row(row: Missing) -> dict[str, object]:
 
 def _text(found: Sequence[Missing]) -> str:
     from rlbench.cli.status import spoken
+    from rlbench.report.columns import aligned
     from rlbench.report.tables import task_name
     from rlbench.spec.footprint import size
 
@@ -153,8 +167,7 @@ def _text(found: Sequence[Missing]) -> str:
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = {"cell": "this cell", "": ""}.get(row.nearest, f"its {row.nearest}")
         rows.append((name, str(len(row.seeds)), steps, time, nearest, size(row.memory) if row.memory else ""))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = aligned(rows, terminal_width())
     seeds = sum(len(row.seeds) for row in found)
     hours = sum(row.hours or 0.0 for row in found)
     unknown = sum(row.hours is None for row in found)

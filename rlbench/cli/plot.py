@@ -7,29 +7,33 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Results
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Algos, Results, Suite, Tasks
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
 
 def plot(
-    suite: Annotated[str, typer.Argument(metavar="SUITE", help="A suite with documented scores.")],
+    suite: Suite,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg", help="The picture.")],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg", help="The picture to write.")],
     kind: Annotated[
-        str, typer.Option("--kind", metavar="curves|walltime|profile|interval|improvement", help="What it shows.")
+        str,
+        typer.Option(
+            "--kind",
+            metavar="curves|walltime|profile|interval|improvement",
+            help="What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
+            "interquartile means, or the chance that one algorithm beats another.",
+            autocompletion=complete.kinds,
+        ),
     ] = "curves",
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="GLOB", help="Only these; may be repeated.")
-    ] = None,
-    algo: Annotated[
-        list[str] | None, typer.Option("--algo", metavar="GLOB", help="Only these; may be repeated.")
-    ] = None,
+    task: Tasks = None,
+    algo: Algos = None,
     results: Results = RESULTS,
 ) -> None:
-    """Learning curves, wall-clock curves, profiles, intervals, improvement.
+    """Draw learning curves and other pictures of the records.
 
-    Documented curves are drawn behind the measured ones. A task that was never run is drawn if --task names it.
+    Published curves are drawn behind the measured ones. A task that was never run is drawn if --task names it.
     """
     from rlbench.record import files
     from rlbench.report.cells import SUITES

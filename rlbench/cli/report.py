@@ -7,21 +7,28 @@ from typing import Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Results
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
 
 def report(
-    suite: Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help="Only these.")] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SUITE]...", help="Only these; default: all.", autocompletion=complete.suites),
+    ] = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.html|.md", help="The page.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE.html|.md", help="The HTML or Markdown file to write.")
+    ],
     results: Results = RESULTS,
 ) -> None:
-    """One page that opens without a network.
+    """Write one page of everything that was measured.
 
-    Tables, verdicts, pictures, every seed, machines, and what is missing and would cost. A FILE.md is for reading
-    beside the records: verdicts counted, what the rest would cost, and the tables, with the pictures in `plots`.
+    Tables, verdicts, pictures, every seed, the machines, and what is still missing and would cost. The page needs no
+    network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
+    cost, and the tables, with the pictures in `plots`.
     """
     from rlbench.record import files
     from rlbench.report.cells import SUITES

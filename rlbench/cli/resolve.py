@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rlbench import faults, suites
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.spec.algo import PolicyGradient, Surrogate
 from rlbench.spec.canon import fields
 from rlbench.spec.offline import Offline
@@ -108,7 +108,8 @@ def from_file(path: Path) -> list[Setting]:
     try:
         settings = flatten(tomllib.loads(path.read_text(encoding="utf-8")), path.name)
     except OSError as error:
-        raise UsageError(f"--config {path}: cannot be read ({error.strerror}); check the path") from None
+        near = beside(path) or "; check the path"
+        raise UsageError(f"--config {path}: cannot be read ({error.strerror}){near}") from None
     except UnicodeDecodeError:
         raise UsageError(f"--config {path}: not UTF-8 text; expected a TOML file") from None
     except tomllib.TOMLDecodeError as error:

@@ -11,7 +11,7 @@ import typer
 from rlbench.cli import options
 from rlbench.cli.experience import Checked, Data, checked, dataset_of, documented
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
     from rlbench.cli.live import Display
@@ -29,34 +29,21 @@ def run(
     suite: Suite,
     algo: Algo,
     *,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="GLOB", help="Task id or pattern; may be repeated.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="ID|PATH", help="Recorded experience to learn from (offline).")
-    ] = None,
-    seeds: Annotated[
-        str, typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="Which seeds.")
-    ] = "0",
+    task: options.PlayedTasks = None,
+    dataset: options.Dataset = None,
+    seeds: options.Seeds = "0",
     steps: Steps = None,
     sets: Sets = None,
     config: Config = None,
-    device: Annotated[
-        str, typer.Option("--device", envvar="RLBENCH_DEVICE", help="auto, cpu, cuda or cuda:<i>.")
-    ] = "auto",
+    device: options.Device = "auto",
     results: Results = RESULTS,
     smoke: Smoke = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run, and write nothing.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
     ] = False,
-    patience: Annotated[
-        float,
-        typer.Option(
-            "--patience", envvar="RLBENCH_PATIENCE", metavar="SECONDS", min=0.1, help="For one answer of environments."
-        ),
-    ] = 600.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    patience: options.Patience = 600.0,
+    quiet: options.Quiet = False,
     json: Json = False,
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
@@ -64,9 +51,9 @@ def run(
     shard: options.Shard = None,
     pipe: options.Pipe = None,
 ) -> None:
-    """Train, and compare with the documented score.
+    """Train an algorithm and compare it with its published score.
 
-    A finished run is skipped, an interrupted one resumes where it stopped. With --jobs each has its own process.
+    Stop it whenever you like: the same command goes on where it stopped, and skips what is finished.
     """
     from rlbench.cli.piped import leashed
     from rlbench.spec.run import Runtime
@@ -107,10 +94,12 @@ def run(
 
 
 def _tell(told: list[dict[str, object]], *, json: bool) -> None:
+    from rlbench.report.columns import sentences
+
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": told})
     else:
-        emit("\n".join(_sentence(row) for row in told) or "no runs")
+        emit("\n".join(sentences(map(_sentence, told), terminal_width())) or "no runs")
 
 
 def _in_turn(
@@ -341,6 +330,7 @@ def _sentence(row: dict[str, object]) -> str:
 def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
     """What would be run, and what is there already."""
     from rlbench.record.store import folder_of, read_epochs, read_outcome
+    from rlbench.report.columns import sentences
     from rlbench.spec.footprint import footprint
 
     rows: list[dict[str, object]] = []
@@ -367,4 +357,4 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         f"{footprint(spec).line()}  {row['folder']}"
         for row, spec in zip(rows, specs, strict=True)
     ]
-    emit("\n".join(lines))
+    emit("\n".join(sentences(lines, terminal_width())))

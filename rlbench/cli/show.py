@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import Algo, Config, Json, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
@@ -20,21 +21,26 @@ SHOW_SCHEMA = 1
 def show(
     suite: Suite,
     algo: Algo,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Task id; see: rlbench list tasks")],
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=complete.tasks),
+    ],
     *,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of the run.", show_default=False)
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="The seed of the run; default: 0.", show_default=False),
     ] = None,
     sets: Sets = None,
     config: Config = None,
     steps: Steps = None,
     smoke: Smoke = False,
     documented: Annotated[
-        bool, typer.Option("--documented", help="What was published about this cell instead, with every source.")
+        bool,
+        typer.Option("--documented", help="Show what was published about it instead, every number with its source."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Every field of a run, and where it came from.
+    """Show every setting of a run, and where it came from.
 
     One `path = value` a line: the paths that --set takes. Below them the run's id and the memory it will take.
     """
@@ -56,22 +62,24 @@ def show(
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
     """Every number that was published about a cell, each with its source."""
+    from rlbench.report.columns import sentences
     from rlbench.report.provenance import cells_of, to_document, to_text
 
     cells = cells_of(suite, algo, task)
     if json:
         emit_json(to_document(cells))
     else:
-        emit(to_text(cells))
+        emit("\n".join(sentences(to_text(cells).split("\n"), terminal_width(), hang=11)))
 
 
 def _text(found: Resolved, memory: Footprint) -> str:
     from rlbench.cli.resolve import written
+    from rlbench.report.columns import sentences
 
     lines = [(f"{path} = {written(value)}", source) for path, value, source in found.rows()]
     width = max(len(line) for line, _ in lines)
     aligned = [f"{line:<{width}}  # {source}" for line, source in lines]
-    return "\n".join([*aligned, "", f"id {found.spec.id}", memory.line()])
+    return "\n".join([*aligned, "", f"id {found.spec.id}", *sentences([memory.line()], terminal_width())])
 
 
 def _document(found: Resolved, memory: Footprint) -> dict[str, object]:

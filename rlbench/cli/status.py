@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import complain, emit, emit_json
+from rlbench.cli.output import complain, emit, emit_json, terminal_width
 from rlbench.errors import RefusedFile, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def status(
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """How every run stands, and when it will end.
+    """Show how every run stands, and when it will end.
 
     A run is running, done, failed, interrupted, or damaged; the last makes the exit code 2.
     """
@@ -59,7 +60,9 @@ def _watch(results: Path) -> None:
 
     with suppress(KeyboardInterrupt):
         while True:
-            emit((CLEAR if sys.stdout.isatty() else "") + _text(standings(results)))
+            emit(
+                (CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "") + _text(standings(results))
+            )
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
@@ -77,15 +80,35 @@ def spoken(seconds: float | None) -> str:
 
 
 def _text(runs: Sequence[Standing]) -> str:
-    """Aligned columns, and a line that counts the states."""
+    """Aligned columns, by run where a terminal is too narrow for them, and a line that counts the states."""
+    from rlbench.report.columns import aligned, fits
+
     if not runs:
         return "no runs"
     rows: list[tuple[str, ...]] = [("STATE", "RUN", "SEED", "STEPS", "BEST", "ETA", "")]
     rows += [_row(run) for run in runs]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    width = terminal_width()
+    whole = width is None or fits([max(map(len, column)) for column in zip(*rows, strict=True)], width)
+    lines = aligned(rows) if whole else _grouped(runs, width or 0)
     counts = {state: sum(run.state == state for run in runs) for state in dict.fromkeys(run.state for run in runs)}
     return "\n".join([*lines, "", ", ".join(f"{count} {state}" for state, count in counts.items())])
+
+
+def _grouped(runs: Sequence[Standing], width: int) -> list[str]:
+    """A line for each name, and below it one or more for each of its seeds."""
+    from rlbench.report.columns import blocks
+
+    rows = [("SEED", "STATE", "STEPS", "BEST", "")]
+    for run in runs:
+        state, _, seed, steps, best, eta, remark = _row(run)
+        rows.append((seed, state, steps, best, f"ETA {eta}" if eta else remark))
+    head, *made = blocks(rows, width - 2)
+    lines, name = ["  " + line for line in head], None
+    for run, block in zip(runs, made, strict=True):
+        lines += [run.name] if run.name != name else []
+        lines += ["  " + line for line in block]
+        name = run.name
+    return lines
 
 
 def _row(run: Standing) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from rlbench.errors import UsageError
+from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
     from rlbench.record.types import Outcome
@@ -101,7 +101,7 @@ def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], En
     from rlbench.sweep.plan import Machine, at_once, jobs_of
 
     if asked.engine not in ENGINES:
-        raise UsageError(f"--engine {asked.engine}: unknown; choose local or ray")
+        raise UnknownName("engine", asked.engine, ENGINES, where="--engine")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
     if asked.engine == "ray":

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, remark
+from rlbench.cli import complete
+from rlbench.cli.options import RESULTS, Algos, Json, Results, SuiteOrAll, Tasks
+from rlbench.cli.output import emit, remark, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -24,25 +23,31 @@ SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm"
 
 
 def table(
-    suite: Annotated[str, typer.Argument(metavar="SUITE|all", help="A suite with documented scores, or all.")],
+    suite: SuiteOrAll,
     *,
-    algo: Annotated[
-        list[str] | None, typer.Option("--algo", metavar="GLOB", help="Only these; may be repeated.")
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="GLOB", help="Only these; may be repeated.")
-    ] = None,
+    algo: Algos = None,
+    task: Tasks = None,
     style: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="|".join(FORMATS), help="Default: rich, or what FILE ends in.", show_default=False
+            "--format",
+            metavar="|".join(FORMATS),
+            help="How the table is written; default: what FILE ends in, else rich.",
+            show_default=False,
+            autocompletion=complete.formats,
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="A file instead of stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write to this file; default: stdout.")
+    ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Documented scores beside measured ones, with verdicts."""
+    """Show published scores beside measured ones, with verdicts.
+
+    REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
+    says what the two columns of scores are.
+    """
     from rlbench.report.cells import every_cell
     from rlbench.report.tables import TEXTS, to_rich
 
@@ -53,8 +58,8 @@ def table(
         remark(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
         _write(output, TEXTS[chosen](found))
-    elif chosen == "rich" and sys.stdout.isatty():
-        emit(to_rich(found, width=shutil.get_terminal_size().columns))
+    elif chosen == "rich" and (width := terminal_width()) is not None:
+        emit(to_rich(found, width=width))
     else:
         emit(TEXTS[chosen](found))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import RefusedFile, UsageError
@@ -20,14 +21,20 @@ VERIFY_SCHEMA = 1
 def verify(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="[DIR]", envvar="RLBENCH_RESULTS", help="A folder of records, or one run's own folder."),
+        typer.Argument(
+            metavar="[DIR]",
+            envvar="RLBENCH_RESULTS",
+            help="A folder of records, or one run's own folder.",
+            autocompletion=complete.runs,
+        ),
     ] = RESULTS,
     *,
     json: Json = False,
 ) -> None:
-    """Check checksums and schemas of every record, checkpoint and baseline.
+    """Check that every record is, byte for byte, as written.
 
-    One line a fault: where, what, and what to do; any makes the exit code 2. For example: rlbench verify results/atari
+    Checksums and schemas of every record, checkpoint and baseline. Each fault is one line: where, what, and what to do;
+    any makes the exit code 2.
     """
     from rlbench.report.verified import verified
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from rlbench.datasets import catalogue, frames
 from rlbench.datasets.film import SUFFIX
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UnknownName, UsageError, beside, meant
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
@@ -89,7 +89,7 @@ def found(name: str, given: Path | None = None) -> Path:
     """
     if given is not None:
         if not given.exists():
-            raise UsageError(f"--dataset {given}: no such file; check the path")
+            raise UsageError(f"--dataset {given}: no such file{beside(given)}; check the path")
         if given.is_dir() and not (given / MINARI_DATA).is_file() and not frames.is_frames(given):
             raise UsageError(f"--dataset {given}: neither a folder of Minari's nor recorded play; name the file itself")
         return given
@@ -109,13 +109,17 @@ def resolved(text: str) -> tuple[str | None, Path]:
     if path.is_file() or (path / MINARI_DATA).is_file() or frames.is_frames(path):
         return None, path
     if path.suffix in {".hdf5", ".h5", SUFFIX}:
-        raise UsageError(f"{path}: no such file; check the path")
+        raise UsageError(f"{path}: no such file{beside(path)}; check the path")
     return text, found(text)
 
 
 def _remedy(there: Place) -> str:
     if there.kind == "own":
-        return f"make it: rlbench data generate {there.name}"
+        recipes = sorted(set(catalogue.STANDINS.values()))
+        if there.name in recipes:
+            return f"make it: rlbench data generate {there.name}"
+        near = meant(there.name, [*(own.name for own in local() if own.kind == "own"), *recipes])
+        return f"no recipe has this name{near}"
     fetch = f"rlbench data download {there.name}"
     if there.kind == "minari":
         return f"download it: {fetch} (size unknown until the server tells it)"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.record import files
 from rlbench.report.documents import Key
 from rlbench.report.estimate import curve_mean
@@ -98,7 +98,7 @@ def read(path: Path) -> Baseline:
         UsageError: there is no such file.
     """
     if not path.exists():
-        raise UsageError(f"{path}: no such baseline; make one with: rlbench baseline save {path}")
+        raise UsageError(f"{path}: no such baseline{beside(path)}; make one with: rlbench baseline save {path}")
     content = files.read_sealed(path)
     if content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")

@@ -14,6 +14,7 @@ from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.cells import every_cell
+from rlbench.report.columns import aligned, sentences
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, differences, gather
 from rlbench.report.references import reference
@@ -102,13 +103,12 @@ def gate_word(verdict: str) -> str:
     return verdict.partition(" (")[0]
 
 
-def to_text(findings: Sequence[Finding]) -> str:
-    """One line a finding, and a line that counts them."""
+def to_text(findings: Sequence[Finding], width: int | None = None) -> str:
+    """One line a finding, folded to a terminal of ``width`` columns, and a line that counts them."""
     if not findings:
         return "nothing to check"
-    word, name = (max(len(text) for text in texts) for texts in zip(*((f.word, f.name) for f in findings), strict=True))
-    lines = [f"{f.word:<{word}}  {f.name:<{name}}  {f.reason}".rstrip() for f in findings]
-    return "\n".join([*lines, "", counted(findings)])
+    lines = aligned([(f.word, f.name, f.reason) for f in findings], width)
+    return "\n".join([*lines, "", *sentences([counted(findings)], width)])
 
 
 def counted(findings: Sequence[Finding]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.report.aggregate import (
     Estimate,
     bootstrap,
@@ -16,6 +16,8 @@ from rlbench.report.aggregate import (
     interquartile_mean,
     optimality_gap,
 )
+from rlbench.report.cells import SUITES
+from rlbench.report.columns import aligned, sentences
 from rlbench.report.documented import documented
 from rlbench.report.documents import Estimator, Key
 from rlbench.report.estimate import mean, seed_scores
@@ -59,19 +61,25 @@ def compare(left: str, right: str, results: Path, suite: str | None) -> Comparis
         UsageError: one is a folder and the other is not, or they share no task.
         UnknownName: neither a folder nor an algorithm with runs.
     """
+    if suite is not None and suite not in SUITES:
+        raise UnknownName("suite", suite, SUITES)
     folders = [Path(name).is_dir() for name in (left, right)]
     if all(folders):
         sides = [_of_suite(gather(Path(name)), suite) for name in (left, right)]
         pairs = [(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
     elif any(folders):
         other = right if folders[0] else left
-        raise UsageError(f"{other}: not a folder of records; compare two folders or two algorithms")
+        raise UsageError(
+            f"{other}: not a folder of records{beside(Path(other))}; compare two folders or two algorithms"
+        )
     else:
         found = _of_suite(gather(results), suite)
         known = sorted({key.algorithm for key in found})
+        if not known:
+            raise UsageError(f"{results}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
         for name in (left, right):
             if name not in known:
-                raise UnknownName("folder or algorithm", name, known, where=str(results))
+                raise UnknownName("folder or algorithm with runs", name, known, where=str(results))
         pairs = [
             (key, runs, found[key._replace(algorithm=right)])
             for key, runs in found.items()
@@ -151,8 +159,8 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...]) -> Comparison:
     )
 
 
-def to_text(found: Comparison) -> str:
-    """A line a task, and the sides as wholes."""
+def to_text(found: Comparison, width: int | None = None) -> str:
+    """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
     from rlbench.report.tables import rounded, task_name
 
     left, right = found.names
@@ -168,16 +176,13 @@ def to_text(found: Comparison) -> str:
         )
         for task in found.tasks
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    ]
+    lines: list[str] = []
     gaps = found.gaps or (None, None)
     for name, middle, gap in zip(found.names, (found.left, found.right), gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_told(middle)}; optimality gap: {_told(gap)}")
     lines.append(f"chance that a run of {right} beats one of {left}: {_percent(found.improvement) or 'too few seeds'}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {found.scale}. 95 % bootstrap intervals over seeds.")
-    return "\n".join([*lines[: len(rows) + 1], "", *lines[len(rows) + 1 :]])
+    return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
 
 
 def to_document(found: Comparison) -> dict[str, object]:

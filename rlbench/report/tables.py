@@ -9,9 +9,10 @@ import csv
 import html
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from rlbench.report.columns import GAP, fits, fitted
 from rlbench.report.documented import DATA
 from rlbench.report.references import of_datasets
 
@@ -46,6 +47,9 @@ COLUMNS = (
 )  # fmt: skip
 SPARED = ("Note", "Steps", "Seeds", "Expert", "Behaviour")
 """Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
+
+SCORES = ("Documented", "Measured")
+"""Columns that fold only where all that can be spared is."""
 
 NUMBERS = {"Behaviour", "Expert", "Documented", "Measured", "Seeds", "Steps"}
 
@@ -118,14 +122,12 @@ def to_rich(cells: Sequence[Cell], *, width: int) -> str:
         parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
         return "\n".join(f"{suite}\n\n{to_rich(part, width=width)}" for suite, part in parts.items())
     for name in SPARED:
-        if name in header and _least(header, rows) > width:
+        if name in header and _least(header, rows, whole=SCORES) > width:
             place = header.index(name)
             header, rows = _without(header, place), [_without(row, place) for row in rows]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for place, name in enumerate(header):
-        column = [row[place] for row in rows]
-        justify, narrow = SIDES[name in NUMBERS], _longest_word([name, *column])
-        table.add_column(name, justify=justify, no_wrap=name not in FOLDED, min_width=narrow)
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
+    for name, wide in zip(header, _widths(header, rows, width), strict=True):
+        table.add_column(name, justify=SIDES[name in NUMBERS], no_wrap=name not in FOLDED, width=wide)
     for cell, row in zip(cells, rows, strict=True):
         texts = [Text(text) for text in row]
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
@@ -138,14 +140,26 @@ def to_rich(cells: Sequence[Cell], *, width: int) -> str:
     return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
 
 
-def _least(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """The columns of a terminal that a table needs at least, folded where it may be."""
-    total = 2 * (len(header) - 1)
+def _least(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> int:
+    """The columns of a terminal that a table needs at least, folded where it may be but for its columns ``whole``."""
+    return sum(_narrowest(header, rows, whole=whole)) + GAP * (len(header) - 1)
+
+
+def _widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]
+    longest = [max(map(len, texts)) for texts in columns]
+    return longest if fits(longest, width) else fitted(columns, _narrowest(header, rows), width)
+
+
+def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:
+    """What each column can be folded to."""
+    found = []
     for place, name in enumerate(header):
         texts = [name, *(row[place] for row in rows)]
         longest = max(map(len, texts))
-        total += max(_longest_word(texts), min(longest, FOLDED.get(name, longest)))
-    return total
+        folded = longest if name in whole else FOLDED.get(name, longest)
+        found.append(max(_longest_word(texts), min(longest, folded)))
+    return found
 
 
 def _longest_word(texts: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.record import files, manifest, store
 from rlbench.record.claims import held
 from rlbench.record.store import Record
@@ -53,7 +53,7 @@ def verified(place: Path) -> Findings:
         UsageError: there is no such folder.
     """
     if not place.is_dir():
-        raise UsageError(f"{place}: no such folder; name a folder of records")
+        raise UsageError(f"{place}: no such folder{beside(place)}; name a folder of records")
     found = Findings()
     found.faults = tuple(_fault(told) for told in _all(place if place.name else place.resolve(), found))
     return found

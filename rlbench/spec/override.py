@@ -107,6 +107,9 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
             raise UsageError(
                 f"{setting.source} {setting.path}={text}: cannot be chosen alone; {one_line(error)}"
             ) from None
+    words = [word for m in _members(annotation) for word in (get_args(m) if get_origin(m) is Literal else (m,))]
+    if isinstance(text, str) and text not in words and all(isinstance(word, str) for word in words):
+        raise UnknownName("choice", text, words, where=f"{setting.source} {setting.path}")
     complaint = ""
     for candidate in _readings(text):
         if isinstance(candidate, float) and not math.isfinite(candidate):

@@ -99,7 +99,7 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("tabel atari", "Did you mean 'table'?"),
+        ("tabel atari", "did you mean 'table'?"),
         ("show --jsn", "--json"),
         ("show atari dqn", "Missing argument 'TASK'"),
         ("show atari dqn x y", "unexpected extra argument"),

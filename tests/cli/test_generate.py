@@ -89,7 +89,7 @@ def test_a_set_that_is_there_stays_unless_forced(folder: Path, capsys: Capture) 
         (["data", "generate", "rlb-hopper-medium", "--steps", "5"], "is a recipe, which says all of this itself"),
         (line(name="hopper-medium-v2"), "never as those of D4RL or Minari; call it rlb-hopper-medium-own"),
         (line(name="rlb-hopper-medium"), "made by a recipe that comes with rlbench"),
-        (line(policy=["nowhere"]), "--policy nowhere: no such file or run; check the path, or choose one of"),
+        (line(policy=["nowhere"]), "--policy nowhere: no such file, run or packaged policy; known: halfcheetah"),
         (line(policy=["walker2d-openai_imitation-trpo_iter500"]), "plays Walker2d-v4, not Hopper-v4"),
         (line("--mixture", "1,2"), "2 shares for 1 policies"),
         (line("--mixture", "x"), "not numbers"),

@@ -231,7 +231,7 @@ def test_doctor_names_the_remedy_of_what_is_missing_and_exits_2(
     monkeypatch.setattr(doctor, "_imported", without)
     lines = printed(capsys, "doctor", "atari", code=2).splitlines()
     (missing,) = [line for line in lines if line.startswith("missing")]
-    assert "pip install 'ale-py>=0.11'" in missing
+    assert "pip install 'ale-py>=0.12'" in missing
     assert main(["doctor", "toy"]) == 0
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import os
+import re
+import shlex
 import shutil
+import tomllib
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -14,7 +18,11 @@ import pytest
 
 from rlbench import suites
 from rlbench.cli import doctor
+from rlbench.cli.resolve import resolve
 from rlbench.record import machine
+from rlbench.spec.footprint import footprint
+from tests.laws.source import ROOT
+from tests.laws.test_command_line import parsed, unknown
 from tests.reliability.odd import told
 
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil gives it
@@ -93,10 +101,10 @@ def test_a_full_disk_little_memory_and_a_read_only_folder_are_missing(monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(machine, "available_memory", lambda: 10_000_000)
         code, rows = found("toy")
-        assert code == 2 and rows["memory"][0][0] == "missing" and "--set" in rows["memory"][0][1]
+        assert code == 2 and rows["memory"][0][0] == "missing" and "close other programs" in rows["memory"][0][1]
     monkeypatch.setattr(os, "access", lambda *_: False)
     code, rows = found("toy")
-    assert code == 2 and "cannot be written" in rows["disk"][0][1] and "--results" in rows["disk"][0][1]
+    assert code == 2 and "cannot be written" in rows["disk"][0][1] and "RLBENCH_RESULTS" in rows["disk"][0][1]
 
 
 def test_a_card_that_torch_does_not_see_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,7 +113,7 @@ def test_a_card_that_torch_does_not_see_is_said(monkeypatch: pytest.MonkeyPatch,
         patch.setattr(torch.cuda, "is_available", lambda: False)
         patch.setattr(doctor, "DRIVER", tmp_path)
         (line,) = found("toy")[1]["device"]
-        assert line[0] == "optional" and "there is an NVIDIA card" in line[1] and "CUDA builds" in line[1]
+        assert line[0] == "optional" and "there is an NVIDIA card" in line[1] and "pypi.org/simple torch==2" in line[1]
         patch.setattr(doctor, "DRIVER", tmp_path / "none")
         assert "install its driver" in found("toy")[1]["device"][0][1]
     card = SimpleNamespace(is_available=lambda: True, get_device_name=lambda _: "H200", device_count=lambda: 1)
@@ -120,7 +128,7 @@ def test_a_card_that_torch_does_not_see_is_said(monkeypatch: pytest.MonkeyPatch,
 def test_a_number_of_threads_that_does_not_fit_is_said(asked: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     ((said, detail),) = found("toy")[1]["threads"]
-    assert said == state and ("unset it" in detail) == (state == "optional")
+    assert said == state and ("`unset OMP_NUM_THREADS`" in detail) == (state == "optional")
 
 
 def test_data_folders_say_what_is_in_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -135,3 +143,65 @@ def test_no_compiler_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     code, rows = found("toy")
     assert code == 0 and rows["c++ compiler"][0][0] == "optional" and "apt install g++" in rows["c++ compiler"][0][1]
+
+
+TAKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "torch": ("toy", lambda patch: without(patch, "torch")),
+    "gymnasium": ("mujoco", lambda patch: without(patch, "gymnasium", "mujoco")),
+    "emulator": ("atari", lambda patch: without(patch, "ale_py.roms")),
+    "roms": ("atari", lambda patch: patch.setattr(doctor, "_rom", lambda _roms, _game: False)),
+    "robotics": ("goals", lambda patch: without(patch, "gymnasium_robotics")),
+    "hdf5": ("offline", lambda patch: without(patch, "h5py")),
+    "envpool": ("atari", lambda patch: patch.setattr(importlib.util, "find_spec", lambda _: None)),
+    "python": ("toy", lambda patch: patch.setattr(doctor, "OLDEST_PYTHON", (9, 0))),
+    "compiler": ("toy", lambda patch: patch.setattr(shutil, "which", lambda _: None)),
+    "driver": ("toy", lambda patch: patch.setattr(doctor, "DRIVER", Path("/"))),
+    "disk": ("toy", lambda patch: patch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 10**12, 5))),
+    "permission": ("toy", lambda patch: patch.setattr(os, "access", lambda *_: False)),
+    "memory": ("mujoco", lambda patch: patch.setattr(machine, "available_memory", lambda: 10_000_000)),
+    "some memory": ("mujoco", lambda patch: patch.setattr(machine, "available_memory", lambda: 1_400_000_000)),
+    "threads": ("toy", lambda patch: patch.setenv("OMP_NUM_THREADS", "4096")),
+}
+REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = {*REQUIRED["dependencies"], *REQUIRED["optional-dependencies"]["envpool"]}
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_whatever_is_taken_away_the_remedy_is_a_command_that_can_be_typed(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, take = TAKEN[what]
+    before = found(suite)[1]
+    with monkeypatch.context() as patch:
+        take(patch)
+        after = found(suite)[1]
+    lacking = [detail for lines in after.values() for state, detail in lines if state != "ok"]
+    assert lacking and after != before
+    for detail in lacking:
+        commands = [shlex.split(command) for command in re.findall(r"`([^`]+)`", detail)]
+        assert commands, detail
+        for words in commands:
+            typed(words)
+
+
+def typed(words: list[str]) -> None:
+    """Fails for a command that cannot be typed."""
+    if words[0] == "rlbench":
+        given = parsed(words[1:])
+        assert not list(unknown(given))
+    elif words[1:4] == ["-m", "pip", "install"]:
+        assert Path(words[0]).is_file()
+        assert words[-1].startswith("torch==") or words[-1] in {name.split("  #")[0] for name in PACKAGES}
+    else:
+        assert words[0] in {"apt", "export", "unset"} or words[-2:] == ["scripts/rlbench", "doctor"]
+
+
+def test_less_replay_is_offered_as_far_as_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_memory", lambda: 1_400_000_000)
+    ((state, detail),) = found("mujoco")[1]["memory"]
+    (command,) = re.findall(r"`rlbench run ([^`]+)`", detail)
+    suite, algo, _, field = command.split()
+    spec = resolve(suite, algo, suites.tasks(suite, documented=True)[0], sets=[field]).spec
+    assert state == "missing" and footprint(spec).total < 1_400_000_000
+    monkeypatch.setattr(machine, "available_memory", lambda: 10_000_000)
+    assert "rlbench run toy dqn" in found("mujoco")[1]["memory"][0][1]

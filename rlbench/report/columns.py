@@ -1,0 +1,87 @@
+"""Rows in columns and sentences in lines: as wide as they need, or folded to the width of a terminal, never cut."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Final
+
+GAP: Final = 2  # spaces between two columns
+TIE: Final = "\N{NO-BREAK SPACE}"
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """Each row as a line, or as several where it needs more than ``width`` columns."""
+    return [line for block in blocks(rows, width) for line in block]
+
+
+def blocks(rows: Sequence[Sequence[str]], width: int | None = None) -> list[list[str]]:
+    """The lines of each row: one, or several, folded between words and behind slashes to ``width`` columns."""
+    columns = [[row[place] for row in rows] for place in range(len(rows[0]))] if rows else []
+    widths = [max(map(len, column)) for column in columns]
+    if width is not None and not fits(widths, width):
+        widths = fitted(
+            columns, [max(len(piece.strip()) for t in texts for piece in _pieces(t)) for texts in columns], width
+        )
+    made = []
+    for row in rows:
+        cells = [_folded(text, wide) for text, wide in zip(row, widths, strict=True)]
+        lines = [zip(parts, widths, strict=True) for parts in zip_longest(*cells, fillvalue="")]
+        made.append([(" " * GAP).join(part.ljust(wide) for part, wide in line).rstrip() for line in lines])
+    return made
+
+
+def fits(widths: Sequence[int], width: int) -> bool:
+    """Whether columns stand beside each other in so many columns of a terminal."""
+    return sum(widths) + GAP * (len(widths) - 1) <= width
+
+
+def fitted(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
+    """The widths, none below its ``least``, with which columns of texts fold into the fewest lines."""
+    room = max(width - GAP * (len(columns) - 1), sum(least))
+    best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}  # by width used: lines more than needed, and widths
+    for texts, low in zip(columns, least, strict=True):
+        costs = {w: sum(len(_folded(t, w)) for t in texts) for w in range(low, max(low, *map(len, texts)) + 1)}
+        grown: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for used, (cost, widths) in best.items():
+            for wide, lines in costs.items():
+                made = (cost + lines, (*widths, wide))
+                if used + wide <= room and made < grown.get(used + wide, (cost + lines + 1, ())):
+                    grown[used + wide] = made
+        best = grown
+    return list(min(best.values())[1])
+
+
+def sentences(lines: Iterable[str], width: int | None = None, *, hang: int = 2) -> list[str]:
+    """Lines of words; what goes on after ``width`` columns is indented by ``hang`` more than its line."""
+    found = []
+    for line in lines:
+        inner = " " * (len(line) - len(line.lstrip()) + hang)
+        narrow = width is not None and len(line) > width
+        found += _wrapped(line, width or 0, inner) if narrow else [line]
+    return found
+
+
+def _wrapped(line: str, width: int, inner: str) -> list[str]:
+    """Between words alone: a path stays whole, and so does `a command`, to be copied."""
+    tied = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", TIE), line)
+    lines = textwrap.wrap(tied, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+    return [part.replace(TIE, " ") for part in lines]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    if len(text) <= width:
+        return [text]
+    lines = [""]
+    for piece in _pieces(text):
+        if lines[-1].strip() and len((lines[-1] + piece).rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    return [line.rstrip() for line in lines]
+
+
+def _pieces(text: str) -> list[str]:
+    """What can stand on a line of its own: a word, or a name as far as its slash."""
+    return re.split(r"(?<=[ /@])", text)

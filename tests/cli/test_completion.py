@@ -1,0 +1,225 @@
+"""What Tab offers: through the protocol of each shell, and through bash itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from rlbench import suites
+from rlbench.cli import complete
+from rlbench.cli.app import main
+from rlbench.report.plots import Kind
+from tests.laws.layers import HEAVY
+from tests.laws.source import ROOT
+from tests.laws.test_light_start import SLOW_TO_START, WITHOUT
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("RLBENCH_RESULTS", "RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
+        monkeypatch.setenv(name, str(tmp_path / "results"))
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[[str], list[str]]:
+    """What bash would be told after these words and a Tab."""
+
+    def ask(line: str) -> list[str]:
+        words = line.split(" ")
+        monkeypatch.setenv("_RLBENCH_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        with pytest.raises(SystemExit) as end:
+            main([])
+        told = capsys.readouterr()
+        assert (end.value.code, told.err) == (0, "")
+        return told.out.split()
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("rlbench t", ["table"]),
+        ("rlbench data s", ["show", "subset"]),
+        ("rlbench run --pat", ["--patience"]),
+        ("rlbench run ", suites.names()),
+        ("rlbench table ", [*suites.names(), "all"]),
+        ("rlbench run mujoco t", ["td3", "trpo"]),
+        ("rlbench run mujoco --task H", ["HalfCheetah-v4", "Hopper-v4", "Humanoid-v4"]),
+        ("rlbench run atari dqn --seeds 0-2 --task Po", ["PongNoFrameskip-v4", "PooyanNoFrameskip-v4"]),
+        ("rlbench show toy ppo Ca", ["Catch", "CartPole-v1"]),
+        ("rlbench table atari --algo c", ["c51"]),
+        ("rlbench plan toy ra", ["rainbow"]),
+        ("rlbench list tasks --suite g", ["goals"]),
+        ("rlbench list a", ["algos"]),
+        ("rlbench compare red", ["redq"]),
+        ("rlbench baseline s", ["save", "show"]),
+        ("rlbench report to", ["toy"]),
+        ("rlbench doctor at", ["atari"]),
+        ("rlbench plot atari --kind i", ["interval", "improvement"]),
+        ("rlbench table toy --format m", ["md"]),
+        ("rlbench run toy dqn --engine r", ["ray"]),
+        ("rlbench run toy dqn --jobs a", ["auto"]),
+        ("rlbench run toy dqn --device cu", ["cuda"]),
+        ("rlbench data generate rlb-hop", ["rlb-hopper-expert", "rlb-hopper-medium", "rlb-hopper-medium-expert"]),
+        ("rlbench data generate Pong", ["PongNoFrameskip-v4"]),
+        ("rlbench data generate X --policy walker2d-openai_imitation-trpo_iter1", 1),
+        ("rlbench data generate X --checkpoint b", ["best"]),
+        ("rlbench data download hopper-medium-r", 3),
+        ("rlbench data show rlb-walker2d-e", ["rlb-walker2d-expert"]),
+        ("rlbench run offline cql --dataset halfcheetah-ran", 3),
+        ("rlbench run atari dqn --set protocol.epi", 2),
+        ("rlbench show toy dqn Catch --set algo.lr=", 1),
+        ("rlbench nonsense ", 14),
+        ("rlbench run nonsense dqn --set algo", 0),
+        ("rlbench table toy --output ", 0),
+    ],
+)
+def test_names_are_offered_that_fit_what_was_typed(
+    line: str, some: list[str] | int, offered: Callable[[str], list[str]]
+) -> None:
+    found = offered(line)
+    if isinstance(some, int):
+        assert len(found) >= some and all(name.startswith(line.rpartition(" ")[2]) for name in found)
+        assert some or not found
+    else:
+        assert sorted(found) == sorted(some)
+
+
+def test_fields_of_the_run_are_offered_and_the_last_one_with_its_value(offered: Callable[[str], list[str]]) -> None:
+    known = offered("rlbench run toy dqn --task Catch --set ")
+    assert {"algo.lr=", "algo.replay.capacity=", "task.envs="} <= set(known)
+    assert not {"seed=", "task.id=", "suite="} & set(known)
+    assert offered("rlbench run atari dqn --task Pong* --set algo.lr") == ["algo.lr=", "algo.lr=0.0001"]
+    assert offered("rlbench run mujoco ppo --set algo.method.cl") != offered(
+        "rlbench run mujoco sac --set algo.method.cl"
+    )
+
+
+def test_runs_are_offered_by_their_folders(
+    offered: Callable[[str], list[str]], record_run: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = record_run([1.0], seed=3)
+    monkeypatch.setenv("RLBENCH_RESULTS", "results")
+    assert offered("rlbench verify ") == [str(folder.relative_to(Path.cwd()) if folder.is_absolute() else folder)]
+    assert offered("rlbench data generate X --policy results/") == offered("rlbench verify ")
+    (folder / "spec.json").write_text("{", encoding="utf-8")  # a damaged one is no reason to say something
+    assert offered("rlbench verify r")
+
+
+def test_kinds_of_pictures_are_those_that_can_be_drawn() -> None:
+    assert get_args(Kind) == complete.KINDS
+
+
+LINES = ["", "run ", "run atari dqn --task Po", "run atari dqn --set algo.l", "verify ", "table toy --format "]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [*((line, HEAVY | SLOW_TO_START) for line in LINES), ("data show rlb-", HEAVY | SLOW_TO_START - {"numpy"})],
+)
+def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: set[str]) -> None:
+    code = WITHOUT.format(missing=sorted(missing), arguments=())
+    words = ["rlbench", *line.split(" ")]
+    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_RLBENCH_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"RLBENCH_RESULTS": "results"} | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("shell", "asked", "answer"),
+    [
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td"}, """_arguments '*: :(("td3"))'\n"""),
+        (
+            "fish",
+            {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            "td3\n",
+        ),
+    ],
+)
+def test_other_shells_are_told_the_same(
+    shell: str, asked: dict[str, str], answer: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("_RLBENCH_COMPLETE", f"complete_{shell}")
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out == answer
+
+
+BASH = """
+export PATH="$PWD/scripts:$PATH"
+eval "$(_RLBENCH_COMPLETE=source_bash rlbench)"
+COMP_WORDS=(%s) COMP_CWORD=%d
+_rlbench_completion %s
+printf '%%s\\n' "${COMPREPLY[@]}"
+complete -p rlbench
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize("typed", ["rlbench", "scripts/rlbench", "./scripts/rlbench"])
+def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(typed: str, tmp_path: Path) -> None:
+    """A checkout with an environment: bash looks a command up by its last part, and calls what was typed."""
+    launcher = checkout(tmp_path)
+    python = tmp_path / ".venv" / "bin" / "rlbench"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -m rlbench "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", BASH % (f"{typed} run mujoco td", 3, typed)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert launcher.exists() and done.stderr == ""
+    assert done.stdout.splitlines() == ["td3", "complete -o default -F _rlbench_completion rlbench"]
+
+
+def test_a_tab_never_sets_up_an_environment(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(checkout(tmp_path))],
+        env=os.environ | {"_RLBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "rlbench", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def checkout(folder: Path) -> Path:
+    """The launcher in a folder where to set up would be noticed."""
+    (folder / "scripts").mkdir()
+    setup = folder / "scripts" / "setup"
+    setup.write_text("#!/bin/sh\necho setting up\n", encoding="utf-8")
+    setup.chmod(0o755)
+    return Path(shutil.copy(ROOT / "scripts" / "rlbench", folder / "scripts"))

@@ -1,0 +1,155 @@
+"""80 columns of a terminal: nothing is cut, nothing is wider; and colours that any background bears."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.report.tables import STYLES
+from rlbench.report.verdict import Word
+from tests.laws.source import ROOT
+
+Record = Callable[..., Path]
+Capture = pytest.CaptureFixture[str]
+NARROW = 80
+QUIET = {"RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_RESULTS", "NO_COLOR", "COLUMNS"}
+LINES = [
+    "status", "plan mujoco ppo", "plan mujoco --budget 20h", "list runs", "list tasks", "list algos", "data list",
+    "doctor toy",
+    "show mujoco ppo Hopper-v4", "show mujoco ppo Hopper-v4 --documented", "check mujoco", "baseline show saved.json",
+    "compare ppo a2c --suite mujoco", "compare results results", "verify", "run mujoco ppo --task Hopper-v4 --dry-run",
+]  # fmt: skip
+TABLES = ["table mujoco", "table toy", "table offline", "table all", "table atari"]
+
+
+class Screen(StringIO):
+    """A terminal, as far as a program asks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def some_records(record_run: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in QUIET:
+        monkeypatch.delenv(name, raising=False)
+    for seed in range(3):
+        record_run([3521.5, 8000.0 + seed], seed=seed, suite="mujoco", algo="ppo", task="InvertedDoublePendulum-v4")
+        record_run([52.5, 700.0 + seed], seed=seed, suite="mujoco", algo="a2c", task="InvertedDoublePendulum-v4")
+    record_run([1.0], suite="atari", algo="qrdqn", task="SpaceInvadersNoFrameskip-v4", status="failed")
+    record_run([0.5], suite="toy", algo="dqn", task="Catch", status=None)
+    assert main(["baseline", "save", "saved.json"]) == 0
+
+
+def told(line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int | None) -> str:
+    """What stdout shows: a terminal of so many columns, or a pipe."""
+    capsys.readouterr()
+    if columns is None:
+        main(line.split())
+        return re.sub(r"[0-9]", "9", capsys.readouterr().out)  # what is free of a disk changes meanwhile
+    screen = Screen()
+    with monkeypatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setattr(sys, "stdout", screen)
+        main(line.split())
+    return re.sub(r"[0-9]", "9", screen.getvalue())
+
+
+def words(text: str) -> set[str]:
+    return set(text.replace("/", "/ ").replace("@", "@ ").split())
+
+
+def too_wide(text: str) -> list[str]:
+    """Lines of more columns than there are, but for single words that have to stay whole."""
+    return [line for line in text.split("\n") if len(line) > NARROW and len(line.split()) > 2]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_narrow_terminal_shows_every_word_and_nothing_beyond_its_edge(
+    line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped, shown = told(line, capsys, monkeypatch, None), told(line, capsys, monkeypatch, NARROW)
+    assert piped.strip() and too_wide(shown) == []
+    assert words(piped) - words(shown) <= {"RUN", "ETA"}  # status: the names stand above their seeds
+    assert "\x1b" not in shown
+    assert told(line, capsys, monkeypatch, 300).replace(" ", "").replace("\t", "") == piped.replace(" ", "").replace(
+        "\t", ""
+    )
+
+
+@pytest.mark.parametrize("line", TABLES)
+def test_a_table_in_a_narrow_terminal_keeps_its_scores_and_verdicts(
+    line: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = re.sub(r"\x1b\[[9;]*m", "", told(line, capsys, monkeypatch, NARROW))
+    assert too_wide(shown) == []
+    rows = told(f"{line} --format csv", capsys, monkeypatch, None).splitlines()[1:]
+    assert sum(shown.count(word) for word in ("NOT RUN", *({*STYLES} - {"NOT RUN"}))) >= len(rows)
+    assert "…" not in shown
+
+
+def test_runs_stand_below_their_name_where_columns_do_not_fit(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = told("status", capsys, monkeypatch, NARROW).split("\n")
+    place = lines.index("mujoco/ppo/InvertedDoublePendulum-v9")
+    assert [line.split()[0] for line in lines[place + 1 : place + 4]] == ["9", "9", "9"]
+    assert lines.count("mujoco/ppo/InvertedDoublePendulum-v9") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "colours"),
+    [
+        ("table mujoco", {"TERM": "xterm-256color"}, {1, 2, 31}),
+        ("table mujoco", {"TERM": "xterm-256color", "NO_COLOR": "1"}, {1, 2}),
+        ("table mujoco", {"TERM": "dumb"}, set()),
+        ("status", {"TERM": "xterm-256color"}, set()),
+    ],
+)
+def test_a_real_terminal_of_80_columns_is_asked_for_its_size(
+    line: str,
+    environ: dict[str, str],
+    colours: set[int],
+    tmp_path: Path,
+) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, NARROW, 0, 0))
+    rest = {name: value for name, value in os.environ.items() if name not in QUIET}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rlbench", *line.split()],
+        cwd=tmp_path,
+        env=rest | {"PYTHONPATH": str(ROOT)} | environ,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    with process:
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # its other end is closed
+                break
+            shown += part
+    os.close(ours)
+    text = shown.decode().replace("\r\n", "\n")
+    assert too_wide(re.sub(r"\x1b\[[0-9;]*m", "", text)) == [] and "InvertedDoublePendulum-v4" in text
+    codes = {int(code) for found in re.findall(r"\x1b\[([0-9;]*)m", text) for code in found.split(";") if code}
+    assert codes - {0} == colours  # of the terminal's own palette: no white, no black, nothing bright
+
+
+def test_verdicts_differ_in_words_not_in_colours_alone() -> None:
+    assert set(STYLES.values()) <= {"green", "cyan", "red", "yellow", "dim"}
+    assert set(STYLES) == set(get_args(Word))

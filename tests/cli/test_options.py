@@ -1,0 +1,85 @@
+"""Options that no other test types, each through the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli import run as verb
+from rlbench.cli.app import main
+from rlbench.datasets import remote
+from rlbench.spec.run import Runtime
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("RLBENCH_RESULTS", "RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def elsewhere(record_run: Record) -> None:
+    """Runs of two algorithms, in a folder that is not the usual one."""
+    for algo in ("dqn", "c51"):
+        for seed in range(2):
+            record_run([-0.6, 0.875], suite="toy", task="Catch", algo=algo, seed=seed)
+    Path("results").rename("mine")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_picture_is_drawn_of_the_folder_and_the_algorithms_that_are_named() -> None:
+    for name, words in {"both": [], "one": ["--algo", "dq*"], "none": ["--results", "nowhere"]}.items():
+        line = ["plot", "toy", "--task", "Catch", "--output", f"{name}.svg", "--results", "mine", *words]
+        assert main(line) == (2 if name == "none" else 0)
+    both, one = (Path(f"{name}.svg").read_text(encoding="utf-8") for name in ("both", "one"))
+    assert "c51" in both and "dqn" in both
+    assert "c51" not in one and "dqn" in one
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_report_is_of_the_folder_that_is_named() -> None:
+    assert main(["report", "toy", "--output", "full.html", "--results", "mine"]) == 0
+    assert main(["report", "toy", "--output", "empty.html"]) == 0
+    full, empty = (Path(f"{name}.html").read_text(encoding="utf-8") for name in ("full", "empty"))
+    assert "0.88" in full and "0.88" not in empty
+
+
+def test_minaris_server_is_asked_only_if_that_is_wanted(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "names", lambda: ["mujoco/hopper/strange-v0"])
+    for words, there in (((), False), (("--remote",), True)):
+        assert main(["data", "list", "--json", *words]) == 0
+        names = {row["name"]: row["kind"] for row in json.loads(capsys.readouterr().out)["datasets"]}
+        assert names.get("mujoco/hopper/strange-v0") == ("minari" if there else None)
+
+
+def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def take(_specs: object, runtime: Runtime, *_rest: object, **_flags: object) -> tuple[list[dict[str, object]], int]:
+        given.append(runtime.patience)
+        return [], 0
+
+    monkeypatch.setattr(verb, "_in_turn", take)
+    line = ["run", "toy", "dqn", "--task", "Catch", "--patience"]
+    assert main([*line, "2.5"]) == 0
+    monkeypatch.setenv("RLBENCH_PATIENCE", "7")
+    assert main(line[:-1]) == 0
+    assert given == [2.5, 7.0]
+    assert main([*line, "0"]) == 2
+    assert "0.1" in capsys.readouterr().err
+
+
+def test_the_disk_that_doctor_looks_at_is_that_of_the_folder_that_is_named(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for words in (["--results", "mine"], ["--results", "mine/not/yet"]):
+        main(["doctor", "toy", "--json", *words])
+        rows = {row["what"]: row["detail"] for row in json.loads(capsys.readouterr().out)["findings"]}
+        assert f"at {tmp_path / 'mine'}" in rows["disk"]

@@ -1,0 +1,181 @@
+"""What the command line says of itself: every verb has examples, and what they and README type can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import typer
+
+from rlbench import suites
+from rlbench.cli.app import app
+from rlbench.cli.examples import EXAMPLES, of
+from rlbench.datasets import catalogue, places, recipes
+from rlbench.errors import RlbenchError
+from tests.laws.mentions import typed
+from tests.laws.source import ROOT
+
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+LINES: Final = [(verb, shlex.split(line.replace("\\\n", " "))) for verb, said in EXAMPLES.items() for _, line in said]
+TYPED: Final = re.compile(r"^(?:\$ )?(?:scripts/|\.venv/bin/)?rlbench (.+)$", re.MULTILINE)
+NARROW: Final = 80
+ANY: Final = re.compile(r"RUN|FILE|NAME|HEAD|DIR|…|\$|<")  # stands for a name of the reader's own
+
+
+def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
+    """Every verb that does something, by the words that are typed."""
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for inner, deeper in getattr(command, "commands", {}).items():
+            yield f"{name} {inner}", deeper
+        yield name, command
+
+
+def helped(command: typer.core.TyperCommand, verb: str) -> str:
+    """Its page of help, in a terminal of 80 columns."""
+    context = command.make_context(f"rlbench {verb}", ["--help"], resilient_parsing=True, max_content_width=NARROW)
+    return command.get_help(context)
+
+
+VERBS: Final = dict(commands())
+FIRST: Final = {verb.split()[0] for verb in VERBS}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_two_to_four_examples_of_its_own_that_nothing_wraps(verb: str) -> None:
+    lines = [line for _, line in EXAMPLES[verb]]
+    assert 2 <= len(lines) <= 4
+    assert sum(line.startswith(f"rlbench {verb}") for line in lines) >= (1 if verb == "data" else 2)
+    page = helped(VERBS[verb], verb)
+    for _, line in EXAMPLES[verb]:
+        assert f"    {line.split(chr(10))[0]}" in page.split("\n"), line
+    assert max(map(len, page.split("\n"))) <= NARROW
+    assert VERBS[verb].epilog == of(verb)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_sentence_that_its_list_does_not_cut(verb: str) -> None:
+    words = (VERBS[verb].help or "").split("\n\n")[0]
+    assert re.fullmatch(r"[A-Z][^.]+\.", words.replace("\n", " ")), words
+    assert "..." not in VERBS[verb].get_short_help_str(NARROW - 2 - 6 - len("baseline"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_has_a_sentence_and_a_default(verb: str) -> None:
+    for option in VERBS[verb].params:
+        said = str(getattr(option, "help", "") or "")
+        if getattr(option, "hidden", False):
+            continue
+        assert len(said.split()) > 2 and re.search(r"(\.|rlbench [a-z ]+)$", said), (option.name, said)
+        spoken = option.required or getattr(option, "is_flag", False) or option.default is not None
+        assert spoken or re.search(r"default: |be repeated\.|Default: ", said), (option.name, said)
+
+
+def test_examples_are_of_verbs_that_exist() -> None:
+    assert set(EXAMPLES) == {"", *VERBS}
+
+
+def parsed(words: list[str]) -> dict[str, object]:
+    """What the verb would be given; raises what a user would be told."""
+    command, *rest = words
+    verb = f"{command} {rest.pop(0)}" if hasattr(VERBS[command], "commands") else command
+    return dict(VERBS[verb].make_context(verb, rest).params)
+
+
+def unknown(given: dict[str, object]) -> Iterator[str]:
+    """Names of an example that rlbench does not know."""
+    suite, algo, task = (given.get(name) for name in ("suite", "algo", "task"))
+    of_suite = [suite] if isinstance(suite, str) else list(suite or ())  # type: ignore[call-overload]
+    of_algo = [algo] if isinstance(algo, str) else list(algo or ())  # type: ignore[call-overload]
+    globs = [task] if isinstance(task, str) else list(task or ())  # type: ignore[call-overload]
+    chosen = suites.names() if of_suite in (["all"], []) else of_suite
+    yield from (name for name in chosen if name not in suites.names())
+    known = {name for name in chosen for name in (suites.algorithms(name) if name in suites.names() else ())}
+    yield from (name for name in of_algo if name not in known and "*" not in name)
+    for glob in globs:
+        if not any(_matches(name, glob) for name in chosen if name in suites.names()):
+            yield glob
+
+
+def _matches(suite: str, glob: str) -> bool:
+    if recipes.PREFIX in glob:
+        return glob in recipes.RECIPES
+    try:
+        return bool(suites.matching(suite, (glob,)))
+    except RlbenchError:
+        return False
+
+
+def unknown_sets(given: dict[str, object]) -> Iterator[str]:
+    """Names of data sets that nobody has: neither a recipe, nor D4RL's, nor in Minari's manner."""
+    for name in (str(given.get("name", "")), *map(str, given.get("names") or ())):  # type: ignore[call-overload]
+        made = name in recipes.RECIPES or name in catalogue.d4rl() or places.MINARI_NAME.fullmatch(name)
+        if name not in {"", "None"} and not made:
+            yield name
+
+
+@pytest.mark.parametrize(("verb", "line"), [(verb, line) for verb, line in LINES if "--help" not in line])
+def test_every_example_can_be_typed_and_names_what_exists(verb: str, line: list[str]) -> None:
+    assert line[0] == "rlbench"
+    given = parsed(line[1:])
+    assert not list(unknown(given)), line
+    if line[1] == "data" and line[2] in {"show", "verify", "download"}:
+        assert not list(unknown_sets(given)), line
+    if line[1:3] == ["data", "generate"] and "policy" not in given:
+        assert given["task"] in recipes.RECIPES
+
+
+def fenced() -> list[str]:
+    """The command lines of README's blocks, without their comments."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in TYPED.findall(block.replace("\\\n", " "))]
+
+
+@pytest.mark.parametrize("line", fenced())
+def test_every_command_line_in_readme_can_be_typed(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    if not set(words) & {"--help", "--version", "--install-completion", "--show-completion"}:
+        given = parsed(words)
+        assert not [name for name in unknown(given) if not ANY.search(name)], line
+
+
+@pytest.mark.parametrize("line", re.findall(r"`(?:scripts/)?rlbench ([a-z][^`]*)`", README))
+def test_every_verb_and_option_that_readme_mentions_exists(line: str) -> None:
+    first, *rest = line.replace("|", " ").split()
+    verb = f"{first} {rest[0]}" if rest and f"{first} {rest[0]}" in VERBS else first
+    options = {name for option in VERBS[verb].params for name in option.opts} | {"--help"}
+    assert {word.split("=")[0] for word in rest if word.startswith("--")} <= options
+
+
+def test_readme_has_command_lines_to_judge() -> None:
+    assert len(fenced()) > 8
+
+
+def untyped(tests: list[frozenset[str]]) -> list[str]:
+    """Options that no test types together with their verb."""
+    missing = []
+    for verb, command in VERBS.items():
+        beside = [words for words in tests if set(verb.split()) <= words]
+        spoken = (name for option in command.params if not getattr(option, "hidden", False) for name in option.opts)
+        missing += [
+            f"{verb} {name}" for name in spoken if name.startswith("--") and not any(name in words for words in beside)
+        ]
+    return missing
+
+
+def test_every_option_of_every_verb_is_typed_by_a_test() -> None:
+    assert untyped(typed(FIRST)) == []
+
+
+def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
+    lines = (
+        'LINE = ["status", "--json"]',
+        "def test_it(watched):\n    main(LINE)",
+        'def watched():\n    main(["--watch"])\n    main("run toy --results x")',
+        'def test_other():\n    "status --results"\n    main("status")',
+    )
+    (tmp_path / "test_some.py").write_text("\n\n".join(lines), encoding="utf-8")
+    assert [name for name in untyped(typed(FIRST, tmp_path)) if name.startswith("status")] == ["status --results"]

@@ -1,0 +1,59 @@
+"""Folding: nothing is lost, nothing is wider than it must be, and no other widths would give fewer lines."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlbench.report.columns import aligned, blocks, fitted, sentences
+
+WORDS = st.lists(st.text("ab/", min_size=1, max_size=6), max_size=4).map(" ".join)
+ROWS = st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4)
+
+
+def test_what_fits_is_one_line_a_row_and_a_pipe_has_all_the_room() -> None:
+    rows = [("a", "bb", "c"), ("dddd", "e", "")]
+    assert aligned(rows) == aligned(rows, 11) == ["a     bb  c", "dddd  e"]
+    assert aligned([]) == aligned([], 5) == []
+
+
+def test_names_fold_behind_slashes_and_sentences_between_words() -> None:
+    rows = [("mujoco/ppo/Hopper-v4", "the budget is spent"), ("toy/dqn/Catch", "done")]
+    assert aligned(rows, 32) == [
+        "mujoco/ppo/Hopper-v4  the budget",
+        "                      is spent",
+        "toy/dqn/Catch         done",
+    ]
+    assert aligned(rows, 25)[:2] == ["mujoco/ppo/    the budget", "Hopper-v4      is spent"]
+    assert sentences(["  one two three"], 9) == ["  one two", "    three"]
+    assert sentences(["one two", "three"]) == ["one two", "three"]
+    assert sentences(["/a/path/that-is-long x"], 8) == ["/a/path/that-is-long", "  x"]
+
+
+@given(ROWS, st.integers(1, 30))
+def test_no_letter_is_lost_and_no_line_is_wider_than_it_must_be(rows: list[tuple[str, ...]], width: int) -> None:
+    made = blocks(rows, width)
+    assert len(made) == len(rows)
+    for row, lines in zip(rows, made, strict=True):
+        assert sorted("".join(lines).replace(" ", "")) == sorted("".join(row).replace(" ", ""))
+    pieces = [
+        max((len(w) for row in rows for w in row[place].replace("/", "/ ").split()), default=0) for place in range(3)
+    ]
+    assert max(len(line) for lines in made for line in lines) <= max(width, sum(pieces) + 4)
+
+
+@given(st.lists(st.tuples(st.text("a ", max_size=5), st.text("a ", max_size=5)), min_size=1, max_size=3))
+def test_no_other_widths_would_give_fewer_lines(rows: list[tuple[str, ...]]) -> None:
+    columns = [[row[0] for row in rows], [row[1] for row in rows]]
+    least = [max([1, *(len(w) for t in texts for w in t.split())]) for texts in columns]
+    width = sum(least) + 2 + 1
+
+    def cost(widths: tuple[int, ...]) -> int:
+        return sum(len(blocks([(t,)], w)[0]) for texts, w in zip(columns, widths, strict=True) for t in texts)
+
+    chosen = fitted(columns, least, width)
+    every = product(*(range(low, 7) for low in least))
+    assert sum(chosen) + 2 <= width and all(w >= low for w, low in zip(chosen, least, strict=True))
+    assert cost(tuple(chosen)) == min(cost(widths) for widths in every if sum(widths) + 2 <= width)
