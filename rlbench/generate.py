@@ -246,7 +246,8 @@ def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
     """A run's settings and the policy it keeps, its ``best`` or its ``last``.
 
     Raises:
-        UsageError: it keeps none.
+        UnknownName: it is neither.
+        UsageError: the run keeps none.
         RefusedFile: the record or the checkpoint is damaged.
     """
     if which not in KEPT:

@@ -28,7 +28,7 @@ ANY: Final = re.compile(r"RUN|FILE|NAME|HEAD|DIR|…|\$|<")  # stands for a name
 
 def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
     """Every verb that does something, by the words that are typed."""
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]  # a group
         for inner, deeper in getattr(command, "commands", {}).items():
             yield f"{name} {inner}", deeper
         yield name, command
@@ -85,12 +85,17 @@ def parsed(words: list[str]) -> dict[str, object]:
     return dict(VERBS[verb].make_context(verb, rest).params)
 
 
+def _listed(value: object) -> list[str]:
+    """What was given once, several times or not at all."""
+    return (
+        [value] if isinstance(value, str) else [str(part) for part in value] if isinstance(value, list | tuple) else []
+    )
+
+
 def unknown(given: dict[str, object]) -> Iterator[str]:
     """Names of an example that rlbench does not know."""
     suite, algo, task = (given.get(name) for name in ("suite", "algo", "task"))
-    of_suite = [suite] if isinstance(suite, str) else list(suite or ())  # type: ignore[call-overload]
-    of_algo = [algo] if isinstance(algo, str) else list(algo or ())  # type: ignore[call-overload]
-    globs = [task] if isinstance(task, str) else list(task or ())  # type: ignore[call-overload]
+    of_suite, of_algo, globs = _listed(suite), _listed(algo), _listed(task)
     chosen = suites.names() if of_suite in (["all"], []) else of_suite
     yield from (name for name in chosen if name not in suites.names())
     known = {name for name in chosen for name in (suites.algorithms(name) if name in suites.names() else ())}
@@ -111,7 +116,7 @@ def _matches(suite: str, glob: str) -> bool:
 
 def unknown_sets(given: dict[str, object]) -> Iterator[str]:
     """Names of data sets that nobody has: neither a recipe, nor D4RL's, nor in Minari's manner."""
-    for name in (str(given.get("name", "")), *map(str, given.get("names") or ())):  # type: ignore[call-overload]
+    for name in (str(given.get("name", "")), *_listed(given.get("names"))):
         made = name in recipes.RECIPES or name in catalogue.d4rl() or places.MINARI_NAME.fullmatch(name)
         if name not in {"", "None"} and not made:
             yield name
