@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.arithmetic import update_flop
 from rlbench import suites
-from rlbench.build.qlearning import network
+from rlbench.build.qlearning import network, proposing
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
@@ -23,7 +23,9 @@ def counted(algo):
     spec = suites.spec("atari", "dqn", "PongNoFrameskip-v4").model_copy(update={"algo": algo})
     net = network(spec, algo, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
     adam = torch.optim.Adam(net.parameters())
-    learner = QLearner(net, optimizers=[adam], max_grad_norm=None, double=algo.double, sync_every=500)
+    learner = QLearner(
+        net, optimizers=[adam], max_grad_norm=None, double=algo.double, sync_every=500, extra=proposing(net)
+    )
     frames = torch.zeros(BATCH, 4, 84, 84, dtype=torch.uint8)
     ones, slot = torch.ones(BATCH), torch.arange(BATCH)
     with FlopCounterMode(display=False) as counter:
