@@ -12,7 +12,6 @@ from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Literal
-from warnings import catch_warnings, simplefilter
 
 import typer
 
@@ -293,8 +292,7 @@ def _imported(name: str) -> ModuleType | str:
     from importlib import import_module
 
     try:
-        with redirect_stderr(StringIO()), catch_warnings():  # what a library says of itself is no finding
-            simplefilter("ignore")
+        with redirect_stderr(StringIO()):  # what a library says of itself is no finding
             return import_module(name)
     except Exception as error:  # noqa: BLE001 - its remedy is the same whatever it raises
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
