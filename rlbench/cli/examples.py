@@ -70,7 +70,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "verify": (
         ("every record", "rlbench verify"),
-        ("one folder of records, as JSON", "rlbench verify results --json"),
+        ("the records of one suite", "rlbench verify results/toy"),
     ),
     "doctor": (
         ("everything", "rlbench doctor"),
@@ -107,7 +107,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("one of Minari's", "rlbench data download mujoco/hopper/medium-v0"),
     ),
     "data subset": (
-        ("a tenth of a million games' steps", "rlbench data subset rlb-pong --steps 1e5 --name rlb-pong-small"),
+        ("the first 100,000 steps of recorded games", "rlbench data subset rlb-pong --steps 1e5 --name rlb-pong-small"),
         ("from a folder elsewhere", "rlbench data subset games/rlb-pong.frames --steps 5e4 --name rlb-fifty"),
     ),
     "data import": (

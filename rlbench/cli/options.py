@@ -124,7 +124,8 @@ Steps: TypeAlias = Annotated[
     typer.Option(
         "--steps",
         metavar="N",
-        help="Train for N agent steps; default: RLBENCH_STEPS, else the documented budget.",
+        help="Train for N agent steps (decisions; one is four frames of Atari); default: RLBENCH_STEPS, else the "
+        "documented budget.",
         show_default=False,
     ),
 ]

@@ -102,7 +102,7 @@ def test_settings_change_nothing_else() -> None:
         ("algo.lr=", "expected a number"),
         ("algo.batch=1.5", "expected a whole number"),
         ("algo.double=2", "expected true or false"),
-        ("task.env=gym", "expected ale or envpool or gymnasium"),
+        ("task.env=gym", "unknown choice 'gym'; did you mean 'gymnasium'?"),
         ("algo.gamma=1.5", "less than or equal to 1"),
         ("algo.lr=-1", "greater than 0"),
         ("algo.lr", "expected FIELD=VALUE"),
