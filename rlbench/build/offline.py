@@ -87,7 +87,7 @@ def learned(
     """Everything an offline run is made of, at its beginning."""
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
-    seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
+    seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device)
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
     recorded, scale = _scaled(algo, recorded)
@@ -101,7 +101,7 @@ def learned(
         scale=None if placed else scale,
         stack=spec.task.stack,
     )
-    stage = _stage(parts, scale, runtime)
+    stage = watching(parts, None if scale is None else Fixed(scale.mean, scale.deviation), runtime)
     metrics = Metrics(parts.metrics, device)
     return trainer.Offline(
         updater=Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary),
@@ -116,18 +116,20 @@ def learned(
     )
 
 
-def _stage(parts: OfflineParts, scale: Scale | None, runtime: Runtime) -> Stage:
+def watching(parts: OfflineParts, scale: Fixed | None, runtime: Runtime) -> Stage:
+    """Where what only learned from data is judged."""
     return Stage(
         actor=parts.learner,
         action=parts.action,
         judging=parts.judging,
         bound=None,
-        scale=None if scale is None else Fixed(scale.mean, scale.deviation),
+        scale=scale,
         threads=stepping_threads(runtime),
     )
 
 
-def _parts(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+def parts_of(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+    """What an algorithm that never explores brings."""
     if isinstance(algo, Offline):
         return offlinecontrol.parts(spec.name, algo, info, device)
     return offlinediscrete.parts(spec, algo, info, device)

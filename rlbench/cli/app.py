@@ -17,6 +17,7 @@ from rlbench.cli.check import check
 from rlbench.cli.compare import compare
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
+from rlbench.cli.eval import evaluate
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
@@ -37,6 +38,7 @@ app.command("table")(table)
 app.command("plan")(plan)
 app.command("report")(report)
 app.command("plot")(plot)
+app.command("eval")(evaluate)
 app.command("compare")(compare)
 app.command("check")(check)
 app.command("baseline")(baseline)
