@@ -18,6 +18,7 @@ from rlbench.cli.compare import compare
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
+from rlbench.cli.export import export
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
@@ -48,6 +49,7 @@ app.command("status")(status)
 app.command("verify")(verify)
 app.command("doctor")(doctor)
 app.add_typer(data, name="data")
+app.add_typer(export, name="export")
 
 
 class Terminated(BaseException):

@@ -37,6 +37,14 @@ RayAddress: TypeAlias = Annotated[
 Shard: TypeAlias = Annotated[
     str | None, typer.Option("--shard", metavar="i/n", help="Only the i-th of n shares of the runs, for schedulers.")
 ]
+Track: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="tensorboard|wandb", help="Show the records there as they come; may be repeated."),
+]
+TrackTo: TypeAlias = Annotated[
+    Path, typer.Option("--track-to", envvar="RLBENCH_TRACK_TO", metavar="DIR", help="Where trackers put their files.")
+]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 
 RESULTS = Path("results")
+TRACKED = Path("tracked")

@@ -68,9 +68,9 @@ class Schematic:
         """The bodies as they stand, ``[360, 480, 3]``."""
         view, image = self._view(), Image.new("RGB", (WIDTH, HEIGHT), SKY)
         draw = ImageDraw.Draw(image)
-        if view.up == 2:
-            _ground(draw, view)
         model, data = self._lane.model, self._lane.data
+        if view.up == 2 and np.isin(model.geom_type, [*FLAT]).any():
+            _ground(draw, view)
         order = np.argsort(data.geom_xpos[:, view.near], kind="stable")
         for geom in order[:: 1 if view.near == 2 else -1].tolist():
             _drawn(draw, view, model, data, geom)
@@ -92,7 +92,7 @@ class Schematic:
         above = len(hinges) > 0 and bool((np.abs(hinges[:, 2]) > UPRIGHT).all())
         centre = self._middle()
         centre[2] = self._height
-        reach = max(0.5, 1.2 * float(model.stat.extent))  # metres from one side of the picture to the other
+        reach = max(0.5, 0.9 * float(model.stat.extent))  # metres from one side of the picture to the other
         return View(0, 1 if above else 2, 2 if above else 1, centre, WIDTH / min(reach, 8.0))
 
 
