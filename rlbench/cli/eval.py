@@ -168,7 +168,7 @@ def _played(spec: Spec, evaluation: Evaluation, asked: _Asked) -> _Clip | None:
     said = monotonic()
     if asked.video is None:
         for ended in evaluation:
-            said = _say(ended, said)
+            said = _say(ended, evaluation, said)
         return None
     from rlbench.build.cameras import watch
     from rlbench.cli.film import filming
@@ -177,18 +177,18 @@ def _played(spec: Spec, evaluation: Evaluation, asked: _Asked) -> _Clip | None:
     watched = watch(spec, evaluation, look(spec))
     with filming(asked.video, seconds=watched.seconds, program=asked.program) as film:
         for ended in evaluation:
-            said = _say(ended, said)
+            said = _say(ended, evaluation, said)
             for picture in watched.pictures():
                 film.add(picture)
     return _Clip(film.count, film.count * watched.seconds, watched.camera.look)
 
 
-def _say(ended: int, said: float) -> float:
+def _say(ended: int, evaluation: Evaluation, said: float) -> float:
     """A word from time to time; when the last one was."""
     now = monotonic()
     if now - said < SILENCE:
         return said
-    remark(f"{ended} episodes have ended")
+    remark(f"{ended} of {evaluation.episodes} episodes have ended")
     return now
 
 

@@ -2,7 +2,7 @@
 
 The geoms of the model are projected, without perspective, light or textures, onto the plane in which the task happens:
 seen from the side, or from above where every hinge turns about the vertical (Reacher, Swimmer). The view moves with the
-body; the ticks on the ground stand a metre apart. Meshes are drawn as the boxes around them.
+body; the marks on the ground stand a metre apart. Meshes are drawn as the boxes around them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from rlbench.envs.pictures import Picture
 
 WIDTH: Final = 480  # pixels
 HEIGHT: Final = 360
+ROOM: Final = 1.7  # widths of what is shown from one side of the picture to the other
 SKY: Final = (236, 240, 244)
 GROUND: Final = (120, 128, 120)
+MARK: Final = (206, 212, 206)
 EDGE: Final = (40, 44, 52)
 UPRIGHT: Final = 0.9  # cosine from which an axis counts as vertical
 CORNERS: Final = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64)
@@ -55,11 +57,15 @@ class Schematic:
     def __init__(self, lane: Env) -> None:
         self._lane = cast("Any", lane)
         self.seconds = float(self._lane.dt)
-        self._height = 0.0  # of what the view was first turned to
+        self._height, self._reach = 0.0, 1.0  # of where the view was first turned to, and how far across it goes
 
     def begun(self, obs: Frames) -> None:  # noqa: ARG002 - the simulation says all
-        """Look at where the body stands."""
+        """Step back until there is room around everything."""
+        data, shown = self._lane.data, _seen(self._lane.model)
+        around = self._lane.model.geom_rbound[shown, None]
+        sides = (data.geom_xpos[shown] + around).max(0) - (data.geom_xpos[shown] - around).min(0)
         self._height = float(self._middle()[2])
+        self._reach = ROOM * max(float(sides[0]), float(sides[2]) * WIDTH / HEIGHT)
 
     def moved(self, action: NDArray[Any], step: Step) -> None:
         """The simulation says all."""
@@ -69,10 +75,13 @@ class Schematic:
         view, image = self._view(), Image.new("RGB", (WIDTH, HEIGHT), SKY)
         draw = ImageDraw.Draw(image)
         model, data = self._lane.model, self._lane.data
-        if view.up == 2 and np.isin(model.geom_type, [*FLAT]).any():
+        if view.up == 1:
+            _grid(draw, view)
+        elif np.isin(model.geom_type, [*FLAT]).any():
             _ground(draw, view)
-        order = np.argsort(data.geom_xpos[:, view.near], kind="stable")
-        for geom in order[:: 1 if view.near == 2 else -1].tolist():
+        shown = _seen(model)
+        order = np.argsort(data.geom_xpos[shown, view.near], kind="stable")
+        for geom in shown[order[:: 1 if view.near == 2 else -1]].tolist():
             _drawn(draw, view, model, data, geom)
         for site in np.flatnonzero(model.site_rgba[:, 3] > 0).tolist():
             radius = float(model.site_size[site, 0]) * view.scale
@@ -92,8 +101,14 @@ class Schematic:
         above = len(hinges) > 0 and bool((np.abs(hinges[:, 2]) > UPRIGHT).all())
         centre = self._middle()
         centre[2] = self._height
-        reach = max(0.5, 0.9 * float(model.stat.extent))  # metres from one side of the picture to the other
-        return View(0, 1 if above else 2, 2 if above else 1, centre, WIDTH / min(reach, 8.0))
+        return View(0, 1 if above else 2, 2 if above else 1, centre, WIDTH / self._reach)
+
+
+def _seen(model: mujoco.MjModel) -> NDArray[np.int64]:
+    """The geoms that are drawn: no floors, nothing transparent, no handles that only pull at a body."""
+    floors = np.isin(model.geom_type, [*FLAT])
+    shown = ~floors & (model.geom_rgba[:, 3] > 0) & (model.body_mocapid[model.geom_bodyid] < 0)
+    return np.flatnonzero(shown)
 
 
 def _ground(draw: ImageDraw.ImageDraw, view: View) -> None:
@@ -103,18 +118,27 @@ def _ground(draw: ImageDraw.ImageDraw, view: View) -> None:
     places = np.zeros((len(marks), 3))
     places[:, view.across] = marks
     at = view.pixels(places)
-    draw.rectangle((0, at[0][1], WIDTH, HEIGHT), fill=(206, 212, 206))
+    draw.rectangle((0, at[0][1], WIDTH, HEIGHT), fill=MARK)
     draw.line((0, at[0][1], WIDTH, at[0][1]), fill=GROUND, width=2)
     for right, down in at:
         draw.line((right, down, right, down + 8), fill=GROUND, width=2)
 
 
+def _grid(draw: ImageDraw.ImageDraw, view: View) -> None:
+    """The floor from above, a line every metre both ways."""
+    reach = WIDTH / view.scale
+    for axis in (view.across, view.up):
+        middle = view.centre[axis]
+        for mark in np.arange(np.floor(middle - reach), np.ceil(middle + reach) + 1):
+            ends = np.repeat(view.centre[None], 2, axis=0)
+            ends[:, axis], ends[:, 1 - axis] = mark, ends[:, 1 - axis] + (-reach, reach)
+            draw.line(view.pixels(ends), fill=MARK, width=1)
+
+
 def _drawn(draw: ImageDraw.ImageDraw, view: View, model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> None:
-    """One shape; nothing where it is a floor, or not to be seen."""
+    """One shape."""
     kind, size, colour = int(model.geom_type[geom]), model.geom_size[geom], _colour(model.geom_rgba[geom])
     place, turn = data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3)
-    if kind in FLAT or model.geom_rgba[geom, 3] == 0:
-        return
     if kind in ROUND:
         _ball(draw, view.pixels(place[None])[0], float(size[0]) * view.scale, colour)
     elif kind in LONG:
