@@ -71,4 +71,4 @@ def _meant(names: list[str], results: Path) -> list[Path]:
     found: list[Path] = []
     for name in names or suites.names():
         found += folders(results / name) if name in suites.names() else [run_folder(name, results)]
-    return list(dict.fromkeys(found))
+    return list({folder.resolve(): folder for folder in found}.values())
