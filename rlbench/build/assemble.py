@@ -9,7 +9,7 @@ import torch
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.recent import Recent
-from rlbench.buffers.ring import Ring
+from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.staggered import Staggered
 from rlbench.buffers.walks import Walks
@@ -20,6 +20,7 @@ from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.build.stage import Stage, evaluation, ring_of
 from rlbench.collectors.asynchronous import AsyncCollector
+from rlbench.collectors.base import Actor
 from rlbench.collectors.explore import Explorer, Untouched
 from rlbench.collectors.sync import Collector
 from rlbench.datasets.checksums import Seal
@@ -81,7 +82,7 @@ def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
 
 def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
     seeds = Seeds(spec.seed)
-    parts = _parts(spec, algo, info, device)
+    parts = parts_of(spec, algo, info, device)
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
     capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else Staggered
@@ -90,14 +91,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
     learner, updater = _replayed(spec, algo, parts, source, info, device)
-    stage = Stage(
-        actor=learner,
-        action=parts.action,
-        judging=parts.judging,
-        bound=None,
-        scale=None,
-        threads=stepping_threads(runtime),
-    )
+    stage = replaying(parts, learner, runtime)
     return Online(
         collector=_collector(spec, stage, ring, explorer),
         updater=updater,
@@ -109,6 +103,12 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         schedules=schedules,
         rhythm=Pace(algo.warmup, algo.updates_per_step),
     )
+
+
+def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> Stage:
+    """Where what learns from a replay plays."""
+    threads = stepping_threads(runtime)
+    return Stage(actor=actor, action=parts.action, judging=parts.judging, bound=None, scale=None, threads=threads)
 
 
 def _replayed(
@@ -138,14 +138,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
     capacity = (algo.rows + spec.task.stack + 2) * lanes
     ring = ring_of(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
     learner, updater = _rolled(spec, algo, inner, ring, info, device)
-    stage = Stage(
-        actor=learner,
-        action=action,
-        judging=lambda _: Untouched(),
-        bound=policygradient.bound(algo, info),
-        scale=scale,
-        threads=stepping_threads(runtime),
-    )
+    stage = rolling(algo, info, action, learner, scale, runtime)
     return Online(
         collector=_collector(spec, stage, ring, Untouched()),
         updater=updater,
@@ -156,6 +149,20 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         budget=spec.budget,
         schedules=policygradient.schedules(algo, optimizer),
         rhythm=Rollouts(algo.rows, learner.steps),
+    )
+
+
+def rolling(
+    algo: PolicyGradient, info: EnvInfo, action: Column, actor: Actor, scale: Scale | None, runtime: Runtime
+) -> Stage:
+    """Where what learns from rollouts plays."""
+    return Stage(
+        actor=actor,
+        action=action,
+        judging=lambda _: Untouched(),
+        bound=policygradient.bound(algo, info),
+        scale=scale,
+        threads=stepping_threads(runtime),
     )
 
 
@@ -201,7 +208,8 @@ def _apart(
     return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 
 
-def _parts(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
+def parts_of(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
+    """What a family that learns from a replay brings."""
     match algo:
         case QLearning():
             return qlearning.parts(spec, algo, info, device)

@@ -96,7 +96,7 @@ def learned(
     seal: Seal | None = None,
 ) -> trainer.Offline:
     """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
-    seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
+    seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device)
     recorded, sha256 = _fitting(spec, info, runtime, seal)
     recorded, scale = _scaled(algo, recorded)
     placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
@@ -109,7 +109,7 @@ def learned(
         scale=None if placed else scale,
         stack=spec.task.stack,
     )
-    stage = _stage(parts, scale, runtime)
+    stage = watching(parts, None if scale is None else Fixed(scale.mean, scale.deviation), runtime)
     metrics = Metrics(parts.metrics, device)
     return trainer.Offline(
         updater=Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary),
@@ -133,18 +133,20 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
     return found
 
 
-def _stage(parts: OfflineParts, scale: Scale | None, runtime: Runtime) -> Stage:
+def watching(parts: OfflineParts, scale: Fixed | None, runtime: Runtime) -> Stage:
+    """Where what only learned from data is judged."""
     return Stage(
         actor=parts.learner,
         action=parts.action,
         judging=parts.judging,
         bound=None,
-        scale=None if scale is None else Fixed(scale.mean, scale.deviation),
+        scale=scale,
         threads=stepping_threads(runtime),
     )
 
 
-def _parts(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+def parts_of(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+    """What an algorithm that never explores brings."""
     if isinstance(algo, Offline):
         return offlinecontrol.parts(spec.name, algo, info, device)
     return offlinediscrete.parts(spec, algo, info, device)

@@ -38,8 +38,13 @@ class Stage(NamedTuple):
 
 
 def evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, epoch: int) -> Evaluation:
-    """The ``epoch``-th evaluation: fresh environments, and a ring that only stacks what they show."""
-    seeds, protocol = Seeds(spec.seed).child("evaluation", epoch), spec.protocol
+    """The ``epoch``-th evaluation of a run."""
+    return judged(spec, info, stage, device, Seeds(spec.seed).child("evaluation", epoch))
+
+
+def judged(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, seeds: Seeds) -> Evaluation:
+    """An evaluation by the protocol: fresh environments, and a ring that only stacks what they show."""
+    protocol = spec.protocol
     lanes = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())
     nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames

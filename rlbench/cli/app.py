@@ -18,6 +18,8 @@ from rlbench.cli.check import check
 from rlbench.cli.compare import compare
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
+from rlbench.cli.eval import evaluate
+from rlbench.cli.export import export
 from rlbench.cli.list import listing
 from rlbench.cli.mistyped import mistyped
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
@@ -45,6 +47,7 @@ app.command("table", epilog=examples.of("table"))(table)
 app.command("plan", epilog=examples.of("plan"))(plan)
 app.command("report", epilog=examples.of("report"))(report)
 app.command("plot", epilog=examples.of("plot"))(plot)
+app.command("eval", epilog=examples.of("eval"))(evaluate)
 app.command("compare", epilog=examples.of("compare"))(compare)
 app.command("check", epilog=examples.of("check"))(check)
 app.command("baseline", epilog=examples.of("baseline"))(baseline)
@@ -54,6 +57,7 @@ app.command("status", epilog=examples.of("status"))(status)
 app.command("verify", epilog=examples.of("verify"))(verify)
 app.command("doctor", epilog=examples.of("doctor"))(doctor)
 app.add_typer(data, name="data")
+app.add_typer(export, name="export")
 
 
 class Terminated(BaseException):

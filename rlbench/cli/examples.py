@@ -40,6 +40,18 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("learning curves, the published ones behind them", "rlbench plot atari --task 'Pong*' --output pong.png"),
         ("who beats whom, over all tasks", "rlbench plot mujoco --kind improvement --output improvement.svg"),
     ),
+    "eval": (
+        ("ten more episodes of a finished run", "rlbench eval RUN"),
+        ("watch three of them", "rlbench eval RUN --episodes 3 --video play.gif"),
+    ),
+    "export": (
+        ("curves of every run, then look at them", "rlbench export tensorboard --output tracked"),
+        ("only one suite's", "rlbench export tensorboard mujoco --output tracked"),
+    ),
+    "export tensorboard": (
+        ("curves of every run", "rlbench export tensorboard --output tracked"),
+        ("of one run", "rlbench export tensorboard RUN --output tracked"),
+    ),
     "compare": (
         ("two algorithms, from the records below results/", "rlbench compare td3 sac --suite mujoco"),
         ("two folders of records", "rlbench compare results results-of-another-machine"),

@@ -166,6 +166,14 @@ Shard: TypeAlias = Annotated[
         "--shard", metavar="i/n", help="Take the i-th of n equal shares of the runs, as 1/8; default: all of them."
     ),
 ]
+Track: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="tensorboard|wandb", help="Show the records there as they come; may be repeated."),
+]
+TrackTo: TypeAlias = Annotated[
+    Path, typer.Option("--track-to", envvar="RLBENCH_TRACK_TO", metavar="DIR", help="Where trackers put their files.")
+]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 
 RESULTS = Path("results")
+TRACKED = Path("tracked")

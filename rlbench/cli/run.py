@@ -49,6 +49,8 @@ def run(
     engine: options.Engine = "local",
     ray_address: options.RayAddress = None,
     shard: options.Shard = None,
+    track: options.Track = None,
+    track_to: options.TrackTo = options.TRACKED,
     pipe: options.Pipe = None,
 ) -> None:
     """Train an algorithm and compare it with its published score.
@@ -56,6 +58,7 @@ def run(
     Stop it whenever you like: the same command goes on where it stopped, and skips what is finished.
     """
     from rlbench.cli.piped import leashed
+    from rlbench.cli.track import following
     from rlbench.spec.run import Runtime
 
     if pipe is not None:
@@ -67,39 +70,41 @@ def run(
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    if jobs is None and engine == "local":
-        runtime = Runtime(device=device, dataset=data.path, patience=patience)
-        told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
-    else:
-        from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
+    with following(track or (), specs, results, track_to):
+        if jobs is None and engine == "local":
+            runtime = Runtime(device=device, dataset=data.path, patience=patience)
+            told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
+        else:
+            from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
 
-        asked = Asked(
-            results=results,
-            device=device,
-            sets=repeated(config, os.environ, sets or []),
-            steps=steps,
-            dataset=dataset,
-            patience=patience,
-            smoke=smoke,
-            force=force,
-            quiet=quiet,
-            jobs=parse_jobs(jobs),
-            engine=engine,
-            address=ray_address,
-        )
-        told, worst = swept(specs, asked, _row)
-    _tell(told, json=json)
-    if worst:
-        raise typer.Exit(worst)
+            asked = Asked(
+                results=results,
+                device=device,
+                sets=repeated(config, os.environ, sets or []),
+                steps=steps,
+                dataset=dataset,
+                patience=patience,
+                smoke=smoke,
+                force=force,
+                quiet=quiet,
+                jobs=parse_jobs(jobs),
+                engine=engine,
+                address=ray_address,
+            )
+            told, worst = swept(specs, asked, _row)
+    _tell(told, worst, json=json)
 
 
-def _tell(told: list[dict[str, object]], *, json: bool) -> None:
+def _tell(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
+    """What became of every run, and the exit code."""
     from rlbench.report.columns import sentences
 
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": told})
     else:
         emit("\n".join(sentences(map(_sentence, told), terminal_width())) or "no runs")
+    if worst:
+        raise typer.Exit(worst)
 
 
 def _in_turn(

@@ -29,7 +29,7 @@ class Evaluation:
         episodes: int,
         bound: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.bound = bound
+        self.bound, self.episodes = bound, episodes
         self.actor, self.recorder, self.explorer, self.envs, self.seeds = actor, recorder, explorer, envs, seeds
         self.began = monotonic()
         self.quota = Quota(running=np.zeros(envs.info.lanes, np.bool_), episodes=episodes)

@@ -32,6 +32,7 @@ from rlbench.envs.inspection import Inspection
 from rlbench.errors import UsageError
 from rlbench.spec.task import AtariTask
 
+SCREEN: Final = (210, 160, 3)
 FULL_STRENGTH: Final = np.ones(1, np.float32)  # of the paddle
 NEVER: Final = 2**30  # frames; the engine's own limit, out of reach
 SOLE: Final = np.zeros(1, np.int64)  # the one lane of an engine
@@ -40,7 +41,7 @@ SOLE: Final = np.zeros(1, np.int64)  # the one lane of an engine
 class _Said(NamedTuple):
     """One engine's answer."""
 
-    obs: NDArray[np.uint8]  # [1, size, size]
+    obs: NDArray[np.uint8]  # [1, *obs_shape]
     points: int = 0
     lives: int = 0
     ended: bool = False
@@ -48,21 +49,22 @@ class _Said(NamedTuple):
 
 
 class AleVector:
-    """N lanes of one game."""
+    """N lanes of one game; ``coloured`` ones show the screen as people see it, ``[N, 210, 160, 3]``."""
 
-    def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool) -> None:
+    def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, coloured: bool = False) -> None:
         rom = roms.get_rom_path(known(task.game, roms.get_all_rom_ids(), where="ale"))
         if rom is None:
             raise UsageError(f"ale: the ROM of {task.game!r} is not in this ale-py")
         self._task = task
         self._seeds = one_seed_per_lane(seeds)
-        self._engines = [_engine(task, rom) for _ in seeds]
+        self._engines = [_engine(task, rom, coloured=coloured) for _ in seeds]
         actions = self._engines[0].get_action_set()
         self._fire = task.fire and ale_py.Action.FIRE in actions
         self._referee = referee(task, lanes=len(seeds), training=training)
-        self.info: Final = played(task, lanes=len(seeds), actions=len(actions), engine="ale", package="ale-py")
+        info = played(task, lanes=len(seeds), actions=len(actions), engine="ale", package="ale-py")
+        self.info: Final = info._replace(obs_shape=SCREEN) if coloured else info
         self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
-        self._shown = np.zeros((len(seeds), task.size, task.size), np.uint8)
+        self._shown = np.zeros((len(seeds), *self.info.obs_shape), np.uint8)
 
     def reset(self) -> Frames:
         """Begin every lane's first game, ``[N, size, size]``."""
@@ -128,15 +130,15 @@ class AleVector:
         return _received(self._engines[lane])
 
 
-def _engine(task: AtariTask, rom: Path) -> ale_py.ALEVectorInterface:
+def _engine(task: AtariTask, rom: Path, *, coloured: bool) -> ale_py.ALEVectorInterface:
     return ale_py.ALEVectorInterface(
         rom_path=rom,
         num_envs=1,
         frame_skip=task.frame_skip,
         stack_num=1,
-        img_height=task.size,
-        img_width=task.size,
-        grayscale=True,
+        img_height=SCREEN[0] if coloured else task.size,
+        img_width=SCREEN[1] if coloured else task.size,
+        grayscale=not coloured,
         maxpool=task.frame_skip > 1,
         noop_max=task.noops + 1,  # it draws below this number
         use_fire_reset=False,

@@ -133,6 +133,10 @@ class GymnasiumVector:
         for env, words in zip(self._envs, tensor(state, "streams").numpy(), strict=True):
             env.unwrapped.np_random.bit_generator.state = _stream(words)
 
+    def inside(self, lane: int) -> Env:
+        """A lane's environment itself, without whatever is wrapped around it."""
+        return self._envs[lane].unwrapped
+
     def close(self) -> None:
         """Close every environment; idempotent."""
         for env in self._envs:

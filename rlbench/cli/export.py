@@ -1,0 +1,78 @@
+"""``rlbench export``: records in the form that other programs show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlbench.cli import examples
+from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.output import complain, emit, emit_json
+from rlbench.cli.runs import run_folder
+from rlbench.errors import RefusedFile
+
+EXPORT_SCHEMA = 1
+
+export = typer.Typer(
+    help="Records for other programs: tensorboard.",
+    epilog=examples.of("export"),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@export.callback()
+def group() -> None:
+    """Records for other programs: tensorboard."""
+
+
+@export.command("tensorboard", epilog=examples.of("export tensorboard"))
+def tensorboard(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE|RUN]…", help="Whose; every run where nothing is named.")
+    ] = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="For: tensorboard --logdir DIR.")],
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Curves of runs for TensorBoard, a file each, made of their records.
+
+    Asked again it adds what has come since; no point is ever there twice. A damaged record is named, and left out.
+    """
+    from rlbench.cli.track import curves_in
+    from rlbench.record.store import read
+    from rlbench.report.tracks import bring_up, events
+
+    rows: list[dict[str, object]] = []
+    damaged = False
+    for folder in _meant(names or [], results):
+        try:
+            record = read(folder)
+        except RefusedFile as error:
+            complain(str(error))
+            damaged = True
+            continue
+        path = curves_in(output, record.spec)
+        changed = bring_up(path, events(record.epochs))
+        rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": changed})
+    if json:
+        emit_json({"schema_version": EXPORT_SCHEMA, "runs": rows})
+    else:
+        count = sum(bool(row["changed"]) for row in rows)
+        emit(f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new")
+    if damaged:
+        raise typer.Exit(RefusedFile.exit_code)
+
+
+def _meant(names: list[str], results: Path) -> list[Path]:
+    """The folders that names of suites and of runs mean, each once; all of them where nothing is named."""
+    from rlbench import suites
+    from rlbench.report.gather import folders
+
+    found: list[Path] = []
+    for name in names or suites.names():
+        found += folders(results / name) if name in suites.names() else [run_folder(name, results)]
+    return list({folder.resolve(): folder for folder in found}.values())

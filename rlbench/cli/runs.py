@@ -1,0 +1,46 @@
+"""From what a person calls a run to its folder: a path, a line of ``list runs``, or the beginning of its id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from rlbench.errors import UnknownName, UsageError
+
+Run: TypeAlias = Annotated[
+    str, typer.Argument(metavar="RUN", help="Its folder, a line of: rlbench list runs, or how its id begins.")
+]
+SHOWN = 3
+"""Runs that a line names where a name means several."""
+
+
+def run_folder(name: str, results: Path) -> Path:
+    """The folder of the one run that is meant; ``ID/seed=N`` where an id has several seeds.
+
+    Raises:
+        UnknownName: there is no such run; the line has the nearest names.
+        UsageError: several are meant.
+    """
+    from rlbench.report.gather import folders
+
+    if (Path(name) / "spec.json").is_file():
+        return Path(name)
+    known = {str(folder.relative_to(results)): folder for folder in folders(results)}
+    if name in known:
+        return known[name]
+    start, _, rest = name.strip("/").partition("/")
+    meant = [
+        folder
+        for folder in known.values()
+        if start and folder.parent.name.startswith(start) and rest in {"", folder.name}
+    ]
+    if not meant:
+        ids = dict.fromkeys(folder.parent.name for folder in known.values())
+        raise UnknownName("run", name, [*known, *ids], where=str(results))
+    if len(meant) > 1:
+        some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in meant[:SHOWN])
+        more = ", …" if len(meant) > SHOWN else ""
+        raise UsageError(f"{name}: {len(meant)} runs are called so: {some}{more}; name one of them")
+    return meant[0]

@@ -1,0 +1,254 @@
+"""``rlbench eval``: the policy that was judged plays again, by the same protocol, and leaves the record alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rlbench import checkpoint
+from rlbench.cli import opengl
+from rlbench.cli.app import main
+from tests.reliability.test_output import complaints, schema_of
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+Results = Callable[..., Path]
+
+FAMILIES = [
+    ("toy", "iqn", "CartPole-v1"),
+    ("toy", "reinforce", "CartPole-v1"),
+    ("toy", "ddpg", "Pendulum-v1"),
+    ("mujoco", "ppo", "InvertedPendulum-v4"),  # whose observations are scaled as it goes
+    ("mujoco", "sac", "InvertedPendulum-v4"),
+    ("goals", "ddpg+her", "FetchReach-v4"),
+    ("offline", "td3bc", "hopper-medium-v2"),  # whose observations are scaled as the data were
+    ("offline", "bcq", "hopper-medium-v2"),  # whose policy draws
+    pytest.param("offline", "crr", "PongNoFrameskip-v4", marks=pytest.mark.slow),
+    pytest.param("atari", "dqn", "BreakoutNoFrameskip-v4", marks=pytest.mark.slow),
+    pytest.param("atari", "ppo", "PongNoFrameskip-v4", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the developer's is met, and nothing is rendered."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MUJOCO_GL", "disable")
+
+
+@pytest.fixture(scope="module")
+def catch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Results with one run of Catch, of the whole path though not of the whole budget."""
+    results = tmp_path_factory.mktemp("catch") / "results"
+    words = ["--steps", "900", "--set", "budget.epoch=300", "--set", "algo.warmup=100", "--quiet"]
+    words += ["--set", "protocol.episodes=10", "--set", "protocol.envs=10"]
+    assert main(["run", "toy", "dqn", "--task", "Catch", *words, "--results", str(results)]) == 0
+    yield results
+    shutil.rmtree(results)
+
+
+@pytest.fixture
+def run(catch: Path, capsys: Capture) -> Path:
+    """The folder of that run."""
+    capsys.readouterr()
+    return next(catch.glob("*/*/*/*/seed=0"))
+
+
+def document(capsys: Capture, *words: str) -> dict[str, object]:
+    """What ``--json`` prints, held to its schema."""
+    capsys.readouterr()
+    assert main(["eval", *words, "--json"]) == 0
+    made: dict[str, object] = json.loads(capsys.readouterr().out)
+    schema = schema_of("eval")
+    assert list(complaints(schema, made, schema)) == []
+    return made
+
+
+def refused(capsys: Capture, *words: str) -> str:
+    """The one line of a command that was refused."""
+    capsys.readouterr()
+    assert main(["eval", *words]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and len(told.err.splitlines()) == 1
+    return told.err
+
+
+def whole(folder: Path) -> dict[str, bytes]:
+    """Every byte below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("suite", "algo", "task"), FAMILIES)
+def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
+    suite: str, algo: str, task: str, tmp_path: Path, capsys: Capture
+) -> None:
+    shorter = ["--steps", "500"] if suite in {"mujoco", "goals"} else []
+    assert main(["run", suite, algo, "--task", task, "--smoke", *shorter, "--quiet"]) == 0
+    folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
+    before = whole(tmp_path / "results")
+    for kept in ("best", "last"):
+        again = document(capsys, str(folder), "--again", "--checkpoint", kept)
+        assert again["same"] is True and again["games"] is None
+        assert again["recorded"] == {
+            "episodes": len(again["episodes"]),  # type: ignore[arg-type]
+            "mean": again["mean"],
+            "std": again["std"],
+        }
+    fresh = [document(capsys, str(folder), "--episodes", "3", "--seed", "7") for _ in range(2)]
+    assert fresh[0] == fresh[1] and len(fresh[0]["episodes"]) == 3  # type: ignore[arg-type]
+    assert fresh[0]["same"] is None and fresh[0]["documented"] is None
+    assert whole(tmp_path / "results") == before
+
+
+def test_a_person_reads_episodes_and_what_they_come_to_beside_record_and_document(run: Path, capsys: Capture) -> None:
+    assert main(["eval", str(run), "--episodes", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("toy/dqn/Catch seed 0, best policy, of epoch ") and lines[0].endswith("games of seed 0")
+    rows = [line.split() for line in lines[3:8]]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4", "5"] and {row[2] for row in rows} == {"9"}
+    mean = np.mean([float(row[1]) for row in rows])
+    assert lines[9].startswith(f"measured    {mean:.2f} ± ") and lines[9].endswith("(5 episodes)")
+    assert lines[10].startswith("recorded ") and lines[11].startswith("documented  1.00 (best-of-run; ")
+
+
+def test_games_are_those_of_their_seed_and_as_many_as_were_asked_for(run: Path, capsys: Capture) -> None:
+    seeds = {}
+    for count in (1, 4, 10, 23):
+        found = document(capsys, str(run), "--episodes", str(count), "--seed", "3")["episodes"]
+        assert isinstance(found, list) and len(found) == count
+        seeds[count] = [row["seed"] for row in found]
+    assert len(set(seeds[10])) == 10 and len(set(seeds[23])) == 8  # three rounds of eight lanes, one game left out
+    other = document(capsys, str(run), "--seed", "4")["episodes"]
+    assert isinstance(other, list) and other[0]["seed"] != seeds[10][0]
+
+
+def test_a_run_is_found_by_its_folder_its_line_its_id_and_how_that_begins(run: Path, capsys: Capture) -> None:
+    results = run.parents[4]
+    names = [run.parent.name, run.parent.name[:5], f"{run.parent.name[:5]}/seed=0", str(run.relative_to(results))]
+    found = [document(capsys, name, "--results", str(results)) for name in (*names, str(run))]
+    assert len({json.dumps(made) for made in found}) == 1
+
+
+def test_a_name_that_means_several_runs_or_none_is_refused_with_some(record_run: Record, capsys: Capture) -> None:
+    folder = record_run([1.0])
+    record_run([1.0], seed=1)
+    start = folder.parent.name[:6]
+    assert f"{start}: 2 runs are called so: {folder.parent.name}/seed=0, " in refused(capsys, start)
+    assert f"did you mean '{folder.parent.name}'" in refused(capsys, folder.parent.name[:-1] + "x")
+    assert "unknown run 'nothing'" in refused(capsys, "nothing", "--results", "none")
+
+
+def test_a_run_that_keeps_no_policy_says_so(record_run: Record, capsys: Capture) -> None:
+    folder = record_run([1.0], status=None)
+    assert "checkpoint/best: no such checkpoint; a finished run keeps" in refused(capsys, str(folder))
+
+
+def test_the_policy_that_is_there_is_offered_for_the_one_that_is_not(
+    run: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    shutil.rmtree(folder / "checkpoint" / "last")
+    assert "there is --checkpoint best" in refused(capsys, str(folder), "--checkpoint", "last")
+    assert "unknown checkpoint 'lst'; did you mean 'last'" in refused(capsys, str(folder), "--checkpoint", "lst")
+
+
+def test_a_damaged_policy_is_refused_by_name(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    file = next((folder / "checkpoint" / "best").glob("*.safetensors"))
+    raw = bytearray(file.read_bytes())
+    raw[-5] ^= 1
+    file.write_bytes(raw)
+    assert str(file) in refused(capsys, str(folder), "--video", "a.gif")
+    assert not list(tmp_path.glob("*.gif*"))
+
+
+def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    kept = checkpoint.load(folder / "checkpoint" / "best")
+    policy = kept["policy"]
+    assert isinstance(policy, dict)
+    policy.popitem()
+    checkpoint.save(folder / "checkpoint" / "best", kept)
+    assert "holds another network" in refused(capsys, str(folder))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--video", "a.avi"), "--video a.avi: a film ends in .gif or .mp4; name it so"),
+        (("--video", "none/a.gif"), "none is not a folder; make it first"),
+        (("--again", "--seed", "1"), "--again plays what was recorded"),
+        (("--device", "tpu"), "--device tpu: not a device"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(run: Path, words: tuple[str, ...], said: str, capsys: Capture) -> None:
+    assert said in refused(capsys, str(run), *words)
+
+
+def pictures(path: str) -> list[str]:
+    """Digests of those of a GIF."""
+    with Image.open(path) as gif:
+        found = []
+        for number in range(gif.n_frames):  # type: ignore[attr-defined]
+            gif.seek(number)
+            found.append(sha256(gif.convert("RGB").tobytes()).hexdigest())
+    return found
+
+
+def test_a_film_of_catch_shows_the_ball_fall_and_changes_no_game(run: Path, capsys: Capture) -> None:
+    plain = document(capsys, str(run), "--episodes", "4")
+    filmed = document(capsys, str(run), "--episodes", "4", "--video", "catch.gif")
+    assert filmed.pop("video") == {"file": "catch.gif", "pictures": 10, "seconds": 2.5, "look": "board"}
+    assert plain.pop("video") is None and plain == filmed
+    assert len(set(pictures("catch.gif"))) == len(pictures("catch.gif")) == 10
+    with Image.open("catch.gif") as gif:
+        assert gif.size == (240, 480)
+        rows = []
+        for number in range(10):
+            gif.seek(number)
+            board = np.array(gif.convert("L"))[24::48, 24::48] > 128
+            rows.append(int(np.nonzero(board)[0].min()))
+    assert rows == list(range(10))
+
+
+def test_a_simulation_is_drawn_where_nothing_can_be_rendered(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", "--smoke", "--steps", "600", "--quiet"]) == 0
+    folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
+    made = document(capsys, str(folder), "--episodes", "1", "--video", "pole.gif")
+    film, (game,) = made["video"], made["episodes"]  # type: ignore[misc]
+    assert isinstance(film, dict) and film["look"] == "schematic" and film["pictures"] == game["length"] + 1
+    found = pictures("pole.gif")
+    assert len(found) == film["pictures"] and len(set(found)) > len(found) / 2
+
+
+def test_what_cannot_be_filmed_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["run", "toy", "ppo", "--task", "CartPole-v1", "--smoke", "--quiet"]) == 0
+    folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
+    assert "there is nothing to film of CartPole-v1; leave --video out" in refused(
+        capsys, str(folder), "--video", "a.gif"
+    )
+    assert not list(tmp_path.glob("*.gif*"))
+
+
+@pytest.mark.slow
+def test_a_simulation_is_rendered_where_opengl_is(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not opengl._renders("egl"):
+        pytest.skip("no EGL here")
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    words = ["--smoke", "--steps", "400", "--quiet"]
+    assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", *words]) == 0
+    folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
+    made = document(capsys, str(folder), "--episodes", "1", "--video", "pole.gif")
+    film = made["video"]
+    assert isinstance(film, dict) and film["look"] == "rendered"
+    found = pictures("pole.gif")
+    assert len(found) == film["pictures"] and len(set(found)) > len(found) / 2
