@@ -74,21 +74,31 @@ def evaluate(
     *,
     episodes: Annotated[
         int | None,
-        typer.Option("--episodes", metavar="N", min=1, help="Whole games; else the protocol's.", show_default=False),
+        typer.Option(
+            "--episodes",
+            metavar="N",
+            min=1,
+            help="Play so many whole games; default: as many as the protocol.",
+            show_default=False,
+        ),
     ] = None,
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", metavar="best|last", help="Which of its policies.")
+        str, typer.Option("--checkpoint", metavar="best|last", help="Play the best policy that was kept, or the last.")
     ] = "best",
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Of the games; else 0.", show_default=False)
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Seed of the games; default: 0.", show_default=False),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="The very games of the recorded evaluation: do they end the same?")
+        bool, typer.Option("--again", help="Play the very games of the recorded evaluation: do they end the same?")
     ] = False,
     video: Annotated[
-        Path | None, typer.Option("--video", metavar="FILE.gif|.mp4", help="A film of the first episode.")
+        Path | None, typer.Option("--video", metavar="FILE.gif|.mp4", help="Film the first episode.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", envvar="RLBENCH_DEVICE", help="cpu, cuda or cuda:<i>.")] = "cpu",
+    device: Annotated[
+        str,
+        typer.Option("--device", envvar="RLBENCH_DEVICE", help="Where the network computes: cpu, cuda or cuda:<i>."),
+    ] = "cpu",
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:

@@ -31,14 +31,17 @@ def group() -> None:
 @export.command("tensorboard", epilog=examples.of("export tensorboard"))
 def tensorboard(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE|RUN]…", help="Whose; every run where nothing is named.")
+        list[str] | None,
+        typer.Argument(metavar="[SUITE|RUN]…", help="Suites or runs whose curves to write; default: all."),
     ] = None,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="For: tensorboard --logdir DIR.")],
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for: tensorboard --logdir DIR.")],
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Curves of runs for TensorBoard, a file each, made of their records.
+    """Write the curves of runs for TensorBoard.
+
+    A file a run, made of its record.
 
     Asked again it adds what has come since; no point is ever there twice. A damaged record is named, and left out.
     """

@@ -67,14 +67,14 @@ class Watched:
         return taken
 
     def reset(self) -> Frames:
-        """The first observations, and the first picture."""
+        """The first observations ``[N, ...]``, and the first picture."""
         obs = self.envs.reset()
         self.camera.begun(obs)
         self._pictures.append(self.camera.picture())
         return obs
 
     def send(self, action: NDArray[Any]) -> None:
-        """Pass the actions on."""
+        """Pass the actions ``[N, ...]`` on."""
         self._action = action
         self.envs.send(action)
 
@@ -104,11 +104,11 @@ class Board:
         self._board: NDArray[Any] = np.zeros((1, 1), np.uint8)
 
     def begun(self, obs: Frames) -> None:
-        """Remember what is shown."""
+        """Remember what is shown, ``[1, ...]``."""
         self._board = obs[0]
 
     def moved(self, action: NDArray[Any], step: Step) -> None:  # noqa: ARG002 - what led there is not drawn
-        """Remember what is shown."""
+        """Remember what is shown, ``[1, ...]``."""
         self._board = step.obs[0]
 
     def picture(self) -> Picture:
@@ -130,10 +130,10 @@ class Screen:
         self._lane = cast("Any", lane)
 
     def begun(self, obs: Frames) -> None:
-        """The screen says all."""
+        """Nothing: the screen ``[H, W, 3]`` says all."""
 
     def moved(self, action: NDArray[Any], step: Step) -> None:
-        """The screen says all."""
+        """Nothing: the screen ``[H, W, 3]`` says all."""
 
     def picture(self) -> Picture:
         """The screen, ``[210, 160, 3]``."""
@@ -153,7 +153,7 @@ class Double:
         self._shown: Frames = np.zeros(0, np.uint8)
 
     def begun(self, obs: Frames) -> None:  # noqa: ARG002 - its own are in colour
-        """Begin the same game."""
+        """Begin the same game; its screens are ``[H, W, 3]``."""
         self._shown = self._envs.reset()
 
     def moved(self, action: NDArray[Any], step: Step) -> None:
@@ -188,10 +188,10 @@ class Rendered:
         self.seconds = float(self._lane.dt)
 
     def begun(self, obs: Frames) -> None:
-        """The simulation says all."""
+        """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
 
     def moved(self, action: NDArray[Any], step: Step) -> None:
-        """The simulation says all."""
+        """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
 
     def picture(self) -> Picture:
         """As Gymnasium shows it, ``[480, 480, 3]`` where the task does not say otherwise."""

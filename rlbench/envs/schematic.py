@@ -60,7 +60,7 @@ class Schematic:
         self._height, self._reach = 0.0, 1.0  # of where the view was first turned to, and how far across it goes
 
     def begun(self, obs: Frames) -> None:  # noqa: ARG002 - the simulation says all
-        """Step back until there is room around everything."""
+        """Step back until there is room around everything; ``obs`` ``[1, ...]`` does not matter."""
         data, shown = self._lane.data, _seen(self._lane.model)
         around = self._lane.model.geom_rbound[shown, None]
         sides = (data.geom_xpos[shown] + around).max(0) - (data.geom_xpos[shown] - around).min(0)
@@ -68,7 +68,7 @@ class Schematic:
         self._reach = ROOM * max(float(sides[0]), float(sides[2]) * WIDTH / HEIGHT)
 
     def moved(self, action: NDArray[Any], step: Step) -> None:
-        """The simulation says all."""
+        """Nothing: the simulation, not ``action`` ``[1, A]``, says all."""
 
     def picture(self) -> Picture:
         """The bodies as they stand, ``[360, 480, 3]``."""

@@ -97,12 +97,12 @@ def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
         again = document(capsys, str(folder), "--again", "--checkpoint", kept)
         assert again["same"] is True and again["games"] is None
         assert again["recorded"] == {
-            "episodes": len(again["episodes"]),  # type: ignore[arg-type]
+            "episodes": len(again["episodes"]),
             "mean": again["mean"],
             "std": again["std"],
         }
     fresh = [document(capsys, str(folder), "--episodes", "3", "--seed", "7") for _ in range(2)]
-    assert fresh[0] == fresh[1] and len(fresh[0]["episodes"]) == 3  # type: ignore[arg-type]
+    assert fresh[0] == fresh[1] and len(fresh[0]["episodes"]) == 3
     assert fresh[0]["same"] is None and fresh[0]["documented"] is None
     assert whole(tmp_path / "results") == before
 
@@ -196,7 +196,7 @@ def pictures(path: str) -> list[str]:
     """Digests of those of a GIF."""
     with Image.open(path) as gif:
         found = []
-        for number in range(gif.n_frames):  # type: ignore[attr-defined]
+        for number in range(gif.n_frames):
             gif.seek(number)
             found.append(sha256(gif.convert("RGB").tobytes()).hexdigest())
     return found
@@ -222,7 +222,7 @@ def test_a_simulation_is_drawn_where_nothing_can_be_rendered(tmp_path: Path, cap
     assert main(["run", "mujoco", "td3", "--task", "InvertedPendulum-v4", "--smoke", "--steps", "600", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     made = document(capsys, str(folder), "--episodes", "1", "--video", "pole.gif")
-    film, (game,) = made["video"], made["episodes"]  # type: ignore[misc]
+    film, (game,) = made["video"], made["episodes"]
     assert isinstance(film, dict) and film["look"] == "schematic" and film["pictures"] == game["length"] + 1
     found = pictures("pole.gif")
     assert len(found) == film["pictures"] and len(set(found)) > len(found) / 2

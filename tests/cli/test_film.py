@@ -39,7 +39,7 @@ def shown(path: Path) -> tuple[Pictures, list[int]]:
     """The pictures of a GIF and how many milliseconds each stands."""
     with Image.open(path) as gif:
         found, stands = [], []
-        for number in range(gif.n_frames):  # type: ignore[attr-defined]
+        for number in range(gif.n_frames):
             gif.seek(number)
             found.append(np.array(gif.convert("RGB")))
             stands.append(int(gif.info["duration"]))

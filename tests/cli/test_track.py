@@ -136,6 +136,8 @@ def test_suites_and_runs_are_chosen_by_name_and_each_is_there_once(record_run: R
     record_run([1.0], suite="toy", task="Catch")
     assert main(["export", "tensorboard", "atari", folder.parent.name, str(folder), "--output", "board"]) == 0
     assert capsys.readouterr().out == "board: 1 run, 1 with something new\n"
+    assert main(["export", "tensorboard", "--results", "elsewhere", "--output", "board"]) == 0
+    assert capsys.readouterr().out == "board: 0 runs, 0 with something new\n"
     assert main(["export", "tensorboard", "atri", "--output", "board"]) == 2
     assert "unknown run 'atri'" in capsys.readouterr().err
 
@@ -160,15 +162,15 @@ def test_a_file_grows_where_it_may_and_is_made_anew_where_it_must(record_run: Re
 
 
 def test_a_run_is_followed_to_its_end_and_again_without_doubling(capsys: Capture) -> None:
-    words = [*CATCH, "--track", "tensorboard"]
+    words = [*CATCH, "--track", "tensorboard", "--track-to", "seen"]
     for _ in range(2):
         assert main(words) == 0
         record = only_record()
         assert len(record.epochs) == 10
-        (path,) = Path("tracked/tensorboard").glob("toy/dqn/Catch/*/seed=0/*tfevents*")
+        (path,) = Path("seen/tensorboard").glob("toy/dqn/Catch/*/seed=0/*tfevents*")
         assert same(curves(path), due(record))
     capsys.readouterr()
-    assert main(["export", "tensorboard", "--output", "tracked/tensorboard", "--json"]) == 0
+    assert main(["export", "tensorboard", "--output", "seen/tensorboard", "--json"]) == 0
     assert [run["changed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [False]
 
 
