@@ -90,7 +90,10 @@ def evaluate(
         typer.Option("--seed", metavar="N", min=0, help="Seed of the games; default: 0.", show_default=False),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Play the very games of the recorded evaluation: do they end the same?")
+        bool,
+        typer.Option(
+            "--again", help="Play the very games of the recorded evaluation, to see whether they end the same."
+        ),
     ] = False,
     video: Annotated[
         Path | None, typer.Option("--video", metavar="FILE.gif|.mp4", help="Film the first episode.")

@@ -157,7 +157,7 @@ class Double:
         self._shown = self._envs.reset()
 
     def moved(self, action: NDArray[Any], step: Step) -> None:
-        """Do the same.
+        """Do the same ``[1]``.
 
         Raises:
             BrokenEnvironment: it led to something else.
