@@ -160,11 +160,12 @@ def subset(
     *,
     steps: Annotated[str, typer.Option("--steps", metavar="N", help="Transitions, as 100000 or 1e5.")],
     name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the subset is called.")],
+    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
 ) -> None:
     """Make a data set of the first transitions of another one."""
     from rlbench.cli.games import taken
 
-    taken(source, steps, name)
+    taken(source, steps, name, force=force)
 
 
 @data.command("import")

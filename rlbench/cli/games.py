@@ -50,7 +50,7 @@ def filmed(
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
-    """Where a set of that name goes; one that is there is removed if that is wanted."""
+    """Where a set of that name goes; what is there stays until whoever takes its place has begun."""
     from rlbench.cli.preflight import writable
     from rlbench.datasets import film, frames
 
@@ -61,7 +61,6 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
         state = "is there already" if frames.finished(path) else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     writable(folder)
-    film.clear(path)
     return path
 
 
@@ -89,7 +88,7 @@ def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
     )
 
 
-def taken(source: str, steps: str, name: str) -> None:
+def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     """The first steps of a set of recorded play as one of its own."""
     from rlbench.datasets import frames, places
     from rlbench.datasets.recipes import own
@@ -99,7 +98,9 @@ def taken(source: str, steps: str, name: str) -> None:
     _, path = places.resolved(source)
     if not frames.is_frames(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target = _free(own_folder(os.environ), name, force=False)
+    target = _free(own_folder(os.environ), name, force=force)
+    if target.resolve() == path.resolve():
+        raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
     frames.subset(path, target, _count(steps))
     emit(str(target))
 

@@ -108,13 +108,14 @@ def told(path: Path) -> dict[str, object]:
 
 
 def subset(path: Path, target: Path, steps: int) -> None:
-    """The first ``steps`` transitions of a set as one of their own, which names what it was taken from.
+    """The first ``steps`` transitions of a set as one of their own, in place of what is at ``target``.
 
     Raises:
         UsageError: the set is shorter.
     """
     parts = _parts(path)
     events = _cut(_closed(parts), steps, path)
+    film.clear(target)
     source, at = film.Film(target), 0
     opened: tuple[Path, Segment] | None = None
     tracks: dict[tuple[str, int], int] = {}

@@ -146,3 +146,37 @@ def test_what_cannot_be_imported_says_so(tmp_path: Path, capsys: Capture) -> Non
     ):
         assert main(["data", "import", *command]) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_what_cannot_be_made_again_is_not_removed(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    folder = home / "rlb-catch.frames"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = [word if word != "Catch" else "Doors" for word in line(run, "--force")]
+    assert main(other) == 2 and "plays Catch, not Doors" in capsys.readouterr().err
+    assert main(["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-catch", "--force"]) == 2
+    assert "cannot be a subset of itself" in capsys.readouterr().err
+    assert main(line(run, "--quiet", name="rlb-more", steps="400")) == 0
+    assert main(["data", "subset", "rlb-more", "--steps", "401", "--name", "rlb-catch", "--force"]) == 2
+    assert "ask for fewer" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_run_of_another_kind_leaves_nothing_behind(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    spec = suites.spec("toy", "ppo", "Catch")
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
+    store.release()
+    assert main(line(store.folder)) == 2
+    assert "is no Q-learning" in capsys.readouterr().err and not (home / "rlb-catch.frames").exists()
+
+
+def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    command = ["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-part"]
+    assert main(command) == 0
+    (home / "rlb-part.frames" / "dataset.json").unlink()
+    capsys.readouterr()
+    assert main(command) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0 and frames.finished(home / "rlb-part.frames")
