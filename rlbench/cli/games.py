@@ -27,6 +27,7 @@ def filmed(
 ) -> None:
     """Record games of a finished run: steps, ε, seed and lanes; whether by force, quietly and as JSON."""
     from rlbench.build.playing import fingerprint
+    from rlbench.datasets import film
     from rlbench.datasets.recipes import games
     from rlbench.datasets.writing import own_folder
     from rlbench.generate import Filming, kept_run
@@ -46,7 +47,8 @@ def filmed(
         lanes=lanes,
     )
     folder = _free(own_folder(os.environ), name, force=force)
-    _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
+    with film.alone(folder):
+        _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
@@ -57,7 +59,7 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
     path, flat = folder / f"{name}{film.SUFFIX}", folder / f"{name}.hdf5"
     if flat.exists():
         raise UsageError(f"{flat}: is there already; choose another --name")
-    if path.exists() and not force:
+    if path.exists() and any(path.iterdir()) and not force:
         state = "is there already" if frames.finished(path) else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     writable(folder)
@@ -90,7 +92,7 @@ def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
 
 def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     """The first steps of a set of recorded play as one of its own."""
-    from rlbench.datasets import frames, places
+    from rlbench.datasets import film, frames, places
     from rlbench.datasets.recipes import own
     from rlbench.datasets.writing import own_folder
 
@@ -101,7 +103,8 @@ def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     target = _free(own_folder(os.environ), name, force=force)
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
-    frames.subset(path, target, _count(steps))
+    with film.alone(target):
+        frames.subset(path, target, _count(steps))
     emit(str(target))
 
 

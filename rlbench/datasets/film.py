@@ -6,6 +6,7 @@ While it is missing the set is unfinished: what a killed process left behind can
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -156,6 +157,27 @@ def put(path: Path, raw: bytes) -> None:
             faults.point("film.placed")
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else writes a set in ``folder`` meanwhile; it is made, and held itself, so that no lock stays behind.
+
+    Raises:
+        UsageError: somebody does, or the folder cannot be written.
+        Halted: the disk is full.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        faults.point("film.made")
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -143,8 +143,12 @@ def _parts(path: Path) -> list[Part]:
     if not names:
         raise UsageError(f"{path}: holds no recorded play; check the path")
     parts: list[Part] = []
+    frame: tuple[object, object] | None = None
     for name in names:
         segment = segments.read(path / name)
+        frame = frame or (segment.shape, segment.dtype)
+        if frame != (segment.shape, segment.dtype):
+            raise RefusedFile(f"{segment.path}: shows {segment.dtype} {list(segment.shape)}, the files before others")
         if found is not None and segment.sha256 != found[0][name]:
             raise RefusedFile(f"{path / name}: is not the file that the set was made of; restore it")
         source = name.split(".")[0]

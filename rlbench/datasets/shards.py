@@ -14,12 +14,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from rlbench import faults
-from rlbench.datasets import film
+from rlbench.datasets import checksums, film, segments
 from rlbench.datasets.film import Film
 from rlbench.errors import RefusedFile, UsageError
 
@@ -54,7 +55,7 @@ def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: i
     """Convert what is not yet there, and say at the end what the set is.
 
     Raises:
-        UsageError: a file is not there, or two have one name.
+        UsageError: a file is not there, two have one name, or another process brings files there.
     """
     sources = {_source(path): path for path in files}
     if len(sources) != len(files):
@@ -62,15 +63,16 @@ def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: i
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
-    left = {}
-    for source, path in sources.items():
-        record = _record(folder, source)
-        if record is not None and record.size == path.stat().st_size:
-            yield Brought(path, record.counts, before=True)
-        else:
-            left[source] = path
-    yield from _converted(left, folder, convert, workers)
-    _finish(folder, origin)
+    with film.alone(folder):
+        left = {}
+        for source, path in sources.items():
+            record = _record(folder, source)
+            if record is not None and record.size == path.stat().st_size and _whole(folder, record):
+                yield Brought(path, record.counts, before=True)
+            else:
+                left[source] = path
+        yield from _converted(left, folder, convert, workers)
+        _finish(folder, origin)
 
 
 def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Brought]:
@@ -120,11 +122,12 @@ def _finish(folder: Path, origin: str) -> None:
     found = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
     if not found:
         return
-    segments = {name: digest for record in found for name, digest in record.segments.items()}
+    files = {name: digest for record in found for name, digest in record.segments.items()}
     keys = sorted({key for record in found for key in record.counts})
     counts = {key: sum(record.counts.get(key, 0) for record in found) for key in keys}
     sources = ", ".join(record.file for record in found)
-    film.finish(folder, segments, {"origin": origin, "files": len(found), "sources": sources, **counts})
+    checksums.forget(folder / film.CONTENTS)  # with what is added now it is another set than when it was first used
+    film.finish(folder, files, {"origin": origin, "files": len(found), "sources": sources, **counts})
 
 
 def _record(folder: Path, source: str) -> Done | None:
@@ -137,6 +140,13 @@ def _record(folder: Path, source: str) -> Done | None:
     if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
         raise RefusedFile(f"{path}: says nothing of its source; delete it, and its file is imported again")
     return Done(str(file), size, counts, segments)
+
+
+def _whole(folder: Path, record: Done) -> bool:
+    """Whether all that a source left is still there, every byte as it was."""
+    with suppress(RefusedFile, UsageError):
+        return all(segments.read(folder / name).sha256 == digest for name, digest in record.segments.items())
+    return False
 
 
 def _all(folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from rlbench import checkpoint, suites
 from rlbench.build import qlearning
 from rlbench.build.environments import describe
 from rlbench.cli.app import main
-from rlbench.datasets import frames
+from rlbench.datasets import film, frames
 from rlbench.ops.state import of_module
 from rlbench.record.store import Store
 from tests.datasets.rluwriter import episode, shard
@@ -162,14 +162,15 @@ def test_what_cannot_be_made_again_is_not_removed(run: Path, home: Path, capsys:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_run_of_another_kind_leaves_nothing_behind(tmp_path: Path, home: Path, capsys: Capture) -> None:
+def test_a_run_of_another_kind_leaves_nothing_in_the_way(run: Path, tmp_path: Path, capsys: Capture) -> None:
     spec = suites.spec("toy", "ppo", "Catch")
     store = Store.claim(spec, tmp_path / "results", {})
     assert store is not None
     checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
     store.release()
     assert main(line(store.folder)) == 2
-    assert "is no Q-learning" in capsys.readouterr().err and not (home / "rlb-catch.frames").exists()
+    assert "is no Q-learning" in capsys.readouterr().err
+    assert main(line(run, "--quiet")) == 0
 
 
 def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Path, capsys: Capture) -> None:
@@ -180,3 +181,28 @@ def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Pa
     capsys.readouterr()
     assert main(command) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0 and frames.finished(home / "rlb-part.frames")
+
+
+def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path, capsys: Capture) -> None:
+    good = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3))
+    assert main(line(run, "--quiet")) == 0
+    commands = (
+        (line(run, "--force"), "rlb-catch"),
+        (["data", "subset", "rlb-catch", "--steps", "5", "--name", "rlb-part"], "rlb-part"),
+        (["data", "import", "rlu", str(good), "--name", "rlb-u", "--workers", "1"], "rlb-u"),
+    )
+    for command, name in commands:
+        with film.alone(home / f"{name}.frames"):
+            assert main(command) == 2 and "another process is writing it; wait" in capsys.readouterr().err
+        assert main(command) == 0
+    assert frames.finished(home / "rlb-catch.frames")
+
+
+def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3 + n)) for n in range(2))
+    for path, steps in ((one, "3"), (other, "7")):
+        assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
+        capsys.readouterr()
+        assert main(["data", "show", "rlb-u"]) == 0
+        assert dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())["steps"] == steps
+    assert main(["data", "verify", "rlb-u"]) == 0
