@@ -38,7 +38,9 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
                 mean = "action"
         case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
             state, mean, bounds = _actor(branch(kept, "policy")), "mean", ("", "")
-        case PolicyGradient() | QLearning() | DiscreteSAC() | Offline() | OfflineQ():
+        case QLearning():
+            raise UsageError(f"{name}: chooses among numbered actions; games of it are recorded with --epsilon")
+        case PolicyGradient() | DiscreteSAC() | Offline() | OfflineQ():
             raise UsageError(f"{name}: chooses among numbered actions or learned offline; record another run's")
         case _:
             assert_never(spec.algo)

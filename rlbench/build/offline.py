@@ -15,7 +15,7 @@ from rlbench.build.device import stepping_threads
 from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
-from rlbench.datasets import checksums, places, reading
+from rlbench.datasets import checksums, frames, places, reading
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
@@ -31,6 +31,7 @@ from rlbench.spec.offline import Offline
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
+from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.trainers import offline as trainer
 
 OWN = "rlb-"
@@ -45,18 +46,34 @@ class Experience(NamedTuple):
 
 
 def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
-    """The data of a run; a smoke run without any records some with random actions.
+    """The data of a run; a smoke run without any records some with random actions, and takes few of recorded play.
 
     Raises:
         UsageError: the data are nowhere; the message says where they were looked for, and what to do.
         RefusedFile: they are damaged.
     """
-    if spec.smoke and runtime.dataset is None:
+    path = source(spec, task, runtime)
+    if path is None:
         return Experience(_random(task), "random actions")
-    path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
     seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     meant(task, path)
+    if spec.smoke and frames.is_frames(path):  # a million frames are no matter of seconds
+        count = int((~frames.outline(path).final).sum())
+        return Experience(frames.read(path, min(SMOKE, count)), seal.sha256)
     return Experience(reading.read(path, task.data, once=True), seal.sha256)
+
+
+def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
+    """Where the data of a run lie; None where a smoke run records its own, because nobody named any that are there.
+
+    Raises:
+        UsageError: the data are nowhere.
+    """
+    if spec.smoke and runtime.dataset is None:
+        table = not task.dataset or task.dataset in RECORDINGS
+        if table and (not task.dataset or not places.present(places.place(task.dataset))):
+            return None
+    return places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 
 
 def meant(task: OfflineTask, path: Path) -> None:

@@ -181,7 +181,9 @@ def bring(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Default: as the file is named.", show_default=False)
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="What a zip's policy plays.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="What a zip's policy plays, or shards are of.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where a zip's policy goes, as safetensors.")
     ] = None,
@@ -199,9 +201,9 @@ def bring(
 
     path, *more = paths
     if str(path) in KINDS and not path.exists():
-        if task is not None or output is not None:
-            raise UsageError(f"{path}: is no zip; --task and --output are for policies")
-        assembled(str(path), more, name, workers)
+        if output is not None:
+            raise UsageError(f"{path}: is no zip; --output is for policies")
+        assembled(str(path), more, name, task, workers)
     elif more:
         raise UsageError(f"{more[0]}: one file or folder is imported at a time; only rlu takes several")
     elif path.suffix == ".zip":

@@ -44,9 +44,10 @@ class Data:
         """What the data are called where they are not the task's own.
 
         Raises:
-            UsageError: the suite learns from no data, or nothing says which.
+            UsageError: the suite learns from no data, nothing says which, or there is none.
         """
         from rlbench.datasets.checksums import sealed
+        from rlbench.datasets.places import found
         from rlbench.datasets.reading import data_file
         from rlbench.errors import UsageError
         from rlbench.suites.offline import WORLDS
@@ -64,7 +65,7 @@ class Data:
         lies = Path(self.path)
         if not lies.exists():
             return lies.stem  # what reads it says that it is missing
-        return f"{lies.stem}-{sealed(data_file(lies)).sha256[:8]}"
+        return f"{lies.stem}-{sealed(data_file(found('', lies))).sha256[:8]}"
 
     def _lies(self) -> bool:
         text = self.given or ""

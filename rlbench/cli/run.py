@@ -293,14 +293,16 @@ def _machine(spec: Spec, runtime: Runtime) -> dict[str, object]:
 
 def _data(spec: Spec, runtime: Runtime) -> dict[str, object]:
     """What was learned from: its name, its file, the SHA-256 of that, its worth; nothing of a run that plays."""
-    from rlbench.build.offline import meant
-    from rlbench.datasets import checksums, places, reading
+    from rlbench.build.offline import meant, source
+    from rlbench.datasets import checksums, reading
     from rlbench.datasets.worth import worth
     from rlbench.spec.task import OfflineTask
 
-    if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
+    if not isinstance(spec.task, OfflineTask):
         return {}
-    path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    path = source(spec, spec.task, runtime)
+    if path is None:
+        return {}
     seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     meant(spec.task, path)  # before anything is recorded
     file = {"name": spec.task.data, "file": path.name, "sha256": seal.sha256, "bytes": seal.size}

@@ -62,9 +62,9 @@ class Shard:
                 )
         scalars = {key: found[key][0] for key, kind in KEYS.items() if kind is not bytes}
         if not 0 <= int(scalars["a_t"]) < ACTIONS:
-            raise ValueError(f"a_t: {scalars['a_t']} is no action of Atari, which has {ACTIONS}")
+            raise ValueError(f"a_t: {scalars['a_t']!r} is no action of Atari, which has {ACTIONS}")
         if not isfinite(float(scalars["r_t"])):
-            raise ValueError(f"r_t: {scalars['r_t']} is no reward")
+            raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
         self.seen.append(tuple(self._frame(at, "o_t", png) for png in found["o_t"]))
         self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in found["o_tp1"]))
         self.action.append(int(scalars["a_t"]))

@@ -51,11 +51,14 @@ class Brought:
     before: bool = False  # done by an earlier call
 
 
-def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str) -> Iterator[Brought]:
-    """Convert what is not yet there, and say at the end what the set is.
+def brought(
+    files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str, task: str | None = None
+) -> Iterator[Brought]:
+    """Convert what is not yet there, and say at the end what the set is, and of which ``task`` if that is known.
 
     Raises:
-        UsageError: a file is not there, two have one name, or another process brings files there.
+        UsageError: a file is not there, two have one name, another process brings files there, or it is of another
+            task.
     """
     sources = {_source(path): path for path in files}
     if len(sources) != len(files):
@@ -64,7 +67,7 @@ def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: i
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
     with film.alone(folder):
-        left = {}
+        of, left = _of(folder, task), {}
         for source, path in sources.items():
             record = _record(folder, source)
             if record is not None and record.size == path.stat().st_size and _whole(folder, record):
@@ -72,7 +75,7 @@ def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: i
             else:
                 left[source] = path
         yield from _converted(left, folder, convert, workers)
-        _finish(folder, origin)
+        _finish(folder, {"origin": origin, **of})
 
 
 def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Brought]:
@@ -117,7 +120,17 @@ def _one(path: Path, source: str, folder: Path, convert: Convert) -> Brought:
     return Brought(path, counts)
 
 
-def _finish(folder: Path, origin: str) -> None:
+def _of(folder: Path, task: str | None) -> dict[str, object]:
+    """The task that the set in ``folder`` is of: as it was said, now or before."""
+    found = film.contents(folder)
+    before = None if found is None else found[1].get("task")
+    if None not in {task, before} and task != before:
+        raise UsageError(f"{folder}: is of {before}, not {task}; choose another --name")
+    told = before if task is None else task
+    return {} if told is None else {"task": told}
+
+
+def _finish(folder: Path, of: dict[str, object]) -> None:
     """Say what the set is: all that is done, whoever did it."""
     found = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
     if not found:
@@ -127,7 +140,7 @@ def _finish(folder: Path, origin: str) -> None:
     counts = {key: sum(record.counts.get(key, 0) for record in found) for key in keys}
     sources = ", ".join(record.file for record in found)
     checksums.forget(folder / film.CONTENTS)  # with what is added now it is another set than when it was first used
-    film.finish(folder, files, {"origin": origin, "files": len(found), "sources": sources, **counts})
+    film.finish(folder, files, {**of, "files": len(found), "sources": sources, **counts})
 
 
 def _record(folder: Path, source: str) -> Done | None:

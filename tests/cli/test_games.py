@@ -18,7 +18,7 @@ from rlbench.build.environments import describe
 from rlbench.cli.app import main
 from rlbench.datasets import film, frames
 from rlbench.ops.state import of_module
-from rlbench.record.store import Store
+from rlbench.record.store import Store, read
 from tests.datasets.rluwriter import episode, shard
 
 Capture = pytest.CaptureFixture[str]
@@ -206,3 +206,44 @@ def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, ca
         assert main(["data", "show", "rlb-u"]) == 0
         assert dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())["steps"] == steps
     assert main(["data", "verify", "rlb-u"]) == 0
+
+
+def test_shards_say_what_they_are_of_and_are_not_learned_from_on_another_game(
+    tmp_path: Path, home: Path, capsys: Capture
+) -> None:
+    one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3)) for n in range(2))
+    command = ["data", "import", "rlu", "--name", "rlb-u", "--workers", "1"]
+    breakout, pong = (["--task", f"{game}NoFrameskip-v4"] for game in ("Breakout", "Pong"))
+    assert main([*command, str(one), "--task", "Brakeout"]) == 2 and "Brakeout" in capsys.readouterr().err
+    assert main([*command, str(one), *breakout]) == 0
+    capsys.readouterr()
+    assert main([*command, str(other), *pong]) == 2
+    assert "is of BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in capsys.readouterr().err
+    assert main([*command, str(other)]) == 0
+    assert frames.told(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
+    learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]
+    capsys.readouterr()
+    assert main(learn) == 2 and "was recorded on BreakoutNoFrameskip-v4" in capsys.readouterr().err
+
+
+def test_a_smoke_run_learns_from_the_set_that_is_named(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet", steps="2500")) == 0
+    learn = ["run", "offline", "il", "--task", "Catch", "--results", str(tmp_path / "r"), "--smoke", "--dataset"]
+    capsys.readouterr()
+    assert main([*learn, "rlb-nope"]) == 2 and "rlb-nope: not in" in capsys.readouterr().err
+    assert main([*learn, "rlb-catch"]) == 0
+    (folder,) = (tmp_path / "r").glob("offline/il/Catch@rlb-catch/*/seed=0")
+    noted = read(folder).environment["data"]
+    assert isinstance(noted, dict) and noted["name"] == "rlb-catch"
+
+
+def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    (home / "rlb-empty.frames").mkdir(parents=True)
+    for folder in (tmp_path, home / "rlb-empty.frames"):
+        assert main(["run", "offline", "il", "--task", "Catch", "--dataset", str(folder), "--smoke"]) == 2
+        assert "neither a folder of Minari's nor recorded play" in capsys.readouterr().err
+
+
+def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Capture) -> None:
+    assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
+    assert "games of it are recorded with --epsilon" in capsys.readouterr().err
