@@ -218,13 +218,14 @@ def bring(
 
 def _named(path: Path) -> str:
     """The name that a file or folder itself suggests."""
-    from rlbench.datasets import catalogue, minari, places
+    from rlbench.datasets import catalogue, minari
+    from rlbench.datasets.recipes import OWN_NAME
 
     if path.is_dir():
         name = minari.metadata(path).name
     else:
         name = next((known.name for known in catalogue.d4rl().values() if known.file == path.name), None)
-        if name is None and places.OWN_NAME.fullmatch(path.stem):
+        if name is None and OWN_NAME.fullmatch(path.stem):
             name = path.stem
     if name is None:
         raise UsageError(f"{path}: its name says nothing; give it one: --name rlb-…")

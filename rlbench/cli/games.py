@@ -72,10 +72,17 @@ def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
     from rlbench.datasets.film import CONTENTS
 
     recipe, said = filming.recipe, 0
-    for done in filming:
-        if not quiet and done * SAYINGS // recipe.steps > said:
-            said = done * SAYINGS // recipe.steps
-            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    try:
+        for done in filming:
+            if not quiet and done * SAYINGS // recipe.steps > said:
+                said = done * SAYINGS // recipe.steps
+                remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    except KeyboardInterrupt:
+        filming.tracks.film.flush()
+        remark(
+            f"{filming.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
+        )
+        raise
     told = filming.finish()
     size = sum(path.stat().st_size for path in filming.folder.iterdir())
     digest = sealed(filming.folder / CONTENTS).sha256

@@ -6,13 +6,15 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
 
 import pytest
 import torch
 
-from rlbench import checkpoint, suites
+from rlbench import checkpoint, generate, suites
 from rlbench.build import qlearning
 from rlbench.build.environments import describe
 from rlbench.cli.app import main
@@ -247,3 +249,19 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, cap
 def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Capture) -> None:
     assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
     assert "games of it are recorded with --epsilon" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = generate.filmed
+
+    def stopped(*parts: object) -> Iterator[int]:
+        for count in play(*parts):  # type: ignore[arg-type]
+            if count >= 150:
+                raise KeyboardInterrupt
+            yield count
+
+    monkeypatch.setattr(generate, "filmed", stopped)
+    with suppress(KeyboardInterrupt):
+        assert main(line(run)) == 130
+    assert "broken off; use what is there with rlbench data subset" in capsys.readouterr().err
+    assert int((~frames.outline(home / "rlb-catch.frames").final).sum()) >= 147
