@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from rlbench import checkpoint, suites
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
 from rlbench.build import qlearning
 from rlbench.build.environments import describe, environments
 from rlbench.build.playing import fingerprint, playing
@@ -135,6 +137,51 @@ class Nothing:
 
     def record(self, *_: object) -> None:
         pass
+
+
+class Watching(Random):
+    """Keeps what it was shown."""
+
+    def __init__(self, actions: int) -> None:
+        super().__init__(actions)
+        self.shown: list[Tensor] = []
+
+    def act(self, obs: Tensor, role: str) -> Tensor:
+        assert role == "eval"  # noise in the network is for learning
+        self.shown.append(obs.clone())
+        return super().act(obs, role)
+
+
+def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> None:
+    spec, cpu = suites.spec("toy", "dqn", "Catch"), torch.device("cpu")
+    envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
+    ring = Ring(
+        capacity=20,
+        lanes=2,
+        obs=Column((10, 5), torch.uint8),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=0.9,
+        stack=3,
+        sampler=Uniform(torch.Generator()),
+        device=cpu,
+    )
+    made = Film(tmp_path / "x.frames")
+    list(filmed(actor, ring, Untouched(), envs, Tracks(made, lanes=2, steps=80)))
+    envs.close()
+    rows = frames.read(tmp_path / "x.frames")
+    assert rows.final is not None and rows.terminated.sum() > 4
+    lanes = [[shown[lane].numpy().tobytes() for shown in actor.shown] for lane in range(2)]
+    began = lane = 0
+    for row, final in enumerate(rows.final):
+        if not final:
+            stack = rows.obs[[max(row - back, began) for back in (2, 1, 0)]].tobytes()
+            while lane < 2 and stack not in lanes[lane]:
+                lane += 1
+            assert lane < 2, row
+            del lanes[lane][: lanes[lane].index(stack) + 1]
+        else:
+            began = row + 1
 
 
 def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ def bring(
         Path | None, typer.Option("--output", metavar="FILE", help="Where a zip's policy goes, as safetensors.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; default: one a core.")
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Processes; default: one a core, and a gigabyte each."),
     ] = None,
 ) -> None:
     """Check a data set and copy it to where it is found by its name; a zip's policy becomes a policy file.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rlbench.datasets.shards import Brought
 
 KINDS: Final = ("rlu", "dqn-replay")
+SHARD: Final = 10**9
+"""Bytes of memory that a shard takes while it is brought: its frames as they are packed, and where they go."""
 
 
 def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
@@ -21,6 +23,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
     from rlbench.datasets import dqnreplay, film, rlu, shards
     from rlbench.datasets.recipes import own
     from rlbench.datasets.writing import own_folder
+    from rlbench.record.machine import available_memory
 
     if not paths or name is None:
         raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
@@ -37,7 +40,8 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
         paths, convert = dqnreplay.logs(paths[0]), dqnreplay.converted
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refused = 0
-    files = shards.brought(paths, folder, convert, workers=workers or os.cpu_count() or 1, origin=origin, task=task)
+    count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))
+    files = shards.brought(paths, folder, convert, workers=count, origin=origin, task=task)
     for number, brought in enumerate(files, 1):
         remark(f"{number} of {len(paths)}: {_spoken(brought)}")
         refused += brought.refused is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.build.offline import source
 from rlbench.cli.app import main
 from rlbench.cli.experience import Data
 from rlbench.cli.resolve import resolve
@@ -16,7 +17,7 @@ from rlbench.spec.algo import Expected, Nature, Quantiles
 from rlbench.spec.footprint import footprint
 from rlbench.spec.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
 from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Spec
+from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
 
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
@@ -65,6 +66,23 @@ def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str,
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
     assert algo_of(spec).method == Conservative(weight=weight)
     assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
+
+
+def test_a_recording_that_is_named_by_its_path_has_the_size_in_its_name() -> None:
+    spec = resolve("offline", "cql", PONG, dataset="rlb-pong-qrdqn-1e4-01234567").spec
+    assert algo_of(spec).method == Conservative(weight=1.0)
+
+
+def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    for dataset in ("rlb-pong-qrdqn-1e5", ""):
+        spec = resolve("offline", "bcq", PONG, dataset=dataset, smoke=True).spec
+        assert isinstance(spec.task, OfflineTask)
+        assert source(spec, spec.task, Runtime()) is None
+    spec = resolve("offline", "bcq", PONG, dataset="rlb-pong-qrdqn-1e5").spec
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(UsageError, match="rlb-pong-qrdqn-1e5: not in"):
+        source(spec, spec.task, Runtime())
 
 
 def test_unknown_data_are_taken_for_a_million_transitions() -> None:
