@@ -21,10 +21,12 @@ from rlbench.datasets import film, frames
 from rlbench.datasets.film import Film
 from rlbench.datasets.recipes import Games, games
 from rlbench.datasets.types import Recorded
+from rlbench.datasets.worth import EXPERT, worth
 from rlbench.errors import UsageError
 from rlbench.generate import Filming, kept_run
 from rlbench.ops.state import of_module
 from rlbench.record.store import Store
+from rlbench.record.types import Outcome
 
 STEPS = 205
 
@@ -224,3 +226,18 @@ def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_p
         games(**{**told, "steps": 1})
     with pytest.raises(UsageError, match="epsilon"):
         games(**{**told, "epsilon": 1.5})
+
+
+def test_a_set_says_what_its_expert_was_worth_when_it_was_judged(run: Path, tmp_path: Path) -> None:
+    assert EXPERT not in recorded(run, tmp_path / "running.frames")[1]  # nobody knows yet
+    store = Store.claim(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
+    assert store is not None and store.folder == run
+    checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
+    numbers = {"env_steps": 1, "updates": 1, "epochs": 0, "seconds": 1.0, "best_epoch": 0, "weights": None}
+    store.finish(Outcome(status="done", reason="budget", final=-0.5, best=0.75, **numbers))  # type: ignore[arg-type]
+    store.release()
+    for which, due in (("best", 0.75), ("last", -0.5)):
+        folder = tmp_path / f"{which}.frames"
+        filming = Filming(recipe(run), run, which, folder)
+        list(filming)
+        assert filming.finish()[EXPERT] == due and worth(folder).expert == due
