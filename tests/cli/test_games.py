@@ -248,7 +248,7 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, cap
 
 def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Capture) -> None:
     assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
-    assert "games of it are recorded with --epsilon" in capsys.readouterr().err
+    assert "games of Q-learning are recorded with --epsilon" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
