@@ -25,6 +25,7 @@ from rlbench.errors import RefusedFile
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager
+from rlbench.record.machine import available_memory
 from rlbench.seeds import Seeds
 from rlbench.spec.footprint import SMOKE
 from rlbench.spec.offline import Offline
@@ -57,9 +58,9 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime) -> Experience:
         return Experience(_random(task), "random actions")
     seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     meant(task, path)
-    if spec.smoke and frames.is_frames(path):  # a million frames are no matter of seconds
-        count = int((~frames.outline(path).final).sum())
-        return Experience(frames.read(path, min(SMOKE, count)), seal.sha256)
+    if frames.is_frames(path):  # how many there are is known by now alone; and a million are no matter of seconds
+        few = min(SMOKE, int((~frames.outline(path).final).sum())) if spec.smoke else None
+        return Experience(frames.read(path, few, room=available_memory()), seal.sha256)
     return Experience(reading.read(path, task.data, once=True), seal.sha256)
 
 

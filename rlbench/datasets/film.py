@@ -193,7 +193,8 @@ def writing(folder: Path) -> Iterator[None]:
     except PermissionError:
         raise UsageError(f"{folder}: cannot be written; choose another folder with RLBENCH_DATASETS") from None
     except OSError as error:
-        raise Halted(f"{folder}: {error.strerror or error}; free some space and run the same command again") from None
+        again = "free some space and run the same command again, with --force if it asks for that"
+        raise Halted(f"{folder}: {error.strerror or error}; {again}") from None
 
 
 def _steps(action: int, reward: float, marks: int) -> Steps:

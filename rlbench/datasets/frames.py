@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,20 +45,21 @@ def finished(path: Path) -> bool:
     return (path / CONTENTS).is_file()
 
 
-def read(path: Path, steps: int | None = None) -> Recorded:
-    """A set as ``Recorded`` with single frames, or its first ``steps`` transitions, cut there.
+def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Recorded:
+    """A set as ``Recorded`` with single frames of at most ``room`` bytes, or its first ``steps`` transitions.
 
     Raises:
-        UsageError: there is no such set, or it is shorter.
+        UsageError: there is no such set, it is shorter, or it takes more room.
         RefusedFile: a file is missing, damaged or another one than the set was made of; the message names it.
     """
     parts = _parts(path)
     events = _cut(_closed(parts), steps, path)
     rows, first = len(events.marks), segments.read(parts[0].path)
+    _fits(rows, first, room)
     try:
         obs = np.empty((rows, *first.shape), np.dtype(first.dtype.str))
     except MemoryError:
-        raise UsageError(f"{path}: {rows:,} frames are more than fit into memory; take a subset") from None
+        raise _too_many(rows, first) from None
     wanted: dict[Path, list[tuple[int, Frames]]] = {}
     at = 0
     for part in parts:
@@ -208,6 +210,16 @@ def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:
     """No action and no reward where none was taken."""
     live = (marks & FINAL) == 0
     return Steps(events.action * live, events.reward * live, marks)
+
+
+def _fits(rows: int, like: Segment, room: int | None) -> None:
+    if room is not None and rows * prod(like.shape) * like.dtype.itemsize > room:
+        raise _too_many(rows, like)
+
+
+def _too_many(rows: int, like: Segment) -> UsageError:
+    remedy = "take a part of them with rlbench data subset"
+    return UsageError(f"{like.path.parent}: {rows:,} frames are more than fit into memory; {remedy}")
 
 
 def _filled(path: Path, wanted: Sequence[tuple[int, Frames]]) -> None:

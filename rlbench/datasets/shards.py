@@ -84,13 +84,20 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
             yield _one(path, source, folder, convert)
         return
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     count, bound = min(workers, len(left)), (os.getpid(),)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
         waiting: list[Future[Brought]] = [
             pool.submit(_one, path, source, folder, convert) for source, path in left.items()
         ]
-        for future in as_completed(waiting):
-            yield future.result()
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        except BaseException:  # Ctrl-C, a full disk: hours of what is still to come are not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
 
 
 def _bound(parent: int) -> None:

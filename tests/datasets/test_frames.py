@@ -280,3 +280,11 @@ def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> 
     (folder / "play.00001.segment").write_bytes((tmp_path / "y.frames" / "play.00000.segment").read_bytes())
     with pytest.raises(RefusedFile, match=r"play\.00001\.segment: shows float32 \[4, 3\]"):
         frames.read(folder)
+
+
+def test_what_would_not_fit_into_memory_is_refused_before_it_is_taken(tmp_path: Path) -> None:
+    write(tmp_path / "x.frames", [[(20, True)]])
+    assert len(frames.read(tmp_path / "x.frames", room=21 * 12).obs) == 21
+    with pytest.raises(UsageError, match=r"21 frames are more than fit into memory; .* rlbench data subset"):
+        frames.read(tmp_path / "x.frames", room=21 * 12 - 1)
+    assert len(frames.read(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -266,6 +267,23 @@ def test_two_processes_bring_what_one_does(tmp_path: Path) -> None:
     bring(tmp_path / "two.frames", *paths, workers=2)
     one, two = (frames.read(tmp_path / f"{name}.frames") for name in ("one", "two"))
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
+
+
+def slow(path: Path, made: Film) -> dict[str, int]:
+    """Takes its time, but for the first."""
+    if not path.name.endswith("0"):
+        sleep(30)
+    return rlu.converted(path, made)
+
+
+def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:
+    paths = [shard(tmp_path / f"run_{n}", episode(n + 1, 2)) for n in range(5)]
+    files = shards.brought(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
+    assert next(files).path == paths[0]
+    began = monotonic()
+    files.close()  # type: ignore[attr-defined]
+    assert monotonic() - began < 15
+    assert [b.before for b in bring(tmp_path / "x.frames", *paths)] == [True, *[False] * 4]
 
 
 def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path) -> None:
