@@ -167,7 +167,7 @@ def read(path: Path) -> Segment:
 
 def refused(path: Path, reason: str) -> RefusedFile:
     """What is said of a damaged file."""
-    return RefusedFile(f"{path}: damaged: {reason}; restore it, or make the data set again with --force")
+    return RefusedFile(f"{path}: damaged: {reason}; restore it, import it again, or make it again with --force")
 
 
 def _blocks(obs: Frames) -> Iterator[bytes]:
