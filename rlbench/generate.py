@@ -21,7 +21,7 @@ import rlbench
 from rlbench import checkpoint, suites
 from rlbench.build.environments import environments
 from rlbench.build.exported import exported
-from rlbench.build.playing import playing
+from rlbench.build.playing import able, playing
 from rlbench.collectors.filming import Tracks, filmed
 from rlbench.datasets import film
 from rlbench.datasets.film import Film
@@ -167,7 +167,7 @@ class Recording:
 
 
 class Filming:
-    """Games of a finished run under way: iterate it to the end, a vector step at a time, then ``finish`` it."""
+    """Games of a run under way, in place of what is in ``folder``: iterate it to the end, then ``finish`` it."""
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
         spec, kept = kept_run(run, which)
@@ -175,7 +175,9 @@ class Filming:
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
+        able(spec)
         self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
+        film.clear(folder)  # not before it is known that another one can be made
         self.tracks = Tracks(Film(folder), lanes=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 

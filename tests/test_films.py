@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from rlbench import checkpoint, suites
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
 from rlbench.build import qlearning
 from rlbench.build.environments import describe, environments
 from rlbench.build.playing import fingerprint, playing
@@ -19,10 +21,12 @@ from rlbench.datasets import film, frames
 from rlbench.datasets.film import Film
 from rlbench.datasets.recipes import Games, games
 from rlbench.datasets.types import Recorded
+from rlbench.datasets.worth import EXPERT, worth
 from rlbench.errors import UsageError
 from rlbench.generate import Filming, kept_run
 from rlbench.ops.state import of_module
 from rlbench.record.store import Store
+from rlbench.record.types import Outcome
 
 STEPS = 205
 
@@ -137,6 +141,51 @@ class Nothing:
         pass
 
 
+class Watching(Random):
+    """Keeps what it was shown."""
+
+    def __init__(self, actions: int) -> None:
+        super().__init__(actions)
+        self.shown: list[Tensor] = []
+
+    def act(self, obs: Tensor, role: str) -> Tensor:
+        assert role == "eval"  # noise in the network is for learning
+        self.shown.append(obs.clone())
+        return super().act(obs, role)
+
+
+def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> None:
+    spec, cpu = suites.spec("toy", "dqn", "Catch"), torch.device("cpu")
+    envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
+    ring = Ring(
+        capacity=20,
+        lanes=2,
+        obs=Column((10, 5), torch.uint8),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=0.9,
+        stack=3,
+        sampler=Uniform(torch.Generator()),
+        device=cpu,
+    )
+    made = Film(tmp_path / "x.frames")
+    list(filmed(actor, ring, Untouched(), envs, Tracks(made, lanes=2, steps=80)))
+    envs.close()
+    rows = frames.read(tmp_path / "x.frames")
+    assert rows.final is not None and rows.terminated.sum() > 4
+    lanes = [[shown[lane].numpy().tobytes() for shown in actor.shown] for lane in range(2)]
+    began = lane = 0
+    for row, final in enumerate(rows.final):
+        if not final:
+            stack = rows.obs[[max(row - back, began) for back in (2, 1, 0)]].tobytes()
+            while lane < 2 and stack not in lanes[lane]:
+                lane += 1
+            assert lane < 2, row
+            del lanes[lane][: lanes[lane].index(stack) + 1]
+        else:
+            began = row + 1
+
+
 def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     envs = environments(spec.task, seeds=(1,), training=False)
@@ -177,3 +226,18 @@ def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_p
         games(**{**told, "steps": 1})
     with pytest.raises(UsageError, match="epsilon"):
         games(**{**told, "epsilon": 1.5})
+
+
+def test_a_set_says_what_its_expert_was_worth_when_it_was_judged(run: Path, tmp_path: Path) -> None:
+    assert EXPERT not in recorded(run, tmp_path / "running.frames")[1]  # nobody knows yet
+    store = Store.claim(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
+    assert store is not None and store.folder == run
+    checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
+    numbers = {"env_steps": 1, "updates": 1, "epochs": 0, "seconds": 1.0, "best_epoch": 0, "weights": None}
+    store.finish(Outcome(status="done", reason="budget", final=-0.5, best=0.75, **numbers))  # type: ignore[arg-type]
+    store.release()
+    for which, due in (("best", 0.75), ("last", -0.5)):
+        folder = tmp_path / f"{which}.frames"
+        filming = Filming(recipe(run), run, which, folder)
+        list(filming)
+        assert filming.finish()[EXPERT] == due and worth(folder).expert == due

@@ -39,7 +39,7 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
         case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
             state, mean, bounds = _actor(branch(kept, "policy")), "mean", ("", "")
         case PolicyGradient() | QLearning() | DiscreteSAC() | Offline() | OfflineQ():
-            raise UsageError(f"{name}: chooses among numbered actions or learned offline; record another run's")
+            raise UsageError(f"{name}: games of Q-learning are recorded with --epsilon; else record another run's")
         case _:
             assert_never(spec.algo)
     if f"{mean}.weight" not in state:

@@ -15,7 +15,7 @@ from rlbench.build.device import stepping_threads
 from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
-from rlbench.datasets import checksums, places, reading
+from rlbench.datasets import checksums, frames, places, reading
 from rlbench.datasets.checksums import Seal
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
@@ -26,12 +26,14 @@ from rlbench.errors import RefusedFile
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager
+from rlbench.record.machine import available_memory
 from rlbench.seeds import Seeds
 from rlbench.spec.footprint import SMOKE
 from rlbench.spec.offline import Offline
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
+from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.trainers import offline as trainer
 
 OWN = "rlb-"
@@ -46,7 +48,7 @@ class Experience(NamedTuple):
 
 
 def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
-    """The data of a run; a smoke run without any records some with random actions.
+    """The data of a run; a smoke run without any records some with random actions, and takes few of recorded play.
 
     Every byte is hashed before HDF5 opens them, for damage could end the process; not again where the caller has just
     done so, which ``seal`` says, and nobody has touched the file since.
@@ -55,14 +57,30 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
         UsageError: the data are nowhere; the message says where they were looked for, and what to do.
         RefusedFile: they are damaged.
     """
-    if spec.smoke and runtime.dataset is None:
+    path = source(spec, task, runtime)
+    if path is None:
         return Experience(_random(task), "random actions")
-    path = places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
     file = reading.data_file(path)
     if seal is None or not checksums.untouched(file, seal):
         seal = checksums.verified(file)
     meant(task, path)
+    if frames.is_frames(path):  # how many there are is known by now alone; and a million are no matter of seconds
+        few = min(SMOKE, int((~frames.outline(path).final).sum())) if spec.smoke else None
+        return Experience(frames.read(path, few, room=available_memory()), seal.sha256)
     return Experience(reading.read(path, task.data, once=True), seal.sha256)
+
+
+def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
+    """Where the data of a run lie; None where a smoke run records its own, because nobody named any that are there.
+
+    Raises:
+        UsageError: the data are nowhere.
+    """
+    if spec.smoke and runtime.dataset is None:
+        table = not task.dataset or task.dataset in RECORDINGS
+        if table and (not task.dataset or not places.present(places.place(task.dataset))):
+            return None
+    return places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 
 
 def meant(task: OfflineTask, path: Path) -> None:

@@ -37,25 +37,35 @@ def playing(spec: Spec, kept: State, *, epsilon: float, lanes: int, seed: int) -
     Raises:
         UsageError: it does not learn the values of numbered actions.
     """
-    if not isinstance(spec.algo, QLearning):
-        raise UsageError(f"{spec.name}: is no Q-learning; games are recorded of dqn, qrdqn and their kin")
+    algo = able(spec)
     seeds, device, info = Seeds(seed).child("games"), torch.device("cpu"), describe(spec)
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes real actions; record it without --epsilon")
-    parts = qlearning.parts(spec, spec.algo, info, device)
+    parts = qlearning.parts(spec, algo, info, device)
     learner = parts.learner
     into_module(learner.policy(), branch(kept, "policy"))
     torch.manual_seed(seeds.child("noise").number())  # what its network draws while it acts
     numbers = seeds.child("env").numbers(lanes)
     generator = seeds.child("explore").torch(device)
     nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
-    capacity = (spec.task.stack + spec.algo.replay.horizon + 1) * lanes
+    capacity = (spec.task.stack + algo.replay.horizon + 1) * lanes
     return Playing(
         actor=learner,
         stacked=ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=nobody),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
         envs=environments(spec.task, seeds=numbers, training=False),
     )
+
+
+def able(spec: Spec) -> QLearning:
+    """How the policy of a run of ``spec`` learns, if games are recorded of such.
+
+    Raises:
+        UsageError: it does not learn the values of numbered actions.
+    """
+    if not isinstance(spec.algo, QLearning):
+        raise UsageError(f"{spec.name}: is no Q-learning; games are recorded of dqn, qrdqn and their kin")
+    return spec.algo
 
 
 def fingerprint(kept: State) -> str:

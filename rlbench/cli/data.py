@@ -202,6 +202,7 @@ def subset(
     *,
     steps: Annotated[str, typer.Option("--steps", metavar="N", help="How many transitions to take, as 100000 or 1e5.")],
     name: Annotated[str, typer.Option("--name", metavar="rlb-NAME", help="What the new data set is called.")],
+    force: Annotated[bool, typer.Option("--force", help="Make it again in place of one of that name.")] = False,
 ) -> None:
     """Make a data set of the first transitions of another.
 
@@ -209,7 +210,7 @@ def subset(
     """
     from rlbench.cli.games import taken
 
-    taken(source, steps, name)
+    taken(source, steps, name, force=force)
 
 
 @data.command("import", epilog=examples.of("data import"))
@@ -231,7 +232,7 @@ def bring(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", metavar="ID", help="The task that a zip's policy plays; default: no policy is meant."),
+        typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: not said."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -241,7 +242,12 @@ def bring(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", min=1, help="Processes that read shards; default: one a core."),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            help="Processes that read shards, a gigabyte each; default: one a core.",
+        ),
     ] = None,
 ) -> None:
     """Bring in a data set, or a policy, from a file.
@@ -256,9 +262,9 @@ def bring(
 
     path, *more = paths
     if str(path) in KINDS and not path.exists():
-        if task is not None or output is not None:
-            raise UsageError(f"{path}: is no zip; --task and --output are for policies")
-        assembled(str(path), more, name, workers)
+        if output is not None:
+            raise UsageError(f"{path}: is no zip; --output is for policies")
+        assembled(str(path), more, name, task, workers)
     elif more:
         kind = meant(str(path), KINDS)
         raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
@@ -276,13 +282,14 @@ def bring(
 
 def _named(path: Path) -> str:
     """The name that a file or folder itself suggests."""
-    from rlbench.datasets import catalogue, minari, places
+    from rlbench.datasets import catalogue, minari
+    from rlbench.datasets.recipes import OWN_NAME
 
     if path.is_dir():
         name = minari.metadata(path).name
     else:
         name = next((known.name for known in catalogue.d4rl().values() if known.file == path.name), None)
-        if name is None and places.OWN_NAME.fullmatch(path.stem):
+        if name is None and OWN_NAME.fullmatch(path.stem):
             name = path.stem
     if name is None:
         raise UsageError(f"{path}: its name says nothing; give it one: --name rlb-…")

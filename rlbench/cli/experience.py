@@ -45,9 +45,10 @@ class Data:
         """What the data are called where they are not the task's own.
 
         Raises:
-            UsageError: the suite learns from no data, or nothing says which.
+            UsageError: the suite learns from no data, nothing says which, or there is none.
         """
         from rlbench.datasets.checksums import sealed
+        from rlbench.datasets.places import found
         from rlbench.datasets.reading import data_file
         from rlbench.errors import UsageError
         from rlbench.suites.offline import WORLDS
@@ -65,7 +66,7 @@ class Data:
         lies = Path(self.path)
         if not lies.exists():
             return lies.stem  # what reads it says that it is missing
-        return f"{lies.stem}-{sealed(data_file(lies)).sha256[:8]}"
+        return f"{lies.stem}-{sealed(data_file(found('', lies))).sha256[:8]}"
 
     def _lies(self) -> bool:
         text = self.given or ""
@@ -94,13 +95,13 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
         UsageError: they are nowhere.
         RefusedFile: they are damaged, or of another task.
     """
-    from rlbench.build.offline import meant
-    from rlbench.datasets import checksums, places, reading
+    from rlbench.build.offline import meant, source
+    from rlbench.datasets import checksums, reading
     from rlbench.spec.task import OfflineTask
 
-    if not isinstance(spec.task, OfflineTask) or (spec.smoke and runtime.dataset is None):
+    path = source(spec, spec.task, runtime) if isinstance(spec.task, OfflineTask) else None
+    if not isinstance(spec.task, OfflineTask) or path is None:
         return None
-    path = places.found(spec.task.data, None if runtime.dataset is None else Path(runtime.dataset))
     seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
     meant(spec.task, path)  # before anything is recorded
     return Checked(spec.task.data, path, seal)

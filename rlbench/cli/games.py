@@ -27,6 +27,7 @@ def filmed(
 ) -> None:
     """Record games of a finished run: steps, ε, seed and lanes; whether by force, quietly and as JSON."""
     from rlbench.build.playing import fingerprint
+    from rlbench.datasets import film
     from rlbench.datasets.recipes import games
     from rlbench.datasets.writing import own_folder
     from rlbench.generate import Filming, kept_run
@@ -48,22 +49,22 @@ def filmed(
         lanes=lanes,
     )
     folder = _free(own_folder(os.environ), name, force=force)
-    _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
+    with film.alone(folder):
+        _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
-    """Where a set of that name goes; one that is there is removed if that is wanted."""
+    """Where a set of that name goes; what is there stays until whoever takes its place has begun."""
     from rlbench.cli.preflight import writable
     from rlbench.datasets import film, frames
 
     path, flat = folder / f"{name}{film.SUFFIX}", folder / f"{name}.hdf5"
     if flat.exists():
         raise UsageError(f"{flat}: is there already; choose another --name")
-    if path.exists() and not force:
+    if path.exists() and any(path.iterdir()) and not force:
         state = "is there already" if frames.finished(path) else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     writable(folder)
-    film.clear(path)
     return path
 
 
@@ -73,10 +74,17 @@ def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
     from rlbench.datasets.film import CONTENTS
 
     recipe, said = filming.recipe, 0
-    for done in filming:
-        if not quiet and done * SAYINGS // recipe.steps > said:
-            said = done * SAYINGS // recipe.steps
-            remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    try:
+        for done in filming:
+            if not quiet and done * SAYINGS // recipe.steps > said:
+                said = done * SAYINGS // recipe.steps
+                remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    except KeyboardInterrupt:
+        filming.tracks.film.flush()
+        remark(
+            f"{filming.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
+        )
+        raise
     told = filming.finish()
     size = sum(path.stat().st_size for path in filming.folder.iterdir())
     digest = sealed(filming.folder / CONTENTS).sha256
@@ -91,9 +99,9 @@ def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
     )
 
 
-def taken(source: str, steps: str, name: str) -> None:
+def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     """The first steps of a set of recorded play as one of its own."""
-    from rlbench.datasets import frames, places
+    from rlbench.datasets import film, frames, places
     from rlbench.datasets.recipes import own
     from rlbench.datasets.writing import own_folder
 
@@ -101,8 +109,11 @@ def taken(source: str, steps: str, name: str) -> None:
     _, path = places.resolved(source)
     if not frames.is_frames(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target = _free(own_folder(os.environ), name, force=False)
-    frames.subset(path, target, _count(steps))
+    target = _free(own_folder(os.environ), name, force=force)
+    if target.resolve() == path.resolve():
+        raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
+    with film.alone(target):
+        frames.subset(path, target, _count(steps))
     emit(str(target))
 
 

@@ -56,12 +56,16 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
     from rlbench.build.device import device_of, free_memory
     from rlbench.record.machine import available_memory
     from rlbench.spec.footprint import footprint, size
+    from rlbench.spec.task import OfflineTask
 
     device, host = device_of(runtime), available_memory()
     apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
     for spec in specs:
         need = footprint(spec)
         held = need.replay + need.networks
+        less = "lower algo.replay.capacity with --set"
+        if isinstance(spec.task, OfflineTask):
+            less = "learn from a part of the data"
         for place, bytes_needed, free in (
             (str(device), held if apart else 0, free_memory(device) if apart else 0),
             ("this machine", need.total - held if apart else need.total, host),
@@ -69,7 +73,7 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
             if bytes_needed > free:
                 raise DoesNotFit(
                     f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
-                    "lower algo.replay.capacity with --set, or use a larger machine"
+                    f"{less}, or use a larger machine"
                 )
 
 

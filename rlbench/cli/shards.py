@@ -13,17 +13,23 @@ if TYPE_CHECKING:
     from rlbench.datasets.shards import Brought
 
 KINDS: Final = ("rlu", "dqn-replay")
+SHARD: Final = 10**9
+"""Bytes of memory that a shard takes while it is brought: its frames as they are packed, and where they go."""
 
 
-def assembled(kind: str, paths: list[Path], name: str | None, workers: int | None) -> None:
-    """Bring shards of one kind into the set of that name, a line for each."""
+def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
+    """Bring shards of one kind, and of one ``task`` if it is said, into the set of that name, a line for each."""
+    from rlbench import suites
     from rlbench.datasets import dqnreplay, film, rlu, shards
     from rlbench.datasets.recipes import own
     from rlbench.datasets.writing import own_folder
+    from rlbench.record.machine import available_memory
 
     if not paths or name is None:
         raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
     own(name)
+    if task is not None:
+        suites.spec("atari", "dqn", task)  # which says so if there is no such game
     folder = own_folder(os.environ) / f"{name}{film.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
@@ -34,7 +40,8 @@ def assembled(kind: str, paths: list[Path], name: str | None, workers: int | Non
         paths, convert = dqnreplay.logs(paths[0]), dqnreplay.converted
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refused = 0
-    files = shards.brought(paths, folder, convert, workers=workers or os.cpu_count() or 1, origin=origin)
+    count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))
+    files = shards.brought(paths, folder, convert, workers=count, origin=origin, task=task)
     for number, brought in enumerate(files, 1):
         remark(f"{number} of {len(paths)}: {_spoken(brought)}")
         refused += brought.refused is not None

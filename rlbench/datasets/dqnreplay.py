@@ -2,7 +2,9 @@
 
 A log holds no frame behind the last one of an episode: that one is shown again, and nobody bootstraps from it. The last
 row of a file has no successor in it, so it only shows what the one before it led to. Where the ring buffer's head stood
-in mid-file, the rows on both sides do not belong together and become two tracks.
+in mid-file, the rows on both sides do not belong together and become two tracks. Before every episode Dopamine laid
+three rows of zeros, to fill its first stack (``OutOfGraphReplayBuffer.add``): nobody did or saw anything in them, and
+they are left out.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from rlbench.datasets.film import Film
-from rlbench.datasets.segments import FINAL, TERMINATED, Piece, Steps
+from rlbench.datasets.segments import FINAL, TERMINATED, Piece, Steps, odd
 from rlbench.errors import RefusedFile, UsageError
 
 NAME: Final = re.compile(r"\$store\$_observation_ckpt\.(\d+)\.gz")
 COLUMNS: Final = {"observation": "|u1", "action": "<i4", "reward": "<f4", "terminal": "|u1"}
 SIZE: Final = (84, 84)
 ROWS: Final = 4_096  # unpacked in one go
+PADDING: Final = 3  # rows of zeros before an episode
 
 
 def logs(folder: Path) -> list[Path]:
@@ -52,16 +55,23 @@ def converted(path: Path, film: Film) -> dict[str, int]:
         lengths = {name: array.length for name, array in arrays.items()}
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")
-        total, head = lengths["observation"], _head(path, lengths["observation"])
-        episodes, ended = 0, {}
+        total = lengths["observation"]
+        if not total:
+            raise RefusedFile(f"{path}: holds no row; download it again")
+        head = _head(path, total)
+        episodes, transitions, ended = 0, 0, {}
+        padding = dict.fromkeys((0, 1), PADDING)
         for start in range(0, total, ROWS):
             columns = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
             episodes += int(columns["terminal"].sum())
-            for piece in _pieces(columns, start, head):
+            for piece in _pieces(columns, start, head, padding):
+                if (reason := odd(piece.steps)) is not None:
+                    raise RefusedFile(f"{path}: behind row {start:,}, {reason}; download it and its columns again")
                 ended[piece.track] = bool(piece.steps.final[-1])
+                transitions += int((~piece.steps.final).sum())
                 film.add(piece)
     film.flush()
-    return {"transitions": total - sum(not end for end in ended.values()), "episodes": episodes}
+    return {"transitions": transitions - sum(not end for end in ended.values()), "episodes": episodes}
 
 
 class Array:
@@ -112,13 +122,28 @@ class Array:
         return RefusedFile(f"{self.path}: row {self.read:,} or later: {reason}; download it again")
 
 
-def _pieces(columns: dict[str, NDArray[np.generic]], start: int, head: int) -> Iterator[Piece]:
-    """Some rows of a log: track 0 from the ring buffer's head on, track 1 what is newer and lies before it."""
+def _pieces(columns: dict[str, NDArray[np.generic]], start: int, head: int, padding: dict[int, int]) -> Iterator[Piece]:
+    """Some rows of a log: track 0 from the ring buffer's head on, track 1 what is newer and lies before it.
+
+    ``padding`` says of each track how many rows of zeros may come next, and is kept.
+    """
     count = len(columns["terminal"])
     border = min(max(head - start, 0), count)
     for track, rows in ((1, slice(0, border)), (0, slice(border, count))):
-        if rows.start < rows.stop:
-            yield _piece(track, {name: column[rows] for name, column in columns.items()})
+        own = {name: column[rows] for name, column in columns.items()}
+        kept, padding[track] = _kept(own, padding[track])
+        if kept.any():
+            yield _piece(track, {name: column[kept] for name, column in own.items()})
+
+
+def _kept(columns: dict[str, NDArray[np.generic]], left: int) -> tuple[NDArray[np.bool_], int]:
+    """The rows of a track in which something was done, ``[n]``; up to ``left`` of zeros may come first, and then."""
+    empty = ~columns["observation"].any((1, 2)) & (columns["action"] == 0) & (columns["reward"] == 0)
+    kept = np.ones(len(empty), np.bool_)
+    for row, (nothing, ended) in enumerate(zip(empty.tolist(), columns["terminal"].tolist(), strict=True)):
+        kept[row] = ended or not nothing or not left
+        left = PADDING if ended else 0 if kept[row] else left - 1
+    return kept, left
 
 
 def _piece(track: int, columns: dict[str, NDArray[np.generic]]) -> Piece:
@@ -140,7 +165,7 @@ def _head(path: Path, total: int) -> int:
     try:
         with gzip.open(counted, "rb") as file:
             return int(npy.read_array(file, allow_pickle=False)) % total
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, TypeError) as error:
         raise RefusedFile(f"{counted}: damaged ({error}); download it again") from None
 
 

@@ -6,9 +6,11 @@ While it is missing the set is unfinished: what a killed process left behind can
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from rlbench import disk, faults
 from rlbench.datasets import segments
 from rlbench.datasets.segments import FINAL, TERMINATED, TRUNCATED, Frames, Piece, Steps
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".frames"
@@ -151,8 +153,30 @@ def put(path: Path, raw: bytes) -> None:
         disk.replace(path, raw, path.with_name(path.name + ".part"))
 
 
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else writes a set in ``folder`` meanwhile; it is made, and held itself, so that no lock stays behind.
+
+    Raises:
+        UsageError: somebody does, or the folder cannot be written.
+        Halted: the disk is full.
+    """
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        faults.point("film.made")
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
+    finally:
+        os.close(handle)
+
+
 def _writing(path: Path) -> AbstractContextManager[None]:
-    return disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again")
+    again = "run the same command again, with --force if it asks for that"
+    return disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then=again)
 
 
 def _steps(action: int, reward: float, marks: int) -> Steps:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,20 +45,21 @@ def finished(path: Path) -> bool:
     return (path / CONTENTS).is_file()
 
 
-def read(path: Path, steps: int | None = None) -> Recorded:
-    """A set as ``Recorded`` with single frames, or its first ``steps`` transitions, cut there.
+def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Recorded:
+    """A set as ``Recorded`` with single frames of at most ``room`` bytes, or its first ``steps`` transitions.
 
     Raises:
-        UsageError: there is no such set, or it is shorter.
+        UsageError: there is no such set, it is shorter, or it takes more room.
         RefusedFile: a file is missing, damaged or another one than the set was made of; the message names it.
     """
     parts = _parts(path)
     events = _cut(_closed(parts), steps, path)
     rows, first = len(events.marks), segments.read(parts[0].path)
+    _fits(rows, first, room)
     try:
         obs = np.empty((rows, *first.shape), np.dtype(first.dtype.str))
     except MemoryError:
-        raise UsageError(f"{path}: {rows:,} frames are more than fit into memory; take a subset") from None
+        raise _too_many(rows, first) from None
     wanted: dict[Path, list[tuple[int, Frames]]] = {}
     at = 0
     for part in parts:
@@ -108,13 +110,14 @@ def told(path: Path) -> dict[str, object]:
 
 
 def subset(path: Path, target: Path, steps: int) -> None:
-    """The first ``steps`` transitions of a set as one of their own, which names what it was taken from.
+    """The first ``steps`` transitions of a set as one of their own, in place of what is at ``target``.
 
     Raises:
         UsageError: the set is shorter.
     """
     parts = _parts(path)
     events = _cut(_closed(parts), steps, path)
+    film.clear(target)
     source, at = film.Film(target), 0
     opened: tuple[Path, Segment] | None = None
     tracks: dict[tuple[str, int], int] = {}
@@ -142,8 +145,12 @@ def _parts(path: Path) -> list[Part]:
     if not names:
         raise UsageError(f"{path}: holds no recorded play; check the path")
     parts: list[Part] = []
+    frame: tuple[object, object] | None = None
     for name in names:
         segment = segments.read(path / name)
+        frame = frame or (segment.shape, segment.dtype)
+        if frame != (segment.shape, segment.dtype):
+            raise RefusedFile(f"{segment.path}: shows {segment.dtype} {list(segment.shape)}, the files before others")
         if found is not None and segment.sha256 != found[0][name]:
             raise RefusedFile(f"{path / name}: is not the file that the set was made of; restore it")
         source = name.split(".")[0]
@@ -203,6 +210,16 @@ def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:
     """No action and no reward where none was taken."""
     live = (marks & FINAL) == 0
     return Steps(events.action * live, events.reward * live, marks)
+
+
+def _fits(rows: int, like: Segment, room: int | None) -> None:
+    if room is not None and rows * prod(like.shape) * like.dtype.itemsize > room:
+        raise _too_many(rows, like)
+
+
+def _too_many(rows: int, like: Segment) -> UsageError:
+    remedy = "take a part of them with rlbench data subset"
+    return UsageError(f"{like.path.parent}: {rows:,} frames are more than fit into memory; {remedy}")
 
 
 def _filled(path: Path, wanted: Sequence[tuple[int, Frames]]) -> None:

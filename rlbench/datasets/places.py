@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from rlbench.datasets import catalogue, frames
 from rlbench.datasets.film import SUFFIX
+from rlbench.datasets.recipes import OWN_NAME, RECIPES
 from rlbench.errors import UnknownName, UsageError, beside, meant
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
-OWN_NAME = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
 MINARI_NAME = re.compile(r"(?:[A-Za-z0-9][\w-]*/)+[A-Za-z0-9][\w-]*-v\d+")
 MINARI_DATA = Path("data", "main_data.hdf5")
 MINARI_TOLD = Path("data", "metadata.json")
@@ -115,11 +115,11 @@ def resolved(text: str) -> tuple[str | None, Path]:
 
 def _remedy(there: Place) -> str:
     if there.kind == "own":
-        recipes = sorted(set(catalogue.STANDINS.values()))
-        if there.name in recipes:
+        if there.name in RECIPES:
             return f"make it: rlbench data generate {there.name}"
-        near = meant(there.name, [*(own.name for own in local() if own.kind == "own"), *recipes])
-        return f"no recipe has this name{near}"
+        near = meant(there.name, [*(own.name for own in local() if own.kind == "own"), *RECIPES])
+        made = f"rlbench data generate TASK --policy RUN --steps N --name {there.name}; games with --epsilon 0.2"
+        return f"make it: {made}{near}"
     fetch = f"rlbench data download {there.name}"
     if there.kind == "minari":
         return f"download it: {fetch} (size unknown until the server tells it)"

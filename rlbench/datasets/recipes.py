@@ -13,12 +13,12 @@ from typing import Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from rlbench.datasets.places import OWN_NAME
 from rlbench.errors import UnknownName, UsageError
 from rlbench.spec.canon import Frozen
 from rlbench.spec.override import one_line
 
 PREFIX: Final = "rlb-"
+OWN_NAME: Final = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
 POLICIES: Final = Path(__file__).parent / "data" / "policies"
 """Actors that come with rlbench, so that the recipes below need nothing else; their licences lie beside them."""
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from rlbench.errors import RefusedFile
 
 SIZE: Final = 84
 STACK: Final = 4
+ACTIONS: Final = 18
 ROWS: Final = 1_000  # unpacked in one go
 HEAD: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + SIZE.to_bytes(4, "big") * 2 + b"\x08\0"  # 84×84, 8 bits, grey
 KEYS: Final = {"o_t": bytes, "o_tp1": bytes, "a_t": int, "a_tp1": int, "r_t": float, "d_t": float, "episode_id": int}
@@ -59,9 +61,13 @@ class Shard:
                 raise ValueError(
                     f"{key}: {count} of {kind.__name__} were due; this is no shard of RL Unplugged's Atari"
                 )
+        scalars = {key: found[key][0] for key, kind in KEYS.items() if kind is not bytes}
+        if not 0 <= int(scalars["a_t"]) < ACTIONS:
+            raise ValueError(f"a_t: {scalars['a_t']!r} is no action of Atari, which has {ACTIONS}")
+        if not isfinite(float(scalars["r_t"])):
+            raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
         self.seen.append(tuple(self._frame(at, "o_t", png) for png in found["o_t"]))
         self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in found["o_tp1"]))
-        scalars = {key: found[key][0] for key, kind in KEYS.items() if kind is not bytes}
         self.action.append(int(scalars["a_t"]))
         self.next_action.append(int(scalars["a_tp1"]))
         self.reward.append(float(scalars["r_t"]))

@@ -25,6 +25,7 @@ MAGIC: Final = b"rlbench-frames-1 "
 BLOCK: Final = 64  # frames compressed in one go: whoever wants one frame unpacks as many
 LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
 LARGEST: Final = 64 * 2**20  # bytes of a frame
+ACTIONS: Final = 2**16  # as many may be numbered
 TERMINATED, TRUNCATED, FINAL = 1, 2, 4
 HEAD: Final = len(MAGIC) + 64 + 1
 
@@ -81,7 +82,10 @@ class Segment:
         """What happened in a piece."""
         stream = self._unpacked(place.steps, place.sizes[0], 13 * place.rows)
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
-        return Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
+        found = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
+        if (reason := odd(found)) is not None:
+            raise refused(self.path, f"byte {place.steps}: {reason}")
+        return found
 
     def fill(self, place: Place, out: Frames) -> None:
         """Put a piece's first ``len(out)`` frames into ``out``, ``[n, *shape]``, contiguous."""
@@ -103,6 +107,15 @@ class Segment:
         if len(found) != expected or not stream.eof:
             raise refused(self.path, f"byte {start}: not the {expected} bytes that were due")
         return np.frombuffer(found, np.uint8)
+
+
+def odd(steps: Steps) -> str | None:
+    """What is no action or no reward among them, and in which row; None where all are."""
+    for row in np.flatnonzero((steps.action < 0) | (steps.action >= ACTIONS))[:1].tolist():
+        return f"row {row}: the action {steps.action[row]}"
+    for row in np.flatnonzero(~np.isfinite(steps.reward))[:1].tolist():
+        return f"row {row}: the reward {steps.reward[row]}"
+    return None
 
 
 def packed(pieces: Sequence[Piece]) -> bytes:
@@ -154,7 +167,7 @@ def read(path: Path) -> Segment:
 
 def refused(path: Path, reason: str) -> RefusedFile:
     """What is said of a damaged file."""
-    return RefusedFile(f"{path}: damaged: {reason}; restore it, or make the data set again with --force")
+    return RefusedFile(f"{path}: damaged: {reason}; restore it, import it again, or make it again with --force")
 
 
 def _blocks(obs: Frames) -> Iterator[bytes]:

@@ -14,12 +14,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from rlbench import faults
-from rlbench.datasets import film
+from rlbench.datasets import checksums, film, segments
 from rlbench.datasets.film import Film
 from rlbench.errors import RefusedFile, UsageError
 
@@ -50,11 +51,14 @@ class Brought:
     before: bool = False  # done by an earlier call
 
 
-def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str) -> Iterator[Brought]:
-    """Convert what is not yet there, and say at the end what the set is.
+def brought(
+    files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str, task: str | None = None
+) -> Iterator[Brought]:
+    """Convert what is not yet there, and say at the end what the set is, and of which ``task`` if that is known.
 
     Raises:
-        UsageError: a file is not there, or two have one name.
+        UsageError: a file is not there, two have one name, another process brings files there, or it is of another
+            task.
     """
     sources = {_source(path): path for path in files}
     if len(sources) != len(files):
@@ -62,15 +66,16 @@ def brought(files: Sequence[Path], folder: Path, convert: Convert, *, workers: i
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
-    left = {}
-    for source, path in sources.items():
-        record = _record(folder, source)
-        if record is not None and record.size == path.stat().st_size:
-            yield Brought(path, record.counts, before=True)
-        else:
-            left[source] = path
-    yield from _converted(left, folder, convert, workers)
-    _finish(folder, origin)
+    with film.alone(folder):
+        of, left = _of(folder, task), {}
+        for source, path in sources.items():
+            record = _record(folder, source)
+            if record is not None and record.size == path.stat().st_size and _whole(folder, record):
+                yield Brought(path, record.counts, before=True)
+            else:
+                left[source] = path
+        yield from _converted(left, folder, convert, workers)
+        _finish(folder, {"origin": origin, **of})
 
 
 def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Brought]:
@@ -79,13 +84,20 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
             yield _one(path, source, folder, convert)
         return
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     count, bound = min(workers, len(left)), (os.getpid(),)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
         waiting: list[Future[Brought]] = [
             pool.submit(_one, path, source, folder, convert) for source, path in left.items()
         ]
-        for future in as_completed(waiting):
-            yield future.result()
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        except BaseException:  # Ctrl-C, a full disk: hours of what is still to come are not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
 
 
 def _bound(parent: int) -> None:
@@ -115,16 +127,27 @@ def _one(path: Path, source: str, folder: Path, convert: Convert) -> Brought:
     return Brought(path, counts)
 
 
-def _finish(folder: Path, origin: str) -> None:
+def _of(folder: Path, task: str | None) -> dict[str, object]:
+    """The task that the set in ``folder`` is of: as it was said, now or before."""
+    found = film.contents(folder)
+    before = None if found is None else found[1].get("task")
+    if None not in {task, before} and task != before:
+        raise UsageError(f"{folder}: is of {before}, not {task}; choose another --name")
+    told = before if task is None else task
+    return {} if told is None else {"task": told}
+
+
+def _finish(folder: Path, of: dict[str, object]) -> None:
     """Say what the set is: all that is done, whoever did it."""
     found = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
     if not found:
         return
-    segments = {name: digest for record in found for name, digest in record.segments.items()}
+    files = {name: digest for record in found for name, digest in record.segments.items()}
     keys = sorted({key for record in found for key in record.counts})
     counts = {key: sum(record.counts.get(key, 0) for record in found) for key in keys}
     sources = ", ".join(record.file for record in found)
-    film.finish(folder, segments, {"origin": origin, "files": len(found), "sources": sources, **counts})
+    checksums.forget(folder / film.CONTENTS)  # with what is added now it is another set than when it was first used
+    film.finish(folder, files, {**of, "files": len(found), "sources": sources, **counts})
 
 
 def _record(folder: Path, source: str) -> Done | None:
@@ -137,6 +160,13 @@ def _record(folder: Path, source: str) -> Done | None:
     if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
         raise RefusedFile(f"{path}: says nothing of its source; delete it, and its file is imported again")
     return Done(str(file), size, counts, segments)
+
+
+def _whole(folder: Path, record: Done) -> bool:
+    """Whether all that a source left is still there, every byte as it was."""
+    with suppress(RefusedFile, UsageError):
+        return all(segments.read(folder / name).sha256 == digest for name, digest in record.segments.items())
+    return False
 
 
 def _all(folder: Path) -> list[Path]:

@@ -75,8 +75,8 @@ def _weighed(algo: OfflineQ, task: str, dataset: str) -> OfflineQ:
     """With the gap's weight for a recording of this size; of unknown data, and of more, that for a million."""
     if not isinstance(algo.method, Conservative):
         return algo
-    size = dataset.rpartition("-")[2]
-    weight = PRESSURE[task, size if size in SIZES else "1e6"]
+    said = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
+    weight = PRESSURE[task, said[0] if said else "1e6"]
     return algo.model_copy(update={"method": Conservative(weight=weight)})
 
 

@@ -6,19 +6,21 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
 
 import pytest
 import torch
 
-from rlbench import checkpoint, suites
+from rlbench import checkpoint, generate, suites
 from rlbench.build import qlearning
 from rlbench.build.environments import describe
 from rlbench.cli.app import main
-from rlbench.datasets import frames
+from rlbench.datasets import film, frames
 from rlbench.ops.state import of_module
-from rlbench.record.store import Store
+from rlbench.record.store import Store, read
 from tests.datasets.rluwriter import episode, shard
 
 Capture = pytest.CaptureFixture[str]
@@ -146,3 +148,120 @@ def test_what_cannot_be_imported_says_so(tmp_path: Path, capsys: Capture) -> Non
     ):
         assert main(["data", "import", *command]) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_what_cannot_be_made_again_is_not_removed(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    folder = home / "rlb-catch.frames"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = [word if word != "Catch" else "Doors" for word in line(run, "--force")]
+    assert main(other) == 2 and "plays Catch, not Doors" in capsys.readouterr().err
+    assert main(["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-catch", "--force"]) == 2
+    assert "cannot be a subset of itself" in capsys.readouterr().err
+    assert main(line(run, "--quiet", name="rlb-more", steps="400")) == 0
+    assert main(["data", "subset", "rlb-more", "--steps", "401", "--name", "rlb-catch", "--force"]) == 2
+    assert "ask for fewer" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_run_of_another_kind_leaves_nothing_in_the_way(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    spec = suites.spec("toy", "ppo", "Catch")
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
+    store.release()
+    assert main(line(store.folder)) == 2
+    assert "is no Q-learning" in capsys.readouterr().err
+    assert main(line(run, "--quiet")) == 0
+
+
+def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    command = ["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-part"]
+    assert main(command) == 0
+    (home / "rlb-part.frames" / "dataset.json").unlink()
+    capsys.readouterr()
+    assert main(command) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0 and frames.finished(home / "rlb-part.frames")
+
+
+def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path, capsys: Capture) -> None:
+    good = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3))
+    assert main(line(run, "--quiet")) == 0
+    commands = (
+        (line(run, "--force"), "rlb-catch"),
+        (["data", "subset", "rlb-catch", "--steps", "5", "--name", "rlb-part"], "rlb-part"),
+        (["data", "import", "rlu", str(good), "--name", "rlb-u", "--workers", "1"], "rlb-u"),
+    )
+    for command, name in commands:
+        with film.alone(home / f"{name}.frames"):
+            assert main(command) == 2 and "another process is writing it; wait" in capsys.readouterr().err
+        assert main(command) == 0
+    assert frames.finished(home / "rlb-catch.frames")
+
+
+def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3 + n)) for n in range(2))
+    for path, steps in ((one, "3"), (other, "7")):
+        assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
+        capsys.readouterr()
+        assert main(["data", "show", "rlb-u"]) == 0
+        assert dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())["steps"] == steps
+    assert main(["data", "verify", "rlb-u"]) == 0
+
+
+def test_shards_say_what_they_are_of_and_are_not_learned_from_on_another_game(
+    tmp_path: Path, home: Path, capsys: Capture
+) -> None:
+    one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3)) for n in range(2))
+    command = ["data", "import", "rlu", "--name", "rlb-u", "--workers", "1"]
+    breakout, pong = (["--task", f"{game}NoFrameskip-v4"] for game in ("Breakout", "Pong"))
+    assert main([*command, str(one), "--task", "Brakeout"]) == 2 and "Brakeout" in capsys.readouterr().err
+    assert main([*command, str(one), *breakout]) == 0
+    capsys.readouterr()
+    assert main([*command, str(other), *pong]) == 2
+    assert "is of BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in capsys.readouterr().err
+    assert main([*command, str(other)]) == 0
+    assert frames.told(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
+    learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]
+    capsys.readouterr()
+    assert main(learn) == 2 and "was recorded on BreakoutNoFrameskip-v4" in capsys.readouterr().err
+
+
+def test_a_smoke_run_learns_from_the_set_that_is_named(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet", steps="2500")) == 0
+    learn = ["run", "offline", "il", "--task", "Catch", "--results", str(tmp_path / "r"), "--smoke", "--dataset"]
+    capsys.readouterr()
+    assert main([*learn, "rlb-nope"]) == 2 and "rlb-nope: not in" in capsys.readouterr().err
+    assert main([*learn, "rlb-catch"]) == 0
+    (folder,) = (tmp_path / "r").glob("offline/il/Catch@rlb-catch/*/seed=0")
+    noted = read(folder).environment["data"]
+    assert isinstance(noted, dict) and noted["name"] == "rlb-catch"
+
+
+def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    (home / "rlb-empty.frames").mkdir(parents=True)
+    for folder in (tmp_path, home / "rlb-empty.frames"):
+        assert main(["run", "offline", "il", "--task", "Catch", "--dataset", str(folder), "--smoke"]) == 2
+        assert "neither a folder of Minari's nor recorded play" in capsys.readouterr().err
+
+
+def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Capture) -> None:
+    assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
+    assert "games of Q-learning are recorded with --epsilon" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = generate.filmed
+
+    def stopped(*parts: object) -> Iterator[int]:
+        for count in play(*parts):  # type: ignore[arg-type]
+            if count >= 150:
+                raise KeyboardInterrupt
+            yield count
+
+    monkeypatch.setattr(generate, "filmed", stopped)
+    with suppress(KeyboardInterrupt):
+        assert main(line(run)) == 130
+    assert "broken off; use what is there with rlbench data subset" in capsys.readouterr().err
+    assert int((~frames.outline(home / "rlb-catch.frames").final).sum()) >= 147

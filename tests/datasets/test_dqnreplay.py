@@ -32,6 +32,7 @@ def folder(tmp_path: Path) -> Path:
         "reward": (rows / 2).astype(np.float32),
         "terminal": np.isin(rows, (4, 9)).astype(np.uint8),
     }
+    columns["observation"][:, 1, 1] = 9  # the first is not black
     for name, column in columns.items():
         (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
     return tmp_path
@@ -71,6 +72,55 @@ def test_what_the_ring_buffer_wrote_last_is_not_joined_to_what_is_oldest(folder:
     assert sorted({*shown}) == list(range(12))
 
 
+def padded(steps: list[int], *, zeros: int = 3) -> dict[str, np.ndarray]:
+    """Columns as Dopamine's buffer lays them: rows of zeros before each of the episodes of so many steps."""
+    shown: list[int] = []
+    for episode, count in enumerate(steps):
+        shown += [0] * zeros + [10 * (episode + 1) + k for k in range(count)]
+    rows = np.array(shown)
+    last = np.append(rows[1:] == 0, False) & (rows > 0)
+    return {
+        "observation": np.broadcast_to(rows[:, None, None], (len(rows), 84, 84)).astype(np.uint8),
+        "action": (rows % 4).astype(np.int32),
+        "reward": (rows / 2).astype(np.float32),
+        "terminal": last.astype(np.uint8),
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 4096])
+def test_rows_of_zeros_before_an_episode_are_no_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(dqnreplay, "ROWS", rows)
+    for name, column in padded([3, 1, 4]).items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+    found = read(tmp_path)
+    assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
+    assert found.final is not None and np.flatnonzero(found.final).tolist() == [3, 5, 9]
+    assert np.flatnonzero(found.terminated).tolist() == [2, 4]
+    assert frames.told(tmp_path / "x.frames") == {"transitions": 7, "episodes": 2}
+
+
+def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
+    columns = padded([3, 6])
+    for name in ("observation", "action", "reward"):
+        columns[name][[9, 11, 12]] = 0  # the first step behind three rows of zeros, and two in the middle
+    for name, column in columns.items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+    found = read(tmp_path)
+    assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
+
+
+@pytest.mark.parametrize(("name", "value"), [("action", -1), ("reward", np.nan)])
+def test_what_is_no_action_or_no_reward_is_refused_by_place(tmp_path: Path, name: str, value: float) -> None:
+    columns = padded([9])
+    columns[name][7] = value
+    for column, rows in columns.items():
+        (tmp_path / f"$store$_{column}_ckpt.3.gz").write_bytes(packed(rows))
+    with pytest.raises(RefusedFile, match=rf"observation_ckpt.*behind row 0, row 4: the {name}"):
+        read(tmp_path)
+
+
 def test_damage_is_refused_by_name(folder: Path) -> None:
     for name in ("observation", "action", "reward", "terminal"):
         path = folder / f"$store$_{name}_ckpt.3.gz"
@@ -86,6 +136,9 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
     (folder / "add_count_ckpt.3.gz").write_bytes(b"nothing")
     with pytest.raises(RefusedFile, match="add_count"):
         read(folder)
+    (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.zeros(3, np.int64)))
+    with pytest.raises(RefusedFile, match="add_count"):
+        read(folder)
     (folder / "$store$_reward_ckpt.3.gz").write_bytes(packed(np.zeros(11, np.float32)))
     with pytest.raises(RefusedFile, match="its columns have"):
         read(folder)
@@ -94,3 +147,10 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
 def test_a_folder_without_logs_says_what_it_should_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give the folder replay_logs"):
         dqnreplay.logs(tmp_path)
+
+
+def test_a_log_without_rows_is_refused(tmp_path: Path) -> None:
+    for name, column in padded([4]).items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column[:0]))
+    with pytest.raises(RefusedFile, match="holds no row"):
+        read(tmp_path)

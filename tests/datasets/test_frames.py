@@ -254,3 +254,37 @@ def test_a_newer_set_says_so(tmp_path: Path) -> None:
     segment.write_bytes(segment.read_bytes().replace(b"frames-1", b"frames-2"))
     with pytest.raises(RefusedFile, match="or as one of a newer rlbench"):
         segments.read(segment)
+
+
+@pytest.mark.parametrize(
+    ("action", "reward", "told"),
+    [(-1, 0.0, "the action -1"), (2**40, 0.0, "the action 1099511627776"), (0, np.inf, "the reward inf")],
+)
+def test_numbers_that_are_no_action_or_no_reward_are_refused_by_file(
+    tmp_path: Path, action: int, reward: float, told: str
+) -> None:
+    made, shown = Film(tmp_path / "x.frames"), frame(0, 0, 0)
+    made.add(step(0, shown, 1, 1.0, terminated=False, truncated=False))
+    made.add(step(0, shown, action, reward, terminated=True, truncated=False))
+    made.add(last(0, shown))
+    made.flush()
+    for look in (frames.read, frames.outline):
+        with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {told}"):
+            look(tmp_path / "x.frames")
+
+
+def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    write(folder, [[(20, True)]], rows=50, done=False)
+    write(tmp_path / "y.frames", [[(20, True)]], rows=50, dtype="<f4")
+    (folder / "play.00001.segment").write_bytes((tmp_path / "y.frames" / "play.00000.segment").read_bytes())
+    with pytest.raises(RefusedFile, match=r"play\.00001\.segment: shows float32 \[4, 3\]"):
+        frames.read(folder)
+
+
+def test_what_would_not_fit_into_memory_is_refused_before_it_is_taken(tmp_path: Path) -> None:
+    write(tmp_path / "x.frames", [[(20, True)]])
+    assert len(frames.read(tmp_path / "x.frames", room=21 * 12).obs) == 21
+    with pytest.raises(UsageError, match=r"21 frames are more than fit into memory; .* rlbench data subset"):
+        frames.read(tmp_path / "x.frames", room=21 * 12 - 1)
+    assert len(frames.read(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6

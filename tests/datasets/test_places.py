@@ -185,3 +185,18 @@ def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is
 def test_a_folder_of_nothing_known_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
         places.found("hopper-medium-v2", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("rlb-hopper-medium", "generate rlb-hopper-medium$"),
+        ("rlb-pong-qrdqn-1e6", "generate TASK --policy RUN --steps N --name rlb-pong-qrdqn-1e6; games with --epsilon"),
+    ],
+)
+def test_an_own_set_that_is_missing_is_made_as_it_can_be(
+    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    with pytest.raises(UsageError, match=f"{name}: not in .*; make it: rlbench data {how}"):
+        places.found(name)

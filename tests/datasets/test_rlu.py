@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -171,6 +172,9 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
     [
         ({"o_t": None}, "o_t: 4 of bytes were due"),
         ({"a_t": [1.5]}, "a_t: 1 of int were due"),
+        ({"a_t": [-1]}, "a_t: -1 is no action of Atari"),
+        ({"a_t": [18]}, "a_t: 18 is no action of Atari"),
+        ({"r_t": [float("nan")]}, "r_t: nan is no reward"),
         ({"r_t": [1.0, 2.0]}, "r_t: 1 of float were due"),
         ({"o_tp1": SMALL}, "o_tp1: no grey PNG of 84×84"),
         ({"o_t": COLOURED}, "o_t: no grey PNG of 84×84"),
@@ -265,9 +269,38 @@ def test_two_processes_bring_what_one_does(tmp_path: Path) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
 
 
+def slow(path: Path, made: Film) -> dict[str, int]:
+    """Takes its time, but for the first."""
+    if not path.name.endswith("0"):
+        sleep(30)
+    return rlu.converted(path, made)
+
+
+def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:
+    paths = [shard(tmp_path / f"run_{n}", episode(n + 1, 2)) for n in range(5)]
+    files = shards.brought(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
+    assert next(files).path == paths[0]
+    began = monotonic()
+    files.close()  # type: ignore[attr-defined]
+    assert monotonic() - began < 15
+    assert [b.before for b in bring(tmp_path / "x.frames", *paths)] == [True, *[False] * 4]
+
+
 def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path) -> None:
     one, other = shard(tmp_path / "a" / "s", episode(1, 2)), shard(tmp_path / "b" / "s", episode(1, 2))
     with pytest.raises(UsageError, match="two files have the same name"):
         bring(tmp_path / "x.frames", one, other)
     with pytest.raises(UsageError, match="away: no such file"):
         bring(tmp_path / "x.frames", one, tmp_path / "away")
+
+
+@pytest.mark.parametrize("damage", [b"x", None])
+def test_what_was_damaged_since_is_brought_again(tmp_path: Path, damage: bytes | None) -> None:
+    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
+    folder = tmp_path / "x.frames"
+    bring(folder, *paths)
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    segment = folder / "run_1-00000-of-00100.00000.segment"
+    segment.unlink() if damage is None else segment.write_bytes(segment.read_bytes()[:-1] + damage)
+    assert [(b.path, b.before) for b in bring(folder, *paths)] == [(paths[1], True), (paths[0], False)]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole

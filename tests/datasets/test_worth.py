@@ -10,7 +10,7 @@ import pytest
 
 from rlbench.datasets import film
 from rlbench.datasets.film import Film
-from rlbench.datasets.segments import FINAL, TERMINATED, Piece, Steps
+from rlbench.datasets.segments import FINAL, TERMINATED, TRUNCATED, Piece, Steps
 from rlbench.datasets.worth import EXPERT, Worth, worth
 
 
@@ -44,7 +44,7 @@ def test_recorded_play_counts_its_own_games_and_names_its_expert(
 ) -> None:
     folder = tmp_path / "rlb-x.frames"
     reel = Film(folder)
-    marks = np.array([0, TERMINATED, FINAL, 0, TERMINATED, FINAL, 0, FINAL], np.uint8)
+    marks = np.array([0, TERMINATED, FINAL, 0, TERMINATED, FINAL, TRUNCATED, FINAL], np.uint8)
     rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and a game that was cut
     reel.add(Piece(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
     reel.flush()

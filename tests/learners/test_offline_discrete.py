@@ -115,6 +115,20 @@ def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
     assert loss.item() == pytest.approx(total + extra, rel=1e-9)
 
 
+def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
+    learner, b = bcq(), batch()
+    assert isinstance(learner.online, Advised) and learner.added is not None
+    net = learner.online
+    parameters = list(net.torso.parameters())
+    features = net.torso(b.obs)
+    found = torch.autograd.grad(learner.added(features, net.head(features, "learn"), b), parameters)
+    table = net.policy(net.torso(b.obs)).logits
+    surprise = nn.functional.cross_entropy(table, b.action, reduction="none") + 0.01 * table.pow(2).mean(1)
+    for ours, theirs in zip(found, torch.autograd.grad((b.weight * surprise).mean(), parameters), strict=True):
+        torch.testing.assert_close(ours, theirs)
+        assert bool(theirs.abs().sum() > 0)
+
+
 def test_bcq_takes_the_best_of_the_likely_actions_and_no_other() -> None:
     learner, obs = bcq(), 3 * torch.randn(200, OBS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     assert isinstance(learner.online, Advised)

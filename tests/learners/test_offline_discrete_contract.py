@@ -11,8 +11,10 @@ from rlbench.build.environments import describe
 from rlbench.build.offlinediscrete import parts
 from rlbench.build.parts import OfflineParts
 from rlbench.errors import UsageError
+from rlbench.learners.discrete_offline import CRR, Filter
 from rlbench.learners.imitation import Imitation
 from rlbench.learners.qlearning import QLearner
+from rlbench.nets.imitators import Advised
 from rlbench.ops.types import Transition
 from rlbench.spec import offline_discrete as asked
 from rlbench.spec.algo import Categorical, Expected, Head, Implicit, Proposed, Quantiles
@@ -139,3 +141,66 @@ def test_real_actions_are_refused_in_one_line_that_names_the_run() -> None:
     assert isinstance(SPEC.algo, OfflineQ)
     with pytest.raises(UsageError, match=r"^offline/bcq/Catch: [^\n]*real vectors[^\n]*$"):
         parts(SPEC, SPEC.algo, hopper, CPU)
+
+
+def asked_for(method: asked.Method, head: Head, **changes: object) -> QLearner | Imitation:
+    torch.manual_seed(0)
+    assert isinstance(SPEC.algo, OfflineQ)
+    learner = parts(SPEC, SPEC.algo.model_copy(update={"method": method, "head": head, **changes}), INFO, CPU).learner
+    assert isinstance(learner, Imitation | QLearner)
+    return learner
+
+
+def added(method: asked.Method, head: Head) -> float:
+    learner = asked_for(method, head)
+    assert isinstance(learner, QLearner)
+    extra = learner.loss(made("bcq")[1])[1].extra
+    assert extra is not None
+    return extra.item()
+
+
+def test_the_weights_of_terms_are_those_that_were_asked_for() -> None:
+    light, heavy = (added(asked.Conservative(weight=weight), Quantiles(count=9)) for weight in (1.5, 6.0))
+    assert light > 0 and heavy == pytest.approx(4 * light, rel=1e-5)
+    none, some, more = (added(asked.BatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0))
+    assert some > none and more - none == pytest.approx(2 * (some - none), rel=1e-3)
+
+
+def test_the_threshold_is_the_one_that_was_asked_for() -> None:
+    obs = torch.randint(0, 256, (300, 10, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    likeliest, best = (asked_for(asked.BatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0))
+    assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, Advised)
+    net = likeliest.online
+    features = net.torso(obs)
+    preferred, worth = net.policy(features).mode(), net.head(features, "eval").mean().argmax(-1)
+    assert torch.equal(likeliest.act(obs, "eval"), preferred) and torch.equal(best.act(obs, "eval"), worth)
+    assert not torch.equal(preferred, worth)
+
+
+def test_the_rest_of_the_settings_reaches_the_learner() -> None:
+    method = asked.CriticRegularized(mode="binary", beta=0.5, bound=7.0, conservative=2.0, greedy=True)
+    steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "sync_every": 11}
+    crr = asked_for(method, Expected(), **steps)
+    assert isinstance(crr, CRR)
+    assert (crr.filtering, crr.greedy) == (Filter("binary", 0.5, 7.0, 2.0), True)
+    bcq = asked_for(asked.BatchConstrained(), Expected(), **steps)
+    cql = asked_for(asked.Conservative(), Quantiles(count=9), **steps)
+    for learner in (crr, bcq, cql):
+        assert isinstance(learner, QLearner)
+        (group,) = (group for optimizer in learner.optimizers for group in optimizer.param_groups)
+        assert (group["lr"], group["eps"], learner.max_grad_norm) == (0.03, 1e-3, 0.7)
+        assert [periodic.period for periodic in learner.every] == [11] and learner.double
+    il = asked_for(asked.Imitation(), Expected(), **steps)
+    assert isinstance(il, Imitation)
+    (group,) = il.actor_optimizer.param_groups
+    assert (group["lr"], group["eps"]) == (0.03, 1e-3)
+
+
+def test_it_is_judged_with_the_chance_of_its_protocol() -> None:
+    assert isinstance(SPEC.algo, OfflineQ)
+    judged = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
+    judging = parts(judged, SPEC.algo, INFO, CPU).judging
+    assert judging is not None
+    explorer = judging(torch.Generator().manual_seed(0))
+    changed = explorer(torch.full((4000,), 2)) != 2
+    assert changed.float().mean().item() == pytest.approx(0.25 * 2 / 3, abs=0.03)

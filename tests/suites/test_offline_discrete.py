@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from rlbench import suites
+from rlbench.build.environments import describe
+from rlbench.build.offline import learned, source
 from rlbench.cli.app import main
 from rlbench.cli.experience import Data
 from rlbench.cli.resolve import resolve
+from rlbench.datasets import film
 from rlbench.errors import UsageError
+from rlbench.fast.updater import Eager
 from rlbench.record.store import read
 from rlbench.spec.algo import Expected, Nature, Quantiles
 from rlbench.spec.footprint import footprint
 from rlbench.spec.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
 from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Spec
+from rlbench.spec.run import Runtime, Spec
 from rlbench.spec.task import OfflineTask
 
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
@@ -65,6 +71,23 @@ def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str,
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
     assert algo_of(spec).method == Conservative(weight=weight)
     assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
+
+
+def test_a_recording_that_is_named_by_its_path_has_the_size_in_its_name() -> None:
+    spec = resolve("offline", "cql", PONG, dataset="rlb-pong-qrdqn-1e4-01234567").spec
+    assert algo_of(spec).method == Conservative(weight=1.0)
+
+
+def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    for dataset in ("rlb-pong-qrdqn-1e5", ""):
+        spec = resolve("offline", "bcq", PONG, dataset=dataset, smoke=True).spec
+        assert isinstance(spec.task, OfflineTask)
+        assert source(spec, spec.task, Runtime()) is None
+    spec = resolve("offline", "bcq", PONG, dataset="rlb-pong-qrdqn-1e5").spec
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(UsageError, match="rlb-pong-qrdqn-1e5: not in"):
+        source(spec, spec.task, Runtime())
 
 
 def test_unknown_data_are_taken_for_a_million_transitions() -> None:
@@ -128,3 +151,31 @@ def test_a_smoke_run_records_its_own_data_and_says_so(
     assert [type(epoch.updated).__name__ for epoch in record.epochs[1:]] == [
         "ClonedUpdated" if algorithm == "il" else "ExtendedUpdated"
     ] * 2
+
+
+def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
+    """Stacks of four frames of one game, the first repeated, and points as they were: nothing is clipped."""
+    made, points = film.Film(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
+    for game in range(2):
+        for number, reward in enumerate(points):
+            frame = np.full((84, 84), 100 * game + number + 1, np.uint8)
+            made.add(film.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
+        made.add(film.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
+    made.flush()
+    film.finish(tmp_path / "rlb-x.frames", made.written, {"task": BREAKOUT})
+    spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
+    run = learned(
+        spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))
+    )
+    assert isinstance(run.updater, Eager)
+    batch = run.updater.source.sample(200)
+    assert batch.obs.shape == batch.next_obs.shape == (200, 4, 84, 84)
+    seen = {}
+    for obs, led_to, reward, discount in zip(batch.obs, batch.next_obs, batch.reward, batch.discount, strict=True):
+        seen[tuple(obs[:, 0, 0].tolist())] = (led_to[:, 0, 0].tolist(), reward.item(), round(discount.item(), 4))
+    wanted = {}
+    for first in (1, 101):
+        shown = [first] * 3 + [first + k for k in range(6)]
+        for k, reward in enumerate(points):
+            wanted[tuple(shown[k : k + 4])] = (shown[k + 1 : k + 5], reward, 0.0 if k == 4 else 0.99)
+    assert seen == wanted
