@@ -234,7 +234,7 @@ def test_a_set_says_what_its_expert_was_worth_when_it_was_judged(run: Path, tmp_
     assert store is not None and store.folder == run
     checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
     numbers = {"env_steps": 1, "updates": 1, "epochs": 0, "seconds": 1.0, "best_epoch": 0, "weights": None}
-    store.finish(Outcome(status="done", reason="budget", final=-0.5, best=0.75, **numbers))  # type: ignore[arg-type]
+    store.finish(Outcome(status="done", reason="budget", final=-0.5, best=0.75, **numbers))
     store.release()
     for which, due in (("best", 0.75), ("last", -0.5)):
         folder = tmp_path / f"{which}.frames"

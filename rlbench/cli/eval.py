@@ -96,7 +96,7 @@ def evaluate(
         ),
     ] = False,
     video: Annotated[
-        Path | None, typer.Option("--video", metavar="FILE.gif|.mp4", help="Film the first episode.")
+        Path | None, typer.Option("--video", metavar="FILE.gif|.mp4", help="Film the first episode; default: no film.")
     ] = None,
     device: Annotated[
         str,

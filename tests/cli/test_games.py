@@ -255,7 +255,7 @@ def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, mo
     play = generate.filmed
 
     def stopped(*parts: object) -> Iterator[int]:
-        for count in play(*parts):  # type: ignore[arg-type]
+        for count in play(*parts):
             if count >= 150:
                 raise KeyboardInterrupt
             yield count

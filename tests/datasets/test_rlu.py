@@ -281,7 +281,7 @@ def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Pa
     files = shards.brought(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
     assert next(files).path == paths[0]
     began = monotonic()
-    files.close()  # type: ignore[attr-defined]
+    files.close()
     assert monotonic() - began < 15
     assert [b.before for b in bring(tmp_path / "x.frames", *paths)] == [True, *[False] * 4]
 
