@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from rlbench.datasets import catalogue, checksums, download, obtain, remote
 from rlbench.datasets.d4rl import read
 from rlbench.datasets.download import part_of
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import DoesNotFit, Halted, RefusedFile, UsageError
 
 NAME = "hopper-medium-v2"
 PATH = "/gym_mujoco_v2/hopper_medium-v2.hdf5"
@@ -36,6 +37,7 @@ class Server:
     block: int = 1 << 20
     status: int | None = None
     announce: bool = True  # Content-Length
+    shift: int = 0  # bytes by which an answered range begins elsewhere than was asked
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
@@ -77,7 +79,7 @@ def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
         return
     start = 0
     if wanted and server.ranges and request.headers.get("If-Range") in {None, server.tag}:
-        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) + server.shift
         if start >= len(content):
             request.send_error(416)
             return
@@ -182,6 +184,51 @@ def test_halves_of_two_files_never_meet(
     next(stopped)
     stopped.close()
     server.files[PATH], server.cut_after, server.tag = content, None, tags[1]
+    fetch()
+    assert target.read_bytes() == content
+
+
+@pytest.mark.parametrize("shift", [-1000, 1000])
+def test_a_range_that_begins_elsewhere_is_not_joined_to_what_is_there(
+    server: Server, content: bytes, target: Path, shift: int
+) -> None:
+    server.files[PATH], server.cut_after, server.tag = content, 3000, None
+    stopped = obtain.downloaded(NAME)
+    next(stopped)
+    stopped.close()
+    server.cut_after, server.shift = None, shift
+    with pytest.raises(Halted, match=rf"asked for byte 3000, the server sent {3000 + shift}-"):
+        fetch()
+    assert not target.exists() and part_of(target).read_bytes() == content[:3000]
+    server.shift = 0
+    fetch()
+    assert target.read_bytes() == content
+
+
+def test_what_will_not_fit_is_refused_before_a_byte_of_it_is_asked_for_and_room_for_the_rest_is_enough(
+    server: Server, content: bytes, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, real = len(content), shutil.disk_usage
+
+    def left(free: int) -> None:
+        monkeypatch.setattr(download.shutil, "disk_usage", lambda path: real(path)._replace(free=free))
+
+    server.files[PATH] = content
+    left(size - 1)
+    with pytest.raises(DoesNotFit, match=f"{size:,} bytes are needed, {size - 1:,} are free"):
+        fetch()
+    assert not target.exists() and not part_of(target).exists()
+    server.cut_after = 3000
+    left(size)
+    stopped = obtain.downloaded(NAME)
+    next(stopped)
+    stopped.close()
+    server.cut_after = None
+    left(size - 3001)
+    with pytest.raises(DoesNotFit, match=f"{size - 3000:,} bytes are needed"):
+        fetch()
+    assert part_of(target).stat().st_size == 3000
+    left(size - 3000)
     fetch()
     assert target.read_bytes() == content
 
