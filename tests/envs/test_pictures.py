@@ -102,7 +102,8 @@ def pole(angle: float) -> Picture:
 
 def test_a_pole_is_drawn_where_it_leans() -> None:
     def lean(picture: Picture) -> float:
-        down, right = np.nonzero((picture[..., 1] > picture[..., 0] + 60) & (picture[..., 2] > picture[..., 0] + 60))
+        red, green, blue = picture.astype(int).transpose(2, 0, 1)
+        down, right = np.nonzero((green > red + 60) & (blue > red + 60))  # teal
         assert len(down) > 300
         return float(np.polyfit(-down, right, 1)[0])  # pixels to the right for one up
 
