@@ -24,22 +24,17 @@ from rlbench.trainers.online import Online
 
 STORE: Final = ("algo.replay.capacity=400", "algo.batch=6")
 SMALL: Final = ("algo.widths=[8,7]", *STORE)
-HEADS: Final = {
-    "il": "algo.method=Imitation",
-    "bcq": "algo.head=Implicit",
-    "cql": "algo.head=Quantiles",
-    "crr": "algo.head=Expected",
-}
+FRAMES: Final = (*STORE, "algo.batch=2", "algo.hidden=16")
 ROWS: Final = 60  # steps of every lane that are stored
 
 REPLAYED: Final[dict[str, tuple[str, ...]]] = {
     **{f"toy/{name}/Catch": STORE for name in ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")},
     **{f"toy/{name}/Pendulum-v1": SMALL for name in ("ddpg", "td3", "sac", "redq")},
     "goals/ddpg+her/FetchReach-v4": SMALL,
-    "atari/dqn/PongNoFrameskip-v4": STORE,
-    "atari/rainbow/PongNoFrameskip-v4": (*STORE, "task.answers=2"),
-    "atari/dqn+icm/PongNoFrameskip-v4": STORE,
-    "atari/sac+icm/PongNoFrameskip-v4": STORE,
+    "atari/dqn/PongNoFrameskip-v4": FRAMES,
+    "atari/rainbow/PongNoFrameskip-v4": (*FRAMES, "task.answers=2"),
+    "atari/dqn+icm/PongNoFrameskip-v4": FRAMES,
+    "atari/sac+icm/PongNoFrameskip-v4": FRAMES,
 }
 """Cells that learn from a store, by name, with what makes them small; one of them with lanes apart."""
 
@@ -80,10 +75,10 @@ def ring_of(run: Online) -> Ring:
     return source
 
 
-def fill(ring: Ring, info: EnvInfo) -> None:
-    """``ROWS`` steps of noise in every lane; one in ten ends an episode."""
+def fill(ring: Ring, info: EnvInfo, rows: int | None = None) -> None:
+    """``ROWS`` steps of noise in every lane, or ``rows``; one in ten ends an episode."""
     draw, lanes = np.random.default_rng(0), ring.lanes
-    for _ in range(ROWS):
+    for _ in range(ROWS if rows is None else rows):
         if np.dtype(info.obs_dtype) == np.uint8:
             ring.observe(draw.integers(0, 256, (lanes, *info.obs_shape), dtype=np.uint8))
         else:

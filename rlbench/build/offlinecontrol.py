@@ -71,7 +71,7 @@ def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
     if decay is None or not isinstance(learner, iql.IQL):
         return []
     groups = learner.optimizers.actor.param_groups
-    if learner.actor.log_std.device.type == "cuda":
+    if learner.actor.log_std.device.type != "cpu":
         for group in groups:
             group["lr"] = learner.actor.log_std.new_tensor(algo.actor_lr)  # what is captured reads it where it lies
 

@@ -29,9 +29,7 @@ def streams(run: Online | Offline) -> list[torch.Generator]:
 def captured(run: Online | Offline, tape: Tape) -> Captured:
     assert isinstance(run.updater, Eager)
     sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
-    return Captured(
-        run.updater, recorder=tape, learner=run.learner, sampler=sampler, generators=tape.generators
-    )
+    return Captured(run.updater, recorder=tape, learner=run.learner, sampler=sampler, generators=tape.generators)
 
 
 def strides(updater: Captured | Eager) -> None:
