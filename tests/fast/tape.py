@@ -38,6 +38,10 @@ class Operations(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name in WAITS and not (self.checked and name == "_local_scalar_dense"):
             raise Refused(f"{func}: the host would wait for the device")
+        if name in {"index", "index_put", "index_put_"} and any(
+            x.dtype == torch.bool for x in tree_leaves(args[1]) if x is not None
+        ):
+            raise Refused(f"{func}: its shape would depend on a mask")
         if name in {"lift_fresh", "lift_fresh_copy"}:
             raise Refused(f"{func}: numbers of the host would be copied to the device")
         for argument, given in zip(func._schema.arguments, args, strict=False):
