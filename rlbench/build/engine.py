@@ -12,7 +12,7 @@ import torch
 
 from rlbench.errors import UsageError
 from rlbench.fast.capture import Captured, Updates
-from rlbench.fast.compiled import Compiled
+from rlbench.fast.compiled import Backend, Compiled
 from rlbench.fast.cudagraphs import CudaGraphs
 from rlbench.learners.bcq import BCQ
 from rlbench.learners.byhand import Regression, Surrogate
@@ -127,7 +127,7 @@ def quicken(learner: OnPolicyLearner, runtime: Runtime, device: torch.device, *,
             return
 
 
-def compile_losses(learner: object, *, backend: str = "inductor") -> None:
+def compile_losses(learner: object, *, backend: str | Backend = "inductor") -> None:
     """Put a compiled function in the place of every loss; steps stay what they are, for each is one kernel already."""
     for owner, name in losses(learner):
         setattr(owner, name, Compiled(getattr(owner, name), backend=backend))

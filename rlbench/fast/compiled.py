@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, TypeVarTuple
+from typing import Generic, TypeAlias, TypeVar, TypeVarTuple
 
 import torch
+
+Backend: TypeAlias = Callable[..., object]
+"""What torch gives a traced function to."""
 
 GivenT = TypeVarTuple("GivenT")
 FoundT = TypeVar("FoundT")
@@ -14,7 +17,7 @@ FoundT = TypeVar("FoundT")
 class Compiled(Generic[*GivenT, FoundT]):
     """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
 
-    def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str = "inductor") -> None:
+    def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
         options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
         self.plain = plain
         self.quick: Callable[[*GivenT], FoundT] = torch.compile(
