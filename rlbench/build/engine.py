@@ -137,8 +137,7 @@ def losses(learner: object) -> Iterator[tuple[object, str]]:
     """Every pure loss of a learner and of those within it: whose it is, and its name."""
     match learner:
         case CuriousReplay() | CuriousRollouts():
-            yield from losses(learner.inner)
-            yield learner.curiosity, "loss"
+            yield from losses(learner.inner)  # curiosity's own is two sums over what its network has found before
         case QLearner() | Imitation() | PPO() | Reinforce():
             yield learner, "loss"
         case Natural():

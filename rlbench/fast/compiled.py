@@ -35,8 +35,13 @@ class Compiled(Generic[*GivenT, FoundT]):
         try:
             found = self.quick(*given)
         except RuntimeError as error:  # a break in the graph, no C++ compiler, a kernel that cannot be made
-            lines = (line.strip() for line in str(error).splitlines())
-            self.refusal = f"could not be compiled ({next(filter(None, lines), type(error).__name__)})"
+            self.refusal = f"could not be compiled ({_brief(error)})"
             return self.plain(*given)
         self._tried = True
         return found
+
+
+def _brief(error: RuntimeError) -> str:
+    """Its name, and the first two lines of what it says: the first may only name the backend."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join([f"{type(error).__name__}:", *lines[:2]])
