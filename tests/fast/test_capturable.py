@@ -6,6 +6,7 @@ wait for a card, or bring something from the host, fails or is seen here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,3 +76,25 @@ def test_nothing_that_is_captured_leaves_the_device(cell: str) -> None:
             periodic.action()
     assert watched.seen > 10 * cycle
     assert watched.crossings == set()
+
+
+CROSSINGS: dict[str, Callable[[Tensor], object]] = {
+    "a number of the host's": lambda x: x * torch.ones(()),
+    "numbers brought along": lambda x: x + torch.ones(3).to(META),
+}
+"""Beside a tensor made of Python's numbers, which only the tape of test_capture.py sees."""
+
+
+@pytest.mark.parametrize("work", CROSSINGS)
+def test_a_crossing_is_seen(work: str) -> None:
+    x = torch.ones(3, device=META)
+    with Watched() as watched:
+        CROSSINGS[work](x)
+    assert watched.crossings
+
+
+def test_a_question_for_a_number_fails_where_there_are_none() -> None:
+    x = torch.ones(3, device=META)
+    for work in (lambda: x.sum().item(), lambda: x[x > 0], lambda: bool(x.sum() > 0)):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            work()
