@@ -55,11 +55,35 @@ def test_what_there_is_no_time_for_is_named_and_left_out() -> None:
     assert names <= set(found["skipped"])
 
 
-def test_an_engine_that_differs_makes_it_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"cell": "a/b/c", "engine": "captured", "ran": "eager: it broke", "within": False}
-    monkeypatch.setattr(gpu, "check", lambda *_: {"parity": [row], "skipped": {}})
+ROW = {"cell": "a/b/c", "engine": "captured", "ran": "captured", "within": True}
+
+
+@pytest.mark.parametrize(
+    ("rows", "broken", "code"),
+    [([ROW], [], 0), ([ROW, {**ROW, "within": False}], [], 1), ([ROW], ["loop captured atari/dqn"], 1), ([], [], 1)],
+)
+def test_it_fails_where_an_engine_differs_or_breaks_or_was_never_compared(
+    rows: list[object], broken: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "check", lambda *_: {"parity": rows, "skipped": {}, "broken": broken})
     monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--output", str(tmp_path / "x.json")])
-    assert main() == 1
+    assert main() == code
+
+
+def test_what_breaks_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "LOOPS", {})
+    monkeypatch.setattr(gpu, "LEARN", ())
+    monkeypatch.setattr(gpu, "VALUES", ())
+    asked: list[str] = []
+
+    def parity(cell: str, _: object) -> object:
+        asked.append(cell)
+        raise KeyError(cell)
+
+    monkeypatch.setattr(gpu, "parity", parity)
+    found = check(TINY, 100.0)
+    assert asked == list(TINY.cells)
+    assert found["broken"] == [f"parity captured {cell}" for cell in TINY.cells]
 
 
 def test_everything_that_learns_off_policy_is_held_against_its_eager_self() -> None:
