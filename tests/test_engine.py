@@ -57,6 +57,11 @@ def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch)
     assert engine_of(DQN, runtime, CARD).told == "eager: no Triton"
 
 
+def test_a_learner_whose_losses_nobody_has_named_is_not_compiled_in_silence() -> None:
+    with pytest.raises(TypeError, match="Stranger"):
+        compile_losses(type("Stranger", (), {})())
+
+
 def test_a_record_says_how_its_updates_were_computed() -> None:
     assert _machine(DQN, Runtime(device="cpu"))["updates"] == "eager: no CUDA card"
 

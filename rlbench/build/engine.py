@@ -128,8 +128,15 @@ def quicken(learner: OnPolicyLearner, runtime: Runtime, device: torch.device, *,
 
 
 def compile_losses(learner: object, *, backend: str | Backend = "inductor") -> None:
-    """Put a compiled function in the place of every loss; steps stay what they are, for each is one kernel already."""
-    for owner, name in losses(learner):
+    """Put a compiled function in the place of every loss; steps stay what they are, for each is one kernel already.
+
+    Raises:
+        TypeError: nobody has said which functions of this learner are losses.
+    """
+    found = list(losses(learner))
+    if not found:
+        raise TypeError(type(learner).__name__)
+    for owner, name in found:
         setattr(owner, name, Compiled(getattr(owner, name), backend=backend))
 
 
@@ -153,7 +160,7 @@ def losses(learner: object) -> Iterator[tuple[object, str]]:
             yield learner, "policy_loss"
             yield learner, "value_loss" if isinstance(learner, IQL) else "model_loss"
         case _:
-            raise TypeError(type(learner).__name__)
+            return
 
 
 def refusals(updater: object, learner: object) -> tuple[str, ...]:
