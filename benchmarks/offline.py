@@ -25,13 +25,14 @@ SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segmen
 def written(folder: Path) -> Path:
     """A file of noise in D4RL's layout, the same every time."""
     draw = np.random.default_rng(0)
-    with h5py.File(folder / "noise.hdf5", "w") as file:
+    path = folder / "halfcheetah_medium-v2.hdf5"  # under another name it would not be taken for the set
+    with h5py.File(path, "w") as file:
         file["observations"] = draw.standard_normal((ROWS, OBS)).astype(np.float32)
         file["actions"] = draw.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32)
         file["rewards"] = draw.standard_normal(ROWS).astype(np.float32)
         file["terminals"] = np.zeros(ROWS, np.bool_)
         file["timeouts"] = np.arange(1, ROWS + 1) % LIMIT == 0
-    return folder / "noise.hdf5"
+    return path
 
 
 def updates(case: Case) -> dict[str, list[float]]:

@@ -20,10 +20,12 @@ import torch
 from rlbench import checkpoint
 from rlbench.build.assemble import build
 from rlbench.build.device import device_of
+from rlbench.build.engine import refusals
 from rlbench.build.environments import describe
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import State, branch, of_module, whole
+from rlbench.record.attempts import note
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import Runtime, Spec
@@ -126,12 +128,13 @@ def _under_way(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: 
 
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
     folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.steps // spec.budget.segment
-    reason = "the budget is spent"
+    reason, refused = "the budget is spent", tuple[str, ...]()
     yield trainer.progress()  # where it goes on from
     for record in trainer:
         if isinstance(record, Epoch):
             _healthy(record, trainer)
             _keep(store, record, trainer)
+            refused = _noted(store, trainer, refused)
         yield record
         if isinstance(record, Epoch) and _reached(spec, (record,)):
             reason = f"reached {spec.protocol.stop:g}, where the protocol stops"
@@ -167,6 +170,15 @@ def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
         checkpoint.discard(folder)  # of an epoch that is no more
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
         checkpoint.save(folder, _kept(trainer, epoch.number))
+
+
+def _noted(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Write down why updates are eager although the record's environment names another engine; once each."""
+    reasons = refusals(trainer.updater, trainer.learner)
+    for reason in reasons:
+        if reason not in known:
+            note(store.folder, {"event": "engine", "updates": f"eager: {reason}"})
+    return reasons
 
 
 def _kept(trainer: Trainer, epoch: int) -> State:

@@ -15,7 +15,7 @@ from rlbench.buffers.staggered import Staggered
 from rlbench.buffers.walks import Walks
 from rlbench.build import actorcritic, curiosity, discretesac, offline, policygradient, qlearning
 from rlbench.build.device import device_of, keep_memory, stepping_threads, threads_of
-from rlbench.build.engine import quicken
+from rlbench.build.engine import engine_of, hastened, quicken
 from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.build.stage import Stage, evaluation, ring_of
@@ -90,7 +90,14 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
-    learner, updater = _replayed(spec, algo, parts, source, info, device)
+    learner, eager = _replayed(spec, algo, parts, source, info, device)
+    updater = hastened(
+        eager,
+        engine_of(spec, runtime, device),
+        learner=learner,
+        sampler=sampler,
+        generators=(sampler.generator, *([source.generator] if isinstance(source, Hindsight) else [])),
+    )
     stage = replaying(parts, learner, runtime)
     return Online(
         collector=_collector(spec, stage, ring, explorer),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlbench.buffers.dataset import ring
 from rlbench.build import offlinecontrol, offlinediscrete
 from rlbench.build.device import stepping_threads
+from rlbench.build.engine import engine_of, hastened
 from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
@@ -118,19 +119,22 @@ def learned(
     recorded, sha256 = _fitting(spec, info, runtime, seal)
     recorded, scale = _scaled(algo, recorded)
     placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
+    coins = seeds.child("replay").torch(device)
     data = ring(
         recorded,
         horizon=algo.horizon,
         gamma=algo.gamma,
-        generator=seeds.child("replay").torch(device),
+        generator=coins,
         device=device,
         scale=None if placed else scale,
         stack=spec.task.stack,
     )
     stage = watching(parts, None if scale is None else Fixed(scale.mean, scale.deviation), runtime)
     metrics = Metrics(parts.metrics, device)
+    eager = Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+    engine = engine_of(spec, runtime, device)
     return trainer.Offline(
-        updater=Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary),
+        updater=hastened(eager, engine, learner=parts.learner, sampler=data.sampler, generators=(coins,)),
         sampler=data.sampler,
         learner=parts.learner,
         noise=Noise(device if device.type == "cuda" else None),

@@ -71,13 +71,19 @@ def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
     if decay is None or not isinstance(learner, iql.IQL):
         return []
     groups = learner.optimizers.actor.param_groups
+    if learner.actor.log_std.device.type != "cpu":
+        for group in groups:
+            group["lr"] = learner.actor.log_std.new_tensor(algo.actor_lr)  # what is captured reads it where it lies
 
     def at(updates: int) -> float:
         return algo.actor_lr * 0.5 * (1 + math.cos(math.pi * min(updates / decay, 1.0)))
 
     def put(lr: float) -> None:
         for group in groups:
-            group["lr"] = lr
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
 
     return [(at, put)]
 

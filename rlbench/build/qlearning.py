@@ -106,7 +106,8 @@ def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[to
     adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
     match chosen:
         case Proposed(lr=slow):
-            return [adam, torch.optim.RMSprop(proposal, lr=slow)]
+            on_card = proposal[0].device.type != "cpu"  # there its count of steps must not be the host's
+            return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_card)]
         case _:
             return [adam]
 

@@ -100,6 +100,7 @@ def _checks(suites: list[str], results: Path) -> Iterator[Callable[[], Iterator[
         yield lambda: _package("h5py", "h5py>=3.12")
         yield _data
     yield lambda: _engines(suites)
+    yield _updates
     yield _compiler
     yield lambda: _disk(results)
     yield lambda: _memory(suites)
@@ -252,10 +253,10 @@ def _threads() -> Iterator[Finding]:
 
 
 def _engines(suites: list[str]) -> Iterator[Finding]:
-    """What will step the environments of each suite and how its learners compute, were a run to start now."""
+    """What will step the environments of each suite and where its learners compute, were a run to start now."""
     torch = _imported("torch")
     cuda = isinstance(torch, ModuleType) and torch.cuda.is_available()
-    how = "cuda, eagerly" if cuda else "cpu, eagerly; small networks of PPO, A2C, NPG and TRPO by hand"
+    where = "cuda" if cuda else "cpu"
     for suite in suites:
         task = _largest(suite).task
         stepper = getattr(task, "env", getattr(getattr(task, "world", None), "env", OWN.get(suite, "rlbench")))
@@ -267,7 +268,20 @@ def _engines(suites: list[str]) -> Iterator[Finding]:
                 f"{suite}: envpool is not installed; `{INSTALL} 'envpool>=1.2'`, or run with --set task.env=gymnasium",
             )
         else:
-            yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {how}")
+            yield Finding("ok", "engine", f"{suite}: {stepper} steps, torch learns on {where}")
+
+
+def _updates() -> Iterator[Finding]:
+    """How updates will be computed, were a run to start now."""
+    if not isinstance(_imported("torch"), ModuleType):
+        return
+    from rlbench.build.device import device_of
+    from rlbench.build.engine import captured
+    from rlbench.spec.run import Runtime
+
+    device = device_of(Runtime())
+    rollouts = "of PPO, A2C, NPG and TRPO by hand where networks are small" if device.type == "cpu" else "eager"
+    yield Finding("ok", "updates", f"{captured(device).told}; on rollouts {rollouts}")
 
 
 def _data() -> Iterator[Finding]:

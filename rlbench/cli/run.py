@@ -272,6 +272,7 @@ def _unsettled(found: Record) -> bool:
 def _machine(spec: Spec, runtime: Runtime, data: Checked | None) -> dict[str, object]:
     """Where and with what the run is made, for its record."""
     from rlbench.build.device import device_of, threads_of
+    from rlbench.build.engine import engine_of
     from rlbench.build.environments import describe
     from rlbench.record.machine import environment, threads
 
@@ -279,6 +280,7 @@ def _machine(spec: Spec, runtime: Runtime, data: Checked | None) -> dict[str, ob
     return environment(
         device=str(device),
         gpu=_card(device.type),
+        updates=engine_of(spec, runtime, device).told,
         torch_threads=threads_of(spec, runtime, device),
         env=dict(describe(spec).versions),
         **({} if data is None else {"data": data.told()}),

@@ -97,4 +97,4 @@ def _plain(optimizer: torch.optim.Optimizer) -> bool:
         return False
     group = optimizer.param_groups[0]
     asked = group["weight_decay"], group["amsgrad"], group["maximize"], group.get("decoupled_weight_decay", False)
-    return bool(group["fused"]) and not any(asked) and isinstance(group["lr"], float)
+    return bool(group["fused"]) and not any(asked) and isinstance(group["lr"], float | Tensor)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
 from rlbench import suites
 from rlbench.cli import doctor
@@ -28,7 +29,7 @@ from tests.reliability.odd import told
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil gives it
 LINES = {
     "python", "torch", "device", "gymnasium", "ale roms", "envpool", "mujoco", "gymnasium_robotics", "h5py",
-    "d4rl data", "minari data", "own data", "engine", "c++ compiler", "disk", "memory", "cores", "threads",
+    "d4rl data", "minari data", "own data", "engine", "updates", "c++ compiler", "disk", "memory", "cores", "threads",
 }  # fmt: skip
 
 
@@ -63,6 +64,12 @@ def test_everything_has_its_line_and_every_suite_its_engine() -> None:
     assert (code, set(rows)) == (0, LINES)
     assert [detail.partition(":")[0] for _, detail in rows["engine"]] == suites.names()
     assert all(state in {"ok", "optional"} for lines in rows.values() for state, _ in lines)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a card")
+def test_it_says_how_updates_will_be_computed_and_why_not_faster() -> None:
+    ((state, detail),) = found("toy")[1]["updates"]
+    assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA card")
 
 
 @pytest.mark.parametrize(

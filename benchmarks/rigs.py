@@ -1,0 +1,113 @@
+"""Every learner with something to learn from, built as a run builds it but small, on any device and engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlbench import suites
+from rlbench.buffers.hindsight import Hindsight
+from rlbench.buffers.ring import Ring
+from rlbench.build.assemble import build
+from rlbench.build.environments import describe
+from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.ops.state import State
+from rlbench.spec.algo import PolicyGradient
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+from rlbench.trainers.offline import Offline
+from rlbench.trainers.online import Online
+
+STORE: Final = ("algo.replay.capacity=400", "algo.batch=6")
+SMALL: Final = ("algo.widths=[8,7]", *STORE)
+FRAMES: Final = (*STORE, "algo.batch=2", "algo.hidden=16")
+ROWS: Final = 60  # steps of every lane that are stored
+
+REPLAYED: Final[dict[str, tuple[str, ...]]] = {
+    **{f"toy/{name}/Catch": STORE for name in ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")},
+    **{f"toy/{name}/Pendulum-v1": SMALL for name in ("ddpg", "td3", "sac", "redq")},
+    "goals/ddpg+her/FetchReach-v4": SMALL,
+    "atari/dqn/PongNoFrameskip-v4": FRAMES,
+    "atari/rainbow/PongNoFrameskip-v4": (*FRAMES, "task.answers=2"),
+    "atari/dqn+icm/PongNoFrameskip-v4": FRAMES,
+    "atari/sac+icm/PongNoFrameskip-v4": FRAMES,
+}
+"""Cells that learn from a store, by name, with what makes them small; one of them with lanes apart."""
+
+RECORDED: Final[dict[str, tuple[str, ...]]] = {
+    **{f"offline/{name}/halfcheetah-medium-v2": SMALL[:1] for name in ("il", "bcq", "cql", "crr", "td3bc", "iql")},
+    **{f"offline/{name}/Catch": () for name in ("il", "bcq", "cql", "crr")},
+}
+"""Cells that learn from what was recorded: of random actions here."""
+
+CELLS: Final = (*REPLAYED, *RECORDED)
+
+
+def spec_of(cell: str) -> Spec:
+    """The small run of a cell."""
+    suite, algorithm, task = cell.split("/")
+    changes = REPLAYED[cell] if cell in REPLAYED else (*RECORDED[cell], "algo.batch=6")
+    spec = applied(suites.spec(suite, algorithm, task), [parse(text) for text in changes])
+    return spec.model_copy(update={"smoke": True})
+
+
+def rig(cell: str, runtime: Runtime) -> Online | Offline:
+    """The run, with a store that holds the same noise each time."""
+    spec = spec_of(cell)
+    if isinstance(spec.algo, PolicyGradient):
+        raise TypeError(cell)
+    info = describe(spec)
+    run = build(spec, runtime, info)
+    if isinstance(run, Online):
+        fill(ring_of(run), info)
+    return run
+
+
+def ring_of(run: Online) -> Ring:
+    """Where it stores what it did."""
+    source = run.buffer.ring if isinstance(run.buffer, Hindsight) else run.buffer
+    if not isinstance(source, Ring):
+        raise TypeError(type(source).__name__)
+    return source
+
+
+def fill(ring: Ring, info: EnvInfo, rows: int | None = None) -> None:
+    """``ROWS`` steps of noise in every lane, or ``rows``; one in ten ends an episode."""
+    draw, lanes = np.random.default_rng(0), ring.lanes
+    for _ in range(ROWS if rows is None else rows):
+        if np.dtype(info.obs_dtype) == np.uint8:
+            ring.observe(draw.integers(0, 256, (lanes, *info.obs_shape), dtype=np.uint8))
+        else:
+            ring.observe(draw.standard_normal((lanes, *info.obs_shape)).astype(np.float32))
+        reward, ended = draw.standard_normal(lanes).astype(np.float32), draw.random((2, lanes)) < 0.05
+        ring.record(_actions(draw, lanes, info).to(ring.action), reward, ended[0], ended[1])
+
+
+def _actions(draw: np.random.Generator, lanes: int, info: EnvInfo) -> Tensor:
+    if isinstance(info.actions, Discrete):
+        return torch.from_numpy(draw.integers(info.actions.n, size=lanes))
+    return torch.from_numpy(draw.uniform(-1, 1, (lanes, *info.actions.low.shape)).astype(np.float32))
+
+
+def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a state, by its path."""
+    for key, value in state.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}/")
+        elif isinstance(value, Tensor):
+            yield prefix + key, value.detach()
+
+
+def learned(run: Online | Offline) -> dict[str, Tensor]:
+    """Everything that updates have changed, copied: the learner, the sampler, the sums."""
+    sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
+    parts: State = {
+        "learner": run.learner.state_dict(),
+        "sampler": sampler.state_dict(),
+        "updater": run.updater.state_dict(),
+    }
+    return {name: value.clone() for name, value in leaves(parts)}

@@ -1,0 +1,95 @@
+"""What `scripts/gpu_check` does, as far as a machine without a card can tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from benchmarks.gpu import TINY, check, main
+from benchmarks.report import SCHEMA
+from benchmarks.rigs import CELLS
+from rlbench import suites
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a card")
+def test_without_a_card_it_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu", "--output", str(tmp_path / "x.json")])
+    assert main() == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "no CUDA card" in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "LOOPS", {"mujoco/td3": 25.0})
+    monkeypatch.setattr(gpu, "LEARN", ("il",))
+    monkeypatch.setattr(gpu, "VALUES", ())
+    monkeypatch.setattr(gpu, "TINY", TINY._replace(cells=CELLS[:1]))
+    path = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--output", str(path)])
+    assert main() == 0
+    found = json.loads(path.read_text())
+    assert found["schema"] == SCHEMA
+    assert [(row["ran"], row["within"], row["worst"]) for row in found["parity"]] == [
+        ("eager: no CUDA card", True, 0.0)
+    ]
+    assert {row["subject"] for row in found["figures"]} == {"eager"}
+    assert {row["workload"] for row in found["figures"]} == {"loop mujoco/td3", "updates offline/il"}
+    assert found["minutes"] == {}
+    assert "no CUDA card" in found["skipped"]["loop mujoco/td3 captured"]
+
+
+def test_what_there_is_no_time_for_is_named_and_left_out() -> None:
+    found = check(TINY, 0.0)
+    assert (found["figures"], found["parity"]) == ([], [])
+    names = {f"loop {engine} {name}" for name in gpu.LOOPS for engine in ("captured", "eager")}
+    assert names <= set(found["skipped"])
+
+
+ROW = {"cell": "a/b/c", "engine": "captured", "ran": "captured", "within": True}
+
+
+@pytest.mark.parametrize(
+    ("rows", "broken", "code"),
+    [([ROW], [], 0), ([ROW, {**ROW, "within": False}], [], 1), ([ROW], ["loop captured atari/dqn"], 1), ([], [], 1)],
+)
+def test_it_fails_where_an_engine_differs_or_breaks_or_was_never_compared(
+    rows: list[object], broken: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "check", lambda *_: {"parity": rows, "skipped": {}, "broken": broken})
+    monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--output", str(tmp_path / "x.json")])
+    assert main() == code
+
+
+def test_what_breaks_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "LOOPS", {})
+    monkeypatch.setattr(gpu, "LEARN", ())
+    monkeypatch.setattr(gpu, "VALUES", ())
+    asked: list[str] = []
+
+    def parity(cell: str, _: object) -> object:
+        asked.append(cell)
+        raise KeyError(cell)
+
+    monkeypatch.setattr(gpu, "parity", parity)
+    found = check(TINY, 100.0)
+    assert asked == list(TINY.cells)
+    assert found["broken"] == [f"parity captured {cell}" for cell in TINY.cells]
+
+
+def test_everything_that_learns_off_policy_is_held_against_its_eager_self() -> None:
+    cells = {(cell.split("/")[0], cell.split("/")[1]) for cell in CELLS}
+    names = {name for _, name in cells}
+    for suite in suites.names():
+        for algorithm in suites.algorithms(suite):
+            rollouts = algorithm.partition("+")[0] in {"ppo", "a2c", "reinforce", "npg", "trpo"}
+            assert rollouts or algorithm in names or algorithm == "td3bc-raw", (suite, algorithm)

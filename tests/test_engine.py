@@ -1,0 +1,141 @@
+"""Which engine a run takes, what it says of it, and what it writes down when that engine fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlbench import suites
+from rlbench.build import engine as engines
+from rlbench.build.engine import Engine, compile_losses, engine_of
+from rlbench.cli.run import _machine
+from rlbench.errors import Interrupted
+from rlbench.record import attempts
+from rlbench.record.store import Store
+from rlbench.run import Stop, run
+from rlbench.spec.override import applied, parse
+from rlbench.spec.run import Runtime, Spec
+from tests.fast.tape import Tape
+
+CPU, CARD = torch.device("cpu"), torch.device("cuda")
+DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "device", "told"),
+    [
+        (DQN, "auto", CPU, "eager: no CUDA card"),
+        (DQN, "captured", CPU, "eager: no CUDA card"),
+        (DQN, "auto", CARD, "eager: captured updates have never met a card; ask for them with --updates captured"),
+        (DQN, "captured", CARD, "captured"),
+        (DQN, "eager", CARD, "eager"),
+        (DQN, "compiled", CPU, "compiled"),
+        (DQN, "byhand", CPU, "eager: only rollouts are learned from by hand"),
+        (PPO, "auto", CPU, "byhand: where networks are small, else eager"),
+        (PPO, "auto", CARD, "eager: steps on a rollout are not captured"),
+        (PPO, "captured", CARD, "eager: steps on a rollout are not captured"),
+        (PPO, "byhand", CPU, "byhand"),
+        (PPO, "eager", CPU, "eager"),
+    ],
+)
+def test_what_is_asked_for_is_taken_where_it_can_be_else_it_says_why(
+    spec: Spec, asked: str, device: torch.device, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
+    assert engine_of(spec, Runtime.model_validate({"engine": asked}), device).told == told
+
+
+def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines.shutil, "which", lambda _: None)
+    monkeypatch.setattr(engines, "find_spec", lambda _: None)
+    runtime = Runtime(engine="compiled")
+    assert engine_of(DQN, runtime, CPU).told == "eager: no C++ compiler"
+    assert engine_of(DQN, runtime, CARD).told == "eager: no Triton"
+
+
+def test_a_learner_whose_losses_nobody_has_named_is_not_compiled_in_silence() -> None:
+    with pytest.raises(TypeError, match="Stranger"):
+        compile_losses(type("Stranger", (), {})())
+
+
+def test_a_record_says_how_its_updates_were_computed() -> None:
+    assert _machine(DQN, Runtime(device="cpu"))["updates"] == "eager: no CUDA card"
+
+
+def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("nothing can be compiled today\nand here is why at length")
+
+    texts = ("budget.steps=80", "budget.epoch=20", "algo.warmup=40", "protocol.episodes=1", "protocol.envs=1")
+    spec = applied(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
+    told: dict[str, str] = {}
+    for kind in ("eager", "compiled"):
+        with monkeypatch.context() as patched:
+            patched.setattr(engines, "_lacking", lambda _: "")
+            patched.setattr(engines, "compile_losses", lambda learner: compile_losses(learner, backend=failing))
+            store = Store.claim(spec, tmp_path / kind, {})
+            assert store is not None
+            runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "engine": kind})
+            assert len(list(run(spec, runtime, store, Stop()))) > 5
+            store.release()
+        assert store.outcome is not None
+        told[kind] = str(store.outcome.weights)
+        noted = [line["updates"] for line in attempts.noted(store.folder) if line["event"] == "engine"]
+        assert len(noted) == (kind == "compiled")
+        assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in noted)
+    assert told["compiled"] == told["eager"]
+
+
+SMALL = ("budget.steps=240", "budget.epoch=80", "budget.segment=120", "protocol.episodes=1", "protocol.envs=1")
+RUNS = {
+    "toy/dqn/Catch": ("algo.warmup=60", "algo.updates_per_step=0.5"),
+    "toy/rainbow/Catch": ("algo.warmup=60", "algo.updates_per_step=0.5", "algo.batch=4"),
+    "offline/bcq/Catch": ("algo.batch=4", "algo.sync_every=10"),
+    "goals/ddpg+her/FetchReach-v4": ("algo.warmup=60", "algo.widths=[8,7]", "algo.batch=4", "algo.replay.capacity=400"),
+}
+
+
+@pytest.mark.parametrize("cell", RUNS)
+def test_a_run_of_captured_updates_is_the_eager_run_also_when_it_is_interrupted(
+    cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, algorithm, task = cell.split("/")
+    spec = applied(suites.spec(suite, algorithm, task), [parse(text) for text in (*SMALL, *RUNS[cell])])
+    spec = spec.model_copy(update={"smoke": suite == "offline"})  # then it learns from random actions
+    plain = weights(spec, tmp_path / "eager", None)
+    tapes: list[Tape] = []
+
+    def taped(_: torch.device, streams: Sequence[torch.Generator]) -> Tape:
+        tapes.append(Tape(streams))
+        return tapes[-1]
+
+    monkeypatch.setattr(engines, "CudaGraphs", taped)
+    monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
+    monkeypatch.setattr(engines, "captured", lambda _: Engine("captured"))
+    assert weights(spec, tmp_path / "captured", None) == plain
+    assert weights(spec, tmp_path / "interrupted", 170) == plain
+    assert len(tapes) == 3
+    assert all(tape.recorded for tape in tapes)
+
+
+def weights(spec: Spec, results: Path, interrupted: int | None) -> str:
+    """What a run comes to; it is stopped at so many steps, and begun again."""
+    for at in (interrupted, None) if interrupted else (None,):
+        store = Store.claim(spec, results, {})
+        assert store is not None
+        stop = Stop()
+        with suppress(Interrupted):
+            for record in run(spec, Runtime(device="cpu", threads=1), store, stop):
+                if at is not None and record.steps >= at:
+                    stop.signal = 15
+        store.release()
+        assert not [line for line in attempts.noted(store.folder) if line["event"] == "engine"]
+    assert store.outcome is not None
+    assert store.outcome.status == "done"
+    return str(store.outcome.weights)
