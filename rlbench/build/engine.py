@@ -36,6 +36,8 @@ from rlbench.spec.run import Runtime, Spec
 from rlbench.trainers.base import Updater
 
 SMALL = 2**23  # multiplications of one layer for one batch, beyond which a framework costs nothing beside them
+NO_ROLLOUTS = "steps on a rollout are not captured"
+UNTRIED = "captured updates have never met a card; ask for them with --updates captured"
 COMPILERS = ("g++", "clang++", "c++")  # inductor's, for the host
 
 
@@ -60,18 +62,20 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
         case "compiled":
             lacking = _lacking(device)
             return Engine("eager", lacking) if lacking else Engine("compiled")
-        case "byhand" if not rollouts:
-            return Engine("eager", "only rollouts are learned from by hand")
         case "byhand":
-            return Engine("byhand")
-        case "auto" if rollouts and device.type == "cpu":
-            return Engine("byhand", "where networks are small, else eager")
-        case "auto" | "captured" if rollouts:
-            return Engine("eager", "steps on a rollout are not captured")
-        case "auto" if device.type == "cuda":  # until scripts/gpu_check has passed on a card
-            return Engine("eager", "captured updates have never met a card; ask for them with --updates captured")
-        case "auto" | "captured":
-            return captured(device)
+            return Engine("byhand") if rollouts else Engine("eager", "only rollouts are learned from by hand")
+        case "captured":
+            return captured(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
+        case "auto":
+            return _chosen(device, rollouts=rollouts)
+
+
+def _chosen(device: torch.device, *, rollouts: bool) -> Engine:
+    """What nobody has asked for; capture is not until ``scripts/gpu_check`` has passed on a card."""
+    if rollouts:
+        by_hand = Engine("byhand", "where networks are small, else eager")
+        return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
+    return Engine("eager", UNTRIED) if device.type == "cuda" else captured(device)
 
 
 def captured(device: torch.device) -> Engine:
