@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.buffers.dataset import ring
-from rlbench.build import offlinecontrol, offlinediscrete
-from rlbench.build.device import stepping_threads
+from rlbench.build import offlinecontrol, offlinediscrete, wire
+from rlbench.build.beside import Beside
+from rlbench.build.device import judges_of, stepping_threads, threads_of
 from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
@@ -87,7 +88,8 @@ def learned(
     """Everything an offline run is made of, at its beginning."""
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
-    seeds, parts = Seeds(spec.seed), _parts(spec, algo, info, device)
+    seeds = Seeds(spec.seed)
+    parts = _parts(spec, algo, info, device)
     recorded, sha256 = experience(spec, spec.task, runtime)
     _fits(spec.task, recorded, info)
     recorded, scale = _scaled(algo, recorded)
@@ -101,7 +103,9 @@ def learned(
         scale=None if placed else scale,
         stack=spec.task.stack,
     )
-    stage = _stage(parts, scale, runtime)
+    stage = _stage(parts, scale, stepping_threads(runtime))
+    told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
+    terms = wire.packed(wire.Terms(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
     metrics = Metrics(parts.metrics, device)
     return trainer.Offline(
         updater=Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary),
@@ -109,21 +113,31 @@ def learned(
         learner=parts.learner,
         noise=Noise(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        judges=Beside(parts.learner.policy(), terms, most=judges_of(spec, runtime, device), patience=runtime.patience),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=sha256,
-        scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
+        data=trainer.Data(sha256, None if scale is None else {**told}),
     )
 
 
-def _stage(parts: OfflineParts, scale: Scale | None, runtime: Runtime) -> Stage:
+def staged(
+    spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
+) -> tuple[OfflineParts, Stage]:
+    """What a run's policies are judged with elsewhere: a fresh learner, and where it plays."""
+    if not isinstance(spec.algo, Offline | OfflineQ):
+        raise TypeError(spec.algo)
+    parts = _parts(spec, spec.algo, info, device)
+    return parts, _stage(parts, scale, threads)
+
+
+def _stage(parts: OfflineParts, scale: Scale | None, threads: int) -> Stage:
     return Stage(
         actor=parts.learner,
         action=parts.action,
         judging=parts.judging,
         bound=None,
         scale=None if scale is None else Fixed(scale.mean, scale.deviation),
-        threads=stepping_threads(runtime),
+        threads=threads,
     )
 
 

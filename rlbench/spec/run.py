@@ -138,6 +138,7 @@ class Runtime(Frozen):
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
     engine: Literal["auto", "eager", "byhand"] = "auto"  # how small on-policy networks learn; auto takes the fastest
+    judges: int | None = Field(default=None, ge=0)  # processes that judge beside offline training; None: what pays
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
     patience: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import nn
 
-from rlbench.ops.state import State, Stateful, branch, tensor
+from rlbench.ops.state import State, Stateful, branch, of_module, tensor
 from rlbench.record.types import Collected, Epoch, Evaluated, Progress, Updated
 from rlbench.spec.run import Budget
 from rlbench.trainers.clock import Clock, Rhythm
@@ -194,6 +194,15 @@ class Online:
     def scale(self) -> State | None:
         """What the policy must know of observations beside its weights; None if nothing."""
         return None if self.collector.scale is None else self.collector.scale.state_dict()
+
+    @property
+    def judged(self) -> State:
+        """The policy of the epoch that was given last."""
+        return of_module(self.learner.policy())
+
+    def outstanding(self) -> Iterator[Progress | Epoch]:
+        """Nothing: every epoch is judged at its end."""
+        return iter(())
 
     def close(self) -> None:
         """Let the environments go."""
