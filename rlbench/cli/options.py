@@ -30,6 +30,17 @@ Jobs: TypeAlias = Annotated[
     str | None,
     typer.Option("--jobs", metavar="auto|N", help="So many runs side by side, each in a process of its own."),
 ]
+Judges: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--judges",
+        envvar="RLBENCH_JUDGES",
+        metavar="N",
+        min=0,
+        help="Processes that judge beside offline training; 0: judge within it, as one core does.",
+        show_default="what the cores are worth",
+    ),
+]
 Engine: TypeAlias = Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where those processes are.")]
 RayAddress: TypeAlias = Annotated[
     str | None, typer.Option("--ray-address", metavar="ADDR", help="Of a running cluster; without it, this machine.")

@@ -59,6 +59,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Json = False,
     jobs: options.Jobs = None,
+    judges: options.Judges = None,
     engine: options.Engine = "local",
     ray_address: options.RayAddress = None,
     shard: options.Shard = None,
@@ -81,7 +82,7 @@ def run(
         return
     _thread_policy(specs)
     if jobs is None and engine == "local":
-        runtime = Runtime(device=device, dataset=data.path, patience=patience)
+        runtime = Runtime(device=device, dataset=data.path, patience=patience, judges=judges)
         told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
     else:
         from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
@@ -93,6 +94,7 @@ def run(
             steps=steps,
             dataset=dataset,
             patience=patience,
+            judges=judges,
             smoke=smoke,
             force=force,
             quiet=quiet,

@@ -198,6 +198,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
         "steps": None,
         "dataset": None,
         "patience": 600.0,
+        "judges": None,
         "smoke": False,
         "quiet": True,
         "jobs": 2,
