@@ -117,7 +117,7 @@ def _first_line(error: BaseException) -> str:
 
 def _brought_in(store: Store, trainer: Trainer, stop: Stop) -> None:
     """Record what was judged beside the training before it failed, as if each had been judged at its time."""
-    with suppress(RlbenchError):
+    with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
                 _healthy(record, trainer)

@@ -75,8 +75,7 @@ def run(
     if pipe is not None:
         leashed(pipe)
     data = Data(dataset)
-    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke)
-    specs = specs if shard is None else _shared(specs, shard)
+    specs = _shared(_specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke), shard)
     if dry_run:
         _plan(specs, results, json=json)
         return
@@ -140,11 +139,11 @@ def _in_turn(
     return told, worst
 
 
-def _shared(specs: list[Spec], shard: str) -> list[Spec]:
-    """One share of the runs, whatever of them is done already."""
+def _shared(specs: list[Spec], shard: str | None) -> list[Spec]:
+    """One share of the runs, whatever of them is done already; all where none is asked for."""
     from rlbench.sweep.plan import parse_share, shared
 
-    return shared(specs, parse_share(shard))
+    return specs if shard is None else shared(specs, parse_share(shard))
 
 
 def _thread_policy(specs: list[Spec]) -> None:

@@ -38,7 +38,7 @@ MASS = 8
 PYTHON = 600_000_000
 """Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
 
-JUDGE = 350_000_000
+JUDGE = 360_000_000
 """The same of one that only judges."""
 
 EMULATOR = 900_000
@@ -169,7 +169,7 @@ def footprint(spec: Spec, judges: int = 0) -> Footprint:
         stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
         networks=networks + _curious(spec, algo),
         emulators=_lanes(spec),
-        judges=judges * (JUDGE + _lanes(spec) + networks + 3 * networks // COPIES),
+        judges=judges * (JUDGE + _lanes(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
         scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
         base=PYTHON,
     )

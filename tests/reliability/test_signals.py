@@ -319,7 +319,7 @@ def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, 
 
 
 def test_shards_sweeps_and_judges_are_the_only_ones_that_start_processes_that_last() -> None:
-    """Whoever starts others must see to it that they end; sweeps are looked at in ``tests/sweep``, judges beside this."""
+    """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here."""
     package = Path(shards.__file__).parents[1]
     found = {
         path.relative_to(package).as_posix()
