@@ -25,7 +25,9 @@ UNITS = {
 """The workloads, and in what a contestant is measured."""
 
 ASIDE = {
-    **{"gemm": "GFLOP/s", "arithmetic": "GFLOP", "time over floor": "×"},
+    "gemm": "GFLOP/s",
+    "arithmetic": "GFLOP",
+    "time over floor": "×",
     **{f"{way}, own CPU": "CPU s" for way in ("unjudged", "judged within", "judged beside")},
     **{f"judged {way}, {what}": "%" for way in ("within", "beside") for what in ("more", "more own CPU")},
 }

@@ -1,8 +1,8 @@
 """What judging costs an offline run: the same updates unjudged, judged in between, and judged beside.
 
 Epochs and games are the documented ones. The start of the process that judges is counted; waiting for its last word is
-not, for that happens once in a run of hundreds of epochs. Processor time is that of the process that learns: with a core
-to spare, on one thread, the clock follows it.
+not, for that happens once in a run of hundreds of epochs. Processor time is that of the process that learns: on one
+thread, with a core to spare, the clock follows it.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ def _unjudged(run: Offline) -> Spent:
 def _judged(run: Offline) -> Spent:
     """Of the same updates, and of the evaluations after each epoch but the untrained one."""
     run.clock.epochs, began, busy = 1, perf_counter(), process_time()
-    spent = Spent(0.0, 0.0)
+    spent, learned = Spent(0.0, 0.0), False
     for _ in run:
-        if run.clock.updates < run.budget.steps or run.judges.most == 0 or spent.seconds == 0.0:
+        if not learned:
             spent = Spent(perf_counter() - began, process_time() - busy)
+        learned = run.judges.most > 0 and run.clock.updates == run.budget.steps
     run.close()
     return spent
