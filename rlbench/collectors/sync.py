@@ -146,6 +146,7 @@ class Collector:
         self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device
         self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
         self.games = Games(lanes)
+        self._sent: tuple[Tensor, NDArray[np.generic]] = torch.empty(0), np.empty(0)  # as learned from, as carried out
 
     def open(self, segment: int) -> None:
         """Close what runs, truncating it, and begin ``segment`` in fresh environments."""
@@ -159,11 +160,23 @@ class Collector:
 
     def step(self) -> int:
         """One action in every lane; gives the number of live ones."""
+        self.send()
+        return self.receive()
+
+    def send(self) -> None:
+        """Set every lane going; what follows until ``receive`` happens meanwhile."""
         if self.envs is None:
             raise RuntimeError("open a segment first")
         action = self.explorer(self.actor.act(self.shown, "act"))
         chosen = (action if self.bound is None else self.bound(action)).cpu().numpy()
         self.envs.send(chosen)
+        self._sent = action, chosen
+
+    def receive(self) -> int:
+        """Wait for every answer and store it; gives the number of live lanes."""
+        if self.envs is None:
+            raise RuntimeError("open a segment first")
+        action, chosen = self._sent
         answer = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
             self.taken.add(chosen)

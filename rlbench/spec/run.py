@@ -117,6 +117,10 @@ class Spec(Frozen):
     def _replay_fits(self, algo: OffPolicy) -> None:
         if self.answers is not None and self.answers > self.task.envs:
             raise ValueError(f"task.answers={self.answers}: there are {self.task.envs} lanes; wait for no more of them")
+        if self.answers is not None and algo.lag:
+            raise ValueError(
+                "algo.lag: lanes that answer apart step meanwhile anyway; set it to 0, or task.answers to none"
+            )
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
         replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.horizon + stacked + 1

@@ -2,6 +2,9 @@
 
 Off-policy and on-policy learners differ in their ``Rhythm`` alone: how many gradient steps follow which vector step.
 
+With a lag the gradient steps are made while the environments step, a vector step later than else: nothing is under way
+between two records, and what is due by then is the first thing that happens after.
+
 The loop is a generator of frozen records. Between two of them everything is at rest, so whoever iterates may show,
 store, save or stop as it likes, and a loaded state goes on exactly where it was.
 """
@@ -58,6 +61,12 @@ class Collector(Stateful, Protocol):
 
     def step(self) -> int:
         """One step in every lane; gives the number of live ones."""
+
+    def send(self) -> None:
+        """Begin one: set the lanes going."""
+
+    def receive(self) -> int:
+        """End it."""
 
     def close(self) -> None:
         """Let the environments go."""
@@ -121,6 +130,7 @@ class Online:
             while self.clock.env_steps < end:
                 self._step()
                 yield self.progress()
+            self._learn()
             yield from self._evaluated()
 
     def state_dict(self) -> State:
@@ -143,11 +153,22 @@ class Online:
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
         if segment != self.collector.segment and (self.collector.segment < 0 or self.rhythm.rests(self.clock)):
+            self._learn()
             self.collector.open(segment)
         for schedule, setter in self.schedules:
             setter(schedule(self.clock.env_steps))
+        if self.rhythm.lag:
+            self.collector.send()
+            self._learn()  # from the steps before
+            self.clock.env_steps += self.collector.receive()
+            self.clock.rows += 1
+            return
         self.clock.env_steps += self.collector.step()
         self.clock.rows += 1
+        self._learn()
+
+    def _learn(self) -> None:
+        """All that is due."""
         due = self.rhythm.due(self.clock)
         if due > 0:
             self.updater.run(self.clock.updates, due)
