@@ -37,8 +37,8 @@ Judges: TypeAlias = Annotated[
         envvar="RLBENCH_JUDGES",
         metavar="N",
         min=0,
-        help="Processes that judge beside offline training; 0: judge within it, as one core does.",
-        show_default="what the cores are worth",
+        help="Processes that judge beside offline training; 0: judge within it.",
+        show_default="the cores that learning leaves idle",
     ),
 ]
 Engine: TypeAlias = Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where those processes are.")]

@@ -24,7 +24,9 @@ def beside(spec: Spec, *, asked: int | None, cores: int, threads: int) -> int:
     most = min(MOST_JUDGES, 1 + spec.budget.steps // spec.budget.epoch)
     if asked is not None:
         return min(asked, most)
-    return 0 if spec.smoke or cores < 2 else min(most, max(1, cores - threads))
+    return (
+        0 if spec.smoke else min(most, max(0, cores - threads))
+    )  # on a core that learns, judging beside gains nothing
 
 
 def paying(spec: Spec, *, card: bool, cores: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from rlbench.trainers.offline import Offline
 from tests.reliability.carried import carry, ending, recorded
 from tests.reliability.families import FLAT, GRID, Family
 from tests.reliability.judging import program
-from tests.reliability.test_signals import heard, left, started, wait_for
+from tests.reliability.test_signals import PROGRAM, heard, left, started, wait_for
 
 Patch = pytest.MonkeyPatch
 SCALED = FLAT._replace(sets=(*FLAT.sets, "algo.normalize_obs=true"))
@@ -189,11 +190,25 @@ def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_beg
     assert not psutil.pid_exists(second.pid)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_judge_outlives_its_run_however_that_ends(number: signal.Signals, tmp_path: Path) -> None:
+HANGING = f"from rlbench.build import beside; beside.PROGRAM = {program('deadlock')}; {PROGRAM}"
+
+
+@pytest.mark.parametrize(
+    ("number", "start", "said"),
+    [
+        (signal.SIGTERM, PROGRAM, "epoch 1"),
+        (signal.SIGKILL, HANGING, "epoch 0"),
+        pytest.param(signal.SIGKILL, PROGRAM, "epoch 1", marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, HANGING, "epoch 0", marks=pytest.mark.soak),
+    ],
+)
+def test_no_judge_outlives_its_run_however_that_ends(
+    number: signal.Signals, start: str, said: str, tmp_path: Path
+) -> None:
     long = [word.replace("budget.steps=60", "budget.steps=400000") for word in FLAT.words(tmp_path)]
-    with started(*long, "--judges", "1") as process:
-        heard(process, "epoch 1")
+    with started(*long, "--judges", "1", program=start) as process:
+        heard(process, said)
+        time.sleep(1)  # until it hangs, where it does
         judges = psutil.Process(process.pid).children(recursive=True)
         assert len(judges) == 1
         code, _, err = left(process, number)

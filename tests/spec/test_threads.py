@@ -21,6 +21,7 @@ def changed(*texts: str) -> Spec:
     [
         (TD3BC, None, 1, 1, 0),
         (TD3BC, None, 2, 1, 1),
+        (TD3BC, None, 2, 2, 0),  # both cores learn
         (TD3BC, None, 4, 2, 2),
         (TD3BC, None, 16, 1, 8),  # a card's run
         (TD3BC, 3, 1, 1, 3),  # somebody said so
