@@ -19,6 +19,7 @@ UNITS = {
     "ppo-pong": "env steps/s",
     "offline-update": "updates/s",
     "offline-evaluation": "s",
+    "overlap": "env steps/s",
     "recording": "steps/s",
     "reading": "transitions/s",
 }
@@ -55,16 +56,19 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
     family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUES]
     match workload:
         case "value-update":
-            return {f"{workload} {a} {b}": Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]}
+            found = [Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]]
+            return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
         case "value-pong":
-            return {f"{workload} {a} {b}": Case(threads, steps // PATIENCE, a, b) for a, b in family}
+            found = [Case(threads, steps // PATIENCE, a, b) for a, b in family]
+            return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
         case "halfcheetah":
-            return {f"{workload} {a}": Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")}
+            found = [Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")]
         case "offline-update":
-            return {
-                f"{workload} {a}": Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()
-            }
+            found = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()]
+        case "overlap":
+            found = [Case(threads, min(steps, 2_000), a) for a in ("dqn", "sac")]
         case "offline-evaluation":
-            return {f"{workload} {a}": Case(threads, max(3, steps // UPDATES), a, 256) for a in ("il", "td3bc")}
+            found = [Case(threads, max(3, steps // UPDATES), a, 256) for a in ("il", "td3bc")]
         case _:
             return {workload: Case(threads, steps)}
+    return {f"{workload} {case.algorithm}": case for case in found}

@@ -20,6 +20,7 @@ from rlbench.build.environments import describe
 from rlbench.errors import BrokenEnvironment, Halted, RunFailed
 from rlbench.ops.state import branch
 from rlbench.record.store import read
+from rlbench.spec.footprint import footprint
 from rlbench.spec.run import Runtime
 from rlbench.trainers.offline import Offline
 from tests.reliability.carried import carry, ending, recorded
@@ -214,3 +215,19 @@ def test_no_judge_outlives_its_run_however_that_ends(
         code, _, err = left(process, number)
         assert code == (143 if number == signal.SIGTERM else -9), err
         wait_for(lambda: not judges[0].is_running() or judges[0].status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("algorithm", ["td3bc", "bcq", "cql"])
+def test_what_a_judge_takes_was_foreseen_to_within_a_tenth(algorithm: str) -> None:
+    spec = FLAT._replace(algorithm=algorithm, sets=()).spec()
+    trainer = build(spec, within(1), describe(spec))
+    assert isinstance(trainer, Offline)
+    for epoch in (0, 1):
+        trainer.judges.begin(epoch)
+        while isinstance(trainer.judges.heard(epoch, 0.2), int):
+            pass
+    (judge,) = psutil.Process().children()
+    held = judge.memory_info().rss
+    trainer.close()
+    assert abs(held / footprint(spec, 1).judges - 1) < 0.1
