@@ -29,6 +29,7 @@ from rlbench.record.types import Evaluated
 PROGRAM: Final = ("-m", "rlbench.build.judge")
 PIPE: Final = 2**20  # bytes that a pipe holds, so that a policy goes over in few looks
 PIECE: Final = 2**16
+OFTEN: Final = 0.05  # seconds between two looks of somebody who does not wait: a look costs some 0.1 ms
 LONGEST: Final = 2.0  # seconds that one look counts for: a process that was suspended for an hour has looked once
 SLACK: Final = 1.0  # seconds beyond the patience, for words that come so often and cores that others use
 STARTING: Final = 300.0  # seconds beyond the patience until a process has imported everything
@@ -170,6 +171,7 @@ class Beside:
         self.kept: dict[int, dict[str, Tensor]] = {}  # policies by their epoch, on the host
         self._judges: list[Judge] = []
         self._found: dict[int, Evaluated | Exception] = {}
+        self._looked = monotonic()
 
     def begin(self, epoch: int) -> None:
         """Have the policy judged as it is now."""
@@ -182,8 +184,8 @@ class Beside:
         Raises:
             RunFailed: it cannot be judged.
         """
-        self._hand_out()
-        if epoch not in self._found:
+        if epoch not in self._found and (seconds > 0 or monotonic() - self._looked > OFTEN):
+            self._hand_out()
             self._look(seconds)
             self._hand_out()
         found = self._found.get(epoch, 0)
@@ -246,6 +248,7 @@ class Beside:
                 judge.close()
             if epoch is not None and found is not None and not _to_be_repeated(judge):
                 self._found[epoch] = found
+        self._looked = monotonic()
 
 
 def _to_be_repeated(judge: Judge) -> bool:
