@@ -90,8 +90,7 @@ def _attempt(figures: Figures, contest: str, workload: str, threads: int, measur
         elif workload in PARTED and who not in {"rlbench", *PEERS}:
             figures.add(f"{contest} parts", who, threads, "ms", samples)
         else:
-            unit = ASIDE.get(who, UNITS[workload]) if workload == "value-update" else UNITS[workload]
-            figures.add(contest, who, threads, unit, samples)
+            figures.add(contest, who, threads, ASIDE.get(who, UNITS[workload]), samples)
 
 
 def _arguments() -> argparse.Namespace:

@@ -18,16 +18,26 @@ UNITS = {
     "ppo-halfcheetah": "env steps/s",
     "ppo-pong": "env steps/s",
     "offline-update": "updates/s",
+    "offline-evaluation": "s",
+    "overlap": "env steps/s",
     "recording": "steps/s",
     "reading": "transitions/s",
 }
 """The workloads, and in what a contestant is measured."""
 
-ASIDE = {"gemm": "GFLOP/s", "arithmetic": "GFLOP", "time over floor": "×"}
-"""What ``value-update`` says beside it."""
+ASIDE = {
+    "gemm": "GFLOP/s",
+    "arithmetic": "GFLOP",
+    "time over floor": "×",
+    **{f"{way}, own CPU": "CPU s" for way in ("unjudged", "judged within", "judged beside")},
+    **{f"judged {way}, {what}": "%" for way in ("within", "beside") for what in ("more", "more own CPU")},
+}
+"""What ``value-update`` and ``offline-evaluation`` say beside it."""
 
 LIGHT = {"il": 0.3, "td3bc": 0.15, "iql": 0.15, "cql": 0.02, "bcq": 0.04}
 """Offline learners that have a peer, and what share of the steps asked for is enough updates for a figure."""
+
+UPDATES = 600  # asked for, for which an offline run is judged once; three times at least, that judging may overlap
 
 PATIENCE = 10  # tianshou goes through its whole store after every collect: a tenth of the steps
 
@@ -46,14 +56,19 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
     family = [(algorithm, BATCH_ON_PONG) for algorithm in VALUES]
     match workload:
         case "value-update":
-            return {f"{workload} {a} {b}": Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]}
+            found = [Case(threads, steps, a, b) for a, b in [("dqn", BATCH), *family]]
+            return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
         case "value-pong":
-            return {f"{workload} {a} {b}": Case(threads, steps // PATIENCE, a, b) for a, b in family}
+            found = [Case(threads, steps // PATIENCE, a, b) for a, b in family]
+            return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
         case "halfcheetah":
-            return {f"{workload} {a}": Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")}
+            found = [Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")]
         case "offline-update":
-            return {
-                f"{workload} {a}": Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()
-            }
+            found = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()]
+        case "overlap":
+            found = [Case(threads, min(steps, 2_000), a) for a in ("dqn", "sac")]
+        case "offline-evaluation":
+            found = [Case(threads, max(3, steps // UPDATES), a, 256) for a in ("il", "td3bc")]
         case _:
             return {workload: Case(threads, steps)}
+    return {f"{workload} {case.algorithm}": case for case in found}

@@ -18,6 +18,7 @@ from rlbench.spec.run import Runtime
 from rlbench.trainers.offline import Offline
 
 ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
+NAME = "halfcheetah_medium-v2.hdf5"  # by which a run knows it; noise all the same
 SETTLING = 20  # updates before the clock starts, here and in the peer
 SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segment=10_000_000", "algo.horizon=1")
 
@@ -25,14 +26,13 @@ SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segmen
 def written(folder: Path) -> Path:
     """A file of noise in D4RL's layout, the same every time."""
     draw = np.random.default_rng(0)
-    path = folder / "halfcheetah_medium-v2.hdf5"  # under another name it would not be taken for the set
-    with h5py.File(path, "w") as file:
+    with h5py.File(folder / NAME, "w") as file:
         file["observations"] = draw.standard_normal((ROWS, OBS)).astype(np.float32)
         file["actions"] = draw.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32)
         file["rewards"] = draw.standard_normal(ROWS).astype(np.float32)
         file["terminals"] = np.zeros(ROWS, np.bool_)
         file["timeouts"] = np.arange(1, ROWS + 1) % LIMIT == 0
-    return path
+    return folder / NAME
 
 
 def updates(case: Case) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -79,6 +80,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         if trainer is None:
             raise  # nothing has been tried
         store.explain(traceback.format_exc())
+        _brought_in(store, trainer, stop)
         _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
         raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}") from error
     finally:
@@ -118,6 +120,17 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
+def _brought_in(store: Store, trainer: Trainer, stop: Stop) -> None:
+    """Record what was judged beside the training before it failed, as if each had been judged at its time."""
+    with suppress(RlbenchError, MemoryError):
+        for record in trainer.outstanding():
+            if isinstance(record, Epoch):
+                _healthy(record, trainer)
+                _keep(store, record, trainer)
+            if stop.signal is not None:
+                return
+
+
 def _under_way(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
     """The records; a folder that is closed meanwhile is the machine's fault, no longer a wrong request."""
     try:
@@ -151,7 +164,8 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
                 f"{store.folder}: stopped at {trainer.clock.steps:,} steps; the same command resumes",
                 signal=stop.signal,
             )
-    checkpoint.save(folder / "last", _kept(trainer, trainer.clock.epochs - 1))
+    policy = of_module(trainer.learner.policy())
+    checkpoint.save(folder / "last", _kept(trainer, policy, trainer.clock.epochs - 1))
     _finish(store, trainer.clock, trainer.inexact, reason, "done", weights(trainer))
     _swept(folder)
 
@@ -169,7 +183,7 @@ def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that is no more
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
-        checkpoint.save(folder, _kept(trainer, epoch.number))
+        checkpoint.save(folder, _kept(trainer, trainer.judged, epoch.number))
 
 
 def _noted(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -181,10 +195,10 @@ def _noted(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str,
     return reasons
 
 
-def _kept(trainer: Trainer, epoch: int) -> State:
-    """All that is needed to play as the trainer's policy does now."""
+def _kept(trainer: Trainer, policy: State, epoch: int) -> State:
+    """All that is needed to play as a policy of the trainer's does."""
     scale = trainer.scale
-    own: State = {"policy": of_module(trainer.learner.policy()), "epoch": epoch}
+    own: State = {"policy": policy, "epoch": epoch}
     return own if scale is None else {**own, "scale": scale}
 
 
@@ -244,7 +258,8 @@ def _healthy(epoch: Epoch, trainer: Trainer) -> None:
     broken = [name for name, value in numbers.items() if not math.isfinite(value)]
     if broken:
         raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {broken[0]} is not a finite number")
-    _sound(trainer)
+    if epoch.updates == trainer.clock.updates:  # else the weights are later ones
+        _sound(trainer)
 
 
 def _figures(updated: Updated) -> dict[str, float]:

@@ -11,7 +11,7 @@ import torch
 
 from rlbench.errors import UsageError
 from rlbench.spec.run import Runtime, Spec
-from rlbench.spec.threads import paying
+from rlbench.spec.threads import beside, paying
 
 M_TRIM_THRESHOLD: Final = -1  # names of glibc's mallopt
 M_MMAP_THRESHOLD: Final = -3
@@ -52,6 +52,12 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
 def stepping_threads(runtime: Runtime) -> int:
     """Threads that share lanes stepped in this process: at most two, for half of a step holds the interpreter."""
     return min(runtime.threads or _asked() or cores(), cores(), 2)
+
+
+def judges_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
+    """Processes that judge beside the training: what was asked for, or what this run's share of the cores is worth."""
+    share = min(runtime.threads or _asked() or cores(), cores())
+    return beside(spec, asked=runtime.judges, cores=share, threads=threads_of(spec, runtime, device))
 
 
 def _asked() -> int | None:

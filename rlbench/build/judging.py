@@ -10,7 +10,7 @@ from typing import assert_never
 import torch
 
 from rlbench.build import assemble, offline, policygradient
-from rlbench.build.device import device_of, threads_of
+from rlbench.build.device import device_of, stepping_threads, threads_of
 from rlbench.build.environments import describe
 from rlbench.build.stage import Stage, judged
 from rlbench.collectors.evaluate import Evaluation
@@ -44,7 +44,10 @@ def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime
     match spec.algo:
         case Offline() | OfflineQ():
             parts = offline.parts_of(spec, spec.algo, info, device)
-            policy, stage = parts.learner.policy(), offline.watching(parts, _fixed(spec, kept), runtime)
+            policy, stage = (
+                parts.learner.policy(),
+                offline.watching(parts, _fixed(spec, kept), stepping_threads(runtime)),
+            )
         case PolicyGradient():
             learner, _, action = policygradient.brought(spec, spec.algo, info, device)
             scale = _scale(spec, spec.algo, kept, info)

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.buffers.dataset import ring
-from rlbench.build import offlinecontrol, offlinediscrete
-from rlbench.build.device import stepping_threads
+from rlbench.build import offlinecontrol, offlinediscrete, wire
+from rlbench.build.beside import Beside
+from rlbench.build.device import judges_of, stepping_threads, threads_of
 from rlbench.build.engine import engine_of, hastened
 from rlbench.build.environments import environments
 from rlbench.build.parts import OfflineParts
@@ -129,7 +130,9 @@ def learned(
         scale=None if placed else scale,
         stack=spec.task.stack,
     )
-    stage = watching(parts, None if scale is None else Fixed(scale.mean, scale.deviation), runtime)
+    stage = watching(parts, _fixed(scale), stepping_threads(runtime))
+    told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
+    terms = wire.packed(wire.Terms(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
     metrics = Metrics(parts.metrics, device)
     eager = Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
     engine = engine_of(spec, runtime, device)
@@ -139,10 +142,10 @@ def learned(
         learner=parts.learner,
         noise=Noise(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        judges=Beside(parts.learner.policy(), terms, most=judges_of(spec, runtime, device), patience=runtime.patience),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=sha256,
-        scale=None if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields},
+        data=trainer.Data(sha256, None if scale is None else {**told}),
     )
 
 
@@ -155,7 +158,26 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
     return found
 
 
-def watching(parts: OfflineParts, scale: Fixed | None, runtime: Runtime) -> Stage:
+def staged(
+    spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
+) -> tuple[OfflineParts, Stage]:
+    """What a run's policies are judged with elsewhere: a fresh learner, and where it plays.
+
+    Raises:
+        TypeError: the run does not learn from data.
+    """
+    if not isinstance(spec.algo, Offline | OfflineQ):
+        raise TypeError(spec.algo)
+    parts = parts_of(spec, spec.algo, info, device)
+    return parts, watching(parts, _fixed(scale), threads)
+
+
+def _fixed(scale: Scale | None) -> Fixed | None:
+    """What a policy sees observations in, where they are normalised."""
+    return None if scale is None else Fixed(scale.mean, scale.deviation)
+
+
+def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> Stage:
     """Where what only learned from data is judged."""
     return Stage(
         actor=parts.learner,
@@ -163,7 +185,7 @@ def watching(parts: OfflineParts, scale: Fixed | None, runtime: Runtime) -> Stag
         judging=parts.judging,
         bound=None,
         scale=scale,
-        threads=stepping_threads(runtime),
+        threads=threads,
     )
 
 

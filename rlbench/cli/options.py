@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -150,6 +150,25 @@ Engine: TypeAlias = Annotated[
         metavar="local|ray",
         help="Where the runs are carried on: local is this machine, ray a cluster of Ray.",
         autocompletion=complete.engines,
+    ),
+]
+Updates: TypeAlias = Annotated[
+    Literal["auto", "eager", "byhand", "compiled", "captured"],
+    typer.Option(
+        "--updates",
+        envvar="RLBENCH_UPDATES",
+        help="How gradient steps are computed; auto: by hand where networks are small, else eagerly.",
+    ),
+]
+Judges: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--judges",
+        envvar="RLBENCH_JUDGES",
+        metavar="N",
+        min=0,
+        help="Judge beside offline training in N processes; 0: within it. Default: the cores that learning leaves.",
+        show_default=False,
     ),
 ]
 RayAddress: TypeAlias = Annotated[

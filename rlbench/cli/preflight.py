@@ -53,7 +53,7 @@ def writable(folder: Path) -> None:
 
 
 def _memory(specs: list[Spec], runtime: Runtime) -> None:
-    from rlbench.build.device import device_of, free_memory
+    from rlbench.build.device import device_of, free_memory, judges_of
     from rlbench.record.machine import available_memory
     from rlbench.spec.footprint import footprint, size
     from rlbench.spec.task import OfflineTask
@@ -61,7 +61,7 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
     device, host = device_of(runtime), available_memory()
     apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
     for spec in specs:
-        need = footprint(spec)
+        need = footprint(spec, judges_of(spec, runtime, device))
         held = need.replay + need.networks
         less = "lower algo.replay.capacity with --set"
         if isinstance(spec.task, OfflineTask):

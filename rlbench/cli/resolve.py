@@ -45,7 +45,7 @@ IDENTITY = {
 SCALARS = (str, int, float, bool, list)
 """What a TOML file may hold that a field can be; a date is taken as text."""
 
-OPTIONS = ("RESULTS", "DEVICE", "SEEDS", "DATASETS", "D4RL_MIRROR", "PATIENCE")
+OPTIONS = ("RESULTS", "DEVICE", "SEEDS", "DATASETS", "D4RL_MIRROR", "PATIENCE", "JUDGES", "UPDATES", "TRACK_TO")
 """What environment variables set that is no field."""
 
 GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")

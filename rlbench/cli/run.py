@@ -46,6 +46,8 @@ def run(
     quiet: options.Quiet = False,
     json: Json = False,
     jobs: options.Jobs = None,
+    judges: options.Judges = None,
+    updates: options.Updates = "auto",
     engine: options.Engine = "local",
     ray_address: options.RayAddress = None,
     shard: options.Shard = None,
@@ -57,22 +59,19 @@ def run(
 
     Stop it whenever you like: the same command goes on where it stopped, and skips what is finished.
     """
-    from rlbench.cli.piped import leashed
     from rlbench.cli.track import following
     from rlbench.spec.run import Runtime
 
-    if pipe is not None:
-        leashed(pipe)
+    _leashed(pipe)
     data = Data(dataset)
-    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke)
-    specs = specs if shard is None else _shared(specs, shard)
+    specs = _shared(_specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke), shard)
     if dry_run:
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
     with following(track or (), specs, results, track_to):
         if jobs is None and engine == "local":
-            runtime = Runtime(device=device, dataset=data.path, patience=patience)
+            runtime = Runtime(device=device, dataset=data.path, patience=patience, judges=judges, engine=updates)
             told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
         else:
             from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
@@ -84,6 +83,8 @@ def run(
                 steps=steps,
                 dataset=dataset,
                 patience=patience,
+                judges=judges,
+                updates=updates,
                 smoke=smoke,
                 force=force,
                 quiet=quiet,
@@ -93,6 +94,14 @@ def run(
             )
             told, worst = swept(specs, asked, _row)
     _tell(told, worst, json=json)
+
+
+def _leashed(pipe: int | None) -> None:
+    """End with the process that started this one, where one did."""
+    from rlbench.cli.piped import leashed
+
+    if pipe is not None:
+        leashed(pipe)
 
 
 def _tell(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
@@ -132,11 +141,11 @@ def _in_turn(
     return told, worst
 
 
-def _shared(specs: list[Spec], shard: str) -> list[Spec]:
-    """One share of the runs, whatever of them is done already."""
+def _shared(specs: list[Spec], shard: str | None) -> list[Spec]:
+    """One share of the runs, whatever of them is done already; all where none is asked for."""
     from rlbench.sweep.plan import parse_share, shared
 
-    return shared(specs, parse_share(shard))
+    return specs if shard is None else shared(specs, parse_share(shard))
 
 
 def _thread_policy(specs: list[Spec]) -> None:

@@ -39,6 +39,8 @@ class Asked:
     steps: int | None
     dataset: str | None
     patience: float  # seconds for one answer of the environments
+    updates: str  # how gradient steps are computed
+    judges: int | None  # processes that judge beside each run
     smoke: bool
     force: bool
     quiet: bool
@@ -110,7 +112,7 @@ def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], En
         return
     machine = Machine(cores=len(os.sched_getaffinity(0)), memory=available_memory(), cards=_cards(asked.device))
     processes = at_once(asked.jobs, max(1, machine.cores // (each or 1)), len(specs))
-    jobs = jobs_of(specs, asked.results, machine, processes, each)
+    jobs = jobs_of(specs, asked.results, machine, processes, each, asked.judges)
     yield jobs, Local(machine, processes, _words(asked))
 
 
@@ -128,7 +130,7 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
             cards = _cards(asked.device)
             given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
             machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
-            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads)
+            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.judges)
             engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
             try:
                 yield jobs, engine
@@ -148,7 +150,7 @@ def _words(asked: Asked) -> Callable[[Order], list[str]]:
             *("--results", str(asked.results.absolute()), "--device", order.device or asked.device),
             *(word for text in asked.sets for word in ("--set", text)),
             *(("--steps", str(asked.steps)) if asked.steps is not None else ()),
-            *("--patience", str(asked.patience)),
+            *("--patience", str(asked.patience), "--judges", str(order.job.judges), "--updates", asked.updates),
             *(("--dataset", given) if given is not None else ()),
             *(("--smoke",) if asked.smoke else ()),
             *(("--force",) if order.force else ()),

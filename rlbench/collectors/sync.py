@@ -9,14 +9,15 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.collectors.base import Actor, Recorder
 from rlbench.collectors.explore import Explorer
 from rlbench.collectors.games import Games
+from rlbench.collectors.returning import led_back, place
 from rlbench.collectors.taken import Taken
 from rlbench.envs.base import Snapshot, VectorEnv
-from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state import State, Stateful, branch, tensor, whole
 
 
@@ -47,6 +48,7 @@ class Collector:
         self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device
         self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
         self.games = Games(lanes)
+        self._sent: tuple[Tensor, NDArray[np.generic]] = torch.empty(0), np.empty(0)  # as learned from, as carried out
 
     def open(self, segment: int) -> None:
         """Close what runs, truncating it, and begin ``segment`` in fresh environments."""
@@ -59,7 +61,12 @@ class Collector:
         self.shown = self.recorder.observe(self.envs.reset())
 
     def step(self) -> int:
-        """One action in every lane; gives the number of live ones.
+        """One action in every lane; gives the number of live ones."""
+        self.send()
+        return self.receive()
+
+    def send(self) -> None:
+        """Set every lane going; what follows until ``receive`` happens meanwhile.
 
         Raises:
             RuntimeError: no segment was opened.
@@ -69,6 +76,17 @@ class Collector:
         action = self.explorer(self.actor.act(self.shown, "act"))
         chosen = (action if self.bound is None else self.bound(action)).cpu().numpy()
         self.envs.send(chosen)
+        self._sent = action, chosen
+
+    def receive(self) -> int:
+        """Wait for every answer and store it; gives the number of live lanes.
+
+        Raises:
+            RuntimeError: nothing was sent.
+        """
+        if self.envs is None:
+            raise RuntimeError("send actions first")
+        action, chosen = self._sent
         answer = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
             self.taken.add(chosen)
@@ -89,7 +107,7 @@ class Collector:
         """The segment, where its environments stand or how they came there, and the games."""
         return {
             "segment": self.segment,
-            **self._place(),
+            **place(self.envs, self.taken),
             "ended": torch.from_numpy(self.ended.copy()),
             "games": self.games.state_dict(),
             "explorer": self.explorer.state_dict(),
@@ -106,35 +124,7 @@ class Collector:
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
         if self.segment >= 0:
-            self._return(state)
+            self.taken, self.envs = Taken(), self.open_envs(self.segment)
+            self.shown = led_back(self.envs, self.taken, self.recorder, state, self.segment)
         if self.scale is not None:  # at last, for opening environments moves it
             self.scale.load_state_dict(branch(state, "scale"))
-
-    def _return(self, state: State) -> None:
-        """Open the segment again and go to where it was."""
-        self.taken, self.envs = Taken(), self.open_envs(self.segment)
-        if isinstance(self.envs, Snapshot):
-            self.envs.load_state_dict(branch(state, "envs"))
-            self.shown = self.recorder.newest()
-        else:
-            self._replay(self.envs, tensor(state, "taken"))
-
-    def _place(self) -> State:
-        if isinstance(self.envs, Snapshot):
-            return {"envs": self.envs.state_dict()}
-        taken = torch.from_numpy(self.taken.rows())
-        return {"taken": taken.to(torch.int16) if taken.dtype == torch.int64 else taken}
-
-    def _replay(self, envs: VectorEnv, taken: Tensor) -> None:
-        frames = envs.reset()
-        for action in (taken.long() if taken.dtype == torch.int16 else taken).numpy():
-            self.taken.add(action)
-            envs.send(action)
-            frames = envs.recv().obs
-        self.shown = self.recorder.newest()
-        newest = self.shown[:, -1] if self.shown.dim() > frames.ndim else self.shown
-        if not np.array_equal(newest.cpu().numpy(), frames):
-            raise BrokenEnvironment(
-                f"segment {self.segment}: {self.taken.count} replayed actions do not lead back to the saved frames; "
-                "the environment's version differs from the checkpoint's: restore it, or start over with --force"
-            )

@@ -99,11 +99,25 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
         raise RefusedFile(f"{path}: damaged (its last line is torn); restore it, or start over with --force")
     found = []
     for number, line in enumerate(lines):
-        epoch = _parsed(_EPOCH, files.unsealed(line, f"{path}:{number + 1}"), f"{path}:{number + 1}")
+        epoch = epoch_of(line, f"{path}:{number + 1}")
         if epoch.number != number:
             raise RefusedFile(f"{path}:{number + 1}: epoch {epoch.number} where {number} was due; restore it")
         found.append(epoch)
     return tuple(found)
+
+
+def line_of(epoch: Epoch) -> str:
+    """An epoch as a line of ``epochs.jsonl``."""
+    return files.sealed(_plain(epoch))
+
+
+def epoch_of(line: str, where: str) -> Epoch:
+    """It again; ``where`` says where it stood.
+
+    Raises:
+        RefusedFile: it is damaged.
+    """
+    return _parsed(_EPOCH, files.unsealed(line, where), where)
 
 
 class Store:
@@ -184,9 +198,9 @@ class Store:
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
             faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
-            kept = [files.sealed(_plain(e)) + "\n" for e in self._epochs]
+            kept = [line_of(e) + "\n" for e in self._epochs]
             files.replace(self.folder / "epochs.jsonl", "".join(kept))
-        files.append(self.folder / "epochs.jsonl", files.sealed(_plain(epoch)))
+        files.append(self.folder / "epochs.jsonl", line_of(epoch))
         self._epochs.append(epoch)
         return replaces
 
@@ -229,7 +243,7 @@ class Store:
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
         self._epochs = list(found.epochs)
-        lines, kept = self.folder / "epochs.jsonl", "".join(files.sealed(_plain(e)) + "\n" for e in self._epochs)
+        lines, kept = self.folder / "epochs.jsonl", "".join(line_of(e) + "\n" for e in self._epochs)
         if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
             files.replace(lines, kept)
 

@@ -128,6 +128,10 @@ class Curiosity(Frozen):
     forward_share: float = Field(default=0.2, ge=0, le=1)  # of the loss; the rest is the inverse model's
 
 
+Lag: TypeAlias = Literal[0, 1]
+"""At 0 every step waits for all that is learned of those before."""
+
+
 class QLearning(Frozen):
     """Value-based control with a target network; the algorithm is the type of its head."""
 
@@ -147,6 +151,7 @@ class QLearning(Frozen):
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps per live agent step
     sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
     warmup: int = Field(default=320, ge=1)  # live agent steps before the first update
+    lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
     curiosity: Curiosity | None = None  # None pays what the environment pays
@@ -197,6 +202,7 @@ class ActorCritic(Frozen):
     updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
     warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
+    lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     replay: Replay = Replay(capacity=1_000_000)
 
     @model_validator(mode="after")
@@ -229,6 +235,7 @@ class DiscreteSAC(Frozen):
     batch: int = Field(default=64, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
     warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
+    lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     replay: Replay = Replay()
     curiosity: Curiosity | None = None  # None pays what the environment pays
 

@@ -38,6 +38,9 @@ MASS = 8
 PYTHON = 600_000_000
 """Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
 
+JUDGE = 360_000_000
+"""The same of one that only judges."""
+
 EMULATOR = 900_000
 """Resident bytes of one ALE emulator with its screens."""
 
@@ -103,12 +106,13 @@ class Footprint:
     networks: int  # parameters, gradients, moments and the activations of one batch
     emulators: int  # training and evaluation lanes
     scratch: int = 0  # kernels, and what passes
+    judges: int = 0  # processes that judge beside the training, and the policies they have not judged yet
     base: int  # the interpreter and its libraries
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.replay + self.networks + self.emulators + self.scratch + self.base
+        return self.replay + self.networks + self.emulators + self.scratch + self.judges + self.base
 
     @property
     def disk(self) -> int:
@@ -127,14 +131,15 @@ class Footprint:
             "networks": self.networks,
             "environments": self.emulators,
             "scratch": self.scratch,
+            "judges": self.judges,
             "libraries": self.base,
         }
         told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
         return f"memory ≈ {size(self.total)} ({told})"
 
 
-def footprint(spec: Spec) -> Footprint:
-    """What the run of ``spec`` will hold in memory at its largest."""
+def footprint(spec: Spec, judges: int = 0) -> Footprint:
+    """What the run of ``spec`` will hold in memory at its largest, ``judges`` processes beside it included."""
     numbers, width, action = _shapes(spec.task)
     algo = spec.algo
     slot = numbers * width + action + SLOT
@@ -164,6 +169,7 @@ def footprint(spec: Spec) -> Footprint:
         stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
         networks=networks + _curious(spec, algo),
         emulators=_lanes(spec),
+        judges=judges * (JUDGE + _lanes(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
         scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
         base=PYTHON,
     )

@@ -117,6 +117,10 @@ class Spec(Frozen):
     def _replay_fits(self, algo: OffPolicy) -> None:
         if self.answers is not None and self.answers > self.task.envs:
             raise ValueError(f"task.answers={self.answers}: there are {self.task.envs} lanes; wait for no more of them")
+        if self.answers is not None and algo.lag:
+            raise ValueError(
+                "algo.lag: lanes that answer apart step meanwhile anyway; set it to 0, or task.answers to none"
+            )
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
         replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.horizon + stacked + 1
@@ -137,7 +141,8 @@ class Runtime(Frozen):
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
-    engine: Literal["auto", "eager", "byhand", "compiled", "captured"] = "auto"  # of updates
+    engine: Literal["auto", "eager", "byhand", "compiled", "captured"] = "auto"  # of gradient steps
+    judges: int | None = Field(default=None, ge=0)  # processes that judge beside offline training; None: what pays
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
     patience: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer

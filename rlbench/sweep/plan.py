@@ -16,7 +16,7 @@ from rlbench.errors import DoesNotFit, UsageError
 from rlbench.record.store import folder_of
 from rlbench.spec.footprint import footprint, size
 from rlbench.spec.run import Spec
-from rlbench.spec.threads import paying
+from rlbench.spec.threads import beside, paying
 
 CONTEXT = 600_000_000
 """Bytes that CUDA itself holds on a card for each process; 500 MB are usual."""
@@ -33,6 +33,7 @@ class Job:
     threads: int  # of torch
     memory: int  # bytes of the host
     card: int = 0  # bytes of a graphics card; 0 where none is used
+    judges: int = 0  # processes that judge beside it
 
     @property
     def name(self) -> str:
@@ -94,13 +95,20 @@ def at_once(asked: int | None, cores: int, pairs: int) -> int:
     return max(1, min(asked or cores, pairs))
 
 
-def jobs_of(specs: Iterable[Spec], results: Path, machine: Machine, processes: int, threads: int | None) -> list[Job]:
-    """Every run with its share of the cores, or with ``threads`` where somebody said how many.
+def jobs_of(
+    specs: Iterable[Spec],
+    results: Path,
+    machine: Machine,
+    processes: int,
+    threads: int | None,
+    judges: int | None = None,
+) -> list[Job]:
+    """Every run with its share of the cores, or with ``threads`` and ``judges`` where somebody said how many.
 
     Raises:
         DoesNotFit: one needs more than the whole machine has.
     """
-    found = [_job(spec, results, machine, processes, threads) for spec in specs]
+    found = [_job(spec, results, machine, processes, threads, judges) for spec in specs]
     for job in found:
         for need, free, place in (
             (job.memory, machine.memory, "this machine"),
@@ -108,8 +116,8 @@ def jobs_of(specs: Iterable[Spec], results: Path, machine: Machine, processes: i
         ):
             if need > free:
                 raise DoesNotFit(
-                    f"{job.name}: {footprint(job.spec).line()}; {size(need)} of it on {place}, which has {size(free)} "
-                    "free; lower algo.replay.capacity with --set, or use a larger machine"
+                    f"{job.name}: {footprint(job.spec, job.judges).line()}; {size(need)} of it on {place}, which has "
+                    f"{size(free)} free; lower algo.replay.capacity with --set, or use a larger machine"
                 )
     return found
 
@@ -132,15 +140,18 @@ def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int)
     return Placed(job, card) if free[card] >= job.card else None
 
 
-def _job(spec: Spec, results: Path, machine: Machine, processes: int, threads: int | None) -> Job:
-    need = footprint(spec)
-    computed = need.replay + need.networks  # lies on the card, where there is one
+def _job(spec: Spec, results: Path, machine: Machine, processes: int, threads: int | None, judges: int | None) -> Job:
+    share = threads or max(1, machine.cores // processes)
     cards = bool(machine.cards)
-    pays = paying(spec, card=cards, cores=machine.cores)
+    learning = threads or min(paying(spec, card=cards, cores=machine.cores), share)
+    judging = beside(spec, asked=judges, cores=share, threads=learning)
+    need = footprint(spec, judging)
+    computed = need.replay + need.networks  # lies on the card, where there is one
     return Job(
         spec=spec,
         folder=folder_of(spec, results),
-        threads=threads or min(pays, max(1, machine.cores // processes)),
+        threads=learning,
+        judges=judging,
         memory=need.total - (computed if cards else 0),
         card=computed + CONTEXT if cards else 0,
     )

@@ -2,17 +2,22 @@
 
 As online, the loop is a generator of frozen records between which everything is at rest. The data are no part of its
 state: they come from their file again, and a state made with other data is refused.
+
+An epoch whose policy is judged elsewhere is given when that is done, in its turn, and learning goes on meanwhile. Its
+record is the same to the bit: what was learned is taken, and the policy copied, when the epoch ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
 
 import torch
 
 from rlbench.errors import RefusedFile
-from rlbench.ops.state import State, Stateful, branch, tensor
+from rlbench.ops.state import State, Stateful, branch, of_module, tensor
+from rlbench.record.store import epoch_of, line_of
 from rlbench.record.types import Epoch, Evaluated, Progress
 from rlbench.spec.run import Budget
 from rlbench.trainers.base import Evaluation, Learner, Schedule, Updater
@@ -20,6 +25,39 @@ from rlbench.trainers.clock import Clock
 
 STRIDE: Final = 25
 """Gradient steps between two records: a fraction of a second, so that a signal is honoured at once."""
+
+SOON: Final = 0.2
+"""Seconds between two records while there is nothing to do but wait."""
+
+AHEAD: Final = 2
+"""Epochs for each process that judges which may wait for their evaluation; learning that is further ahead waits."""
+
+
+class Data(NamedTuple):
+    """What is learned from, as far as it matters here."""
+
+    sha256: str
+    scale: State | None  # what the policy must know of observations beside its weights
+
+
+class Judges(Stateful, Protocol):
+    """Who judges beside the training; their state is what they have not been heard of yet."""
+
+    @property
+    def most(self) -> int:
+        """How many there are; 0: the training judges itself, but for what another attempt has left."""
+
+    def begin(self, epoch: int) -> None:
+        """Have the policy judged as it is now."""
+
+    def heard(self, epoch: int, seconds: float) -> Evaluated | int:
+        """What came of it, or how many games have ended; waits at most so many seconds."""
+
+    def taken(self, epoch: int) -> State:
+        """The policy of an epoch that was heard of, which is forgotten."""
+
+    def close(self) -> None:
+        """Let them go."""
 
 
 class Offline:
@@ -35,40 +73,50 @@ class Offline:
         learner: Learner,
         noise: Stateful,
         evaluate: Callable[[int], Evaluation],
+        judges: Judges,
         budget: Budget,
         schedules: Sequence[Schedule],
-        data: str,
-        scale: State | None,
+        data: Data,
     ) -> None:
         self.updater, self.sampler, self.learner, self.noise = updater, sampler, learner, noise
-        self.evaluate, self.budget, self.schedules = evaluate, budget, schedules
-        self.data = data  # SHA-256 of what is learned from
-        self.scale = scale  # what the policy must know of observations beside its weights
+        self.evaluate, self.judges, self.budget, self.schedules = evaluate, judges, budget, schedules
+        self.data, self.scale = data
         self.clock = Clock()
+        self.pending: list[Epoch] = []  # complete but for their evaluation, in order
         self._began = 0  # gradient steps at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
+        self._judged: State | None = None  # the policy of the epoch that was given last, where it is an earlier one
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every stride, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
-        clock = self.clock
-        while clock.epochs == 0 or clock.updates < self.budget.steps or clock.updates > self._began:
-            end = min(clock.epochs * self.budget.epoch, self.budget.steps)
+        clock, beside = self.clock, self.judges.most > 0
+        if not beside:
+            yield from self.outstanding()
+        while self._number == 0 or clock.updates < self.budget.steps or clock.updates > self._began:
+            end = min(self._number * self.budget.epoch, self.budget.steps)
             while clock.updates < end:
                 self._stride(min(STRIDE, end - clock.updates))
                 yield self.progress()
-            self._aside = self.noise.state_dict()
-            evaluation = self.evaluate(clock.epochs)
-            for judged in evaluation:
-                yield self.progress(judged)
-            self.noise.load_state_dict(self._aside)
-            self._aside = None
-            yield self._closed(evaluation.result())
+                yield from self._arrived(AHEAD * self.judges.most)
+            yield from self._handed_over() if beside else self._evaluated()
+        yield from self.outstanding()
+
+    def outstanding(self) -> Iterator[Progress | Epoch]:
+        """Every epoch that is judged elsewhere, each when that is done."""
+        return self._arrived(0)
+
+    @property
+    def judged(self) -> State:
+        """The policy of the epoch that was given last."""
+        return of_module(self.learner.policy()) if self._judged is None else self._judged
 
     def state_dict(self) -> State:
         """Everything the next record depends on, but the data."""
         noise = self.noise.state_dict() if self._aside is None else self._aside
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
-        return {**parts, "began": torch.tensor(self._began), "noise": noise, "data": self.data}
+        pending: State = {str(epoch.number): line_of(epoch) for epoch in self.pending}
+        fixed: State = {"began": torch.tensor(self._began), "noise": noise, "data": self.data}
+        return {**parts, **fixed, "pending": pending}
 
     def load_state_dict(self, state: State) -> None:
         """Take it over.
@@ -82,13 +130,21 @@ class Offline:
             getattr(self, name).load_state_dict(branch(state, name))
         self._began = int(tensor(state, "began"))
         self.noise.load_state_dict(branch(state, "noise"))
+        lines = sorted((int(number), str(line)) for number, line in branch(state, "pending").items())
+        self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]
 
     def progress(self, judged: int | None = None) -> Progress:
         """Where the run stands."""
         return Progress(env_steps=0, updates=self.clock.updates, last_return=None, judged=judged)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Let who judges go."""
+        self.judges.close()
+
+    @property
+    def _number(self) -> int:
+        """Of the running epoch."""
+        return self.clock.epochs + len(self.pending)
 
     def _stride(self, count: int) -> None:
         for schedule, setter in self.schedules:
@@ -96,20 +152,52 @@ class Offline:
         self.updater.run(self.clock.updates, count)
         self.clock.updates += count
 
-    def _closed(self, evaluated: Evaluated) -> Epoch:
-        clock = self.clock
-        epoch = Epoch(
-            number=clock.epochs,
+    def _evaluated(self) -> Iterator[Progress | Epoch]:
+        """Judge the policy here and now, without moving any stream of the training."""
+        self._aside = self.noise.state_dict()
+        evaluation = self.evaluate(self.clock.epochs)
+        for judged in evaluation:
+            yield self.progress(judged)
+        self.noise.load_state_dict(self._aside)
+        self._aside = None
+        epoch = replace(self._ended(), evaluated=evaluation.result())
+        self.clock.epochs += 1
+        self._judged = None
+        yield epoch
+
+    def _handed_over(self) -> Iterator[Progress]:
+        """Have the policy judged as it is now, and go on."""
+        self.judges.begin(self._number)
+        self.pending.append(self._ended())
+        yield self.progress()
+
+    def _ended(self) -> Epoch:
+        """The epoch that is complete, not judged yet."""
+        self._began = self.clock.updates
+        return Epoch(
+            number=self._number,
             env_steps=0,
-            updates=clock.updates,
-            seconds=clock.seconds,
+            updates=self.clock.updates,
+            seconds=self.clock.seconds,
             collected=None,
             updated=self.updater.take(),
-            evaluated=evaluated,
+            evaluated=None,
         )
-        clock.epochs += 1
-        self._began = clock.updates
-        return epoch
+
+    def _arrived(self, most: int) -> Iterator[Progress | Epoch]:
+        """Every epoch whose evaluation is there, in order; waits while more than ``most`` are not."""
+        while self.pending:
+            epoch, waits = self.pending[0], len(self.pending) > most
+            found = self.judges.heard(epoch.number, SOON if waits else 0.0)
+            if isinstance(found, Evaluated):
+                self._judged = self.judges.taken(epoch.number)
+                self.clock.epochs += 1
+                del self.pending[0]
+                yield replace(epoch, evaluated=found)
+            elif waits:
+                yield self.progress(found)
+            else:
+                return
 
 
-_PARTS = ("clock", "learner", "sampler", "updater")
+_PARTS = ("clock", "judges", "learner", "sampler", "updater")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from rlbench.ops.state import State, Stateful, branch, tensor
+from rlbench.ops.state import State, Stateful, branch, of_module, tensor
 from rlbench.record.types import Collected, Epoch, Evaluated, Progress
 from rlbench.spec.run import Budget
 from rlbench.trainers.base import Collector, Evaluation, Learner, Schedule, Updater
@@ -37,19 +37,20 @@ class Online:
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
         self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
-        self.rhythm = rhythm
-        self.clock = Clock()
+        self.rhythm, self.clock = rhythm, Clock()
         self.inexact: tuple[int, ...] = ()  # live agent steps at which a loaded state was not gone on with bit for bit
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
-        while self.clock.epochs == 0 or self.clock.env_steps < self.budget.steps or self._is_open():
-            end = min(self.clock.epochs * self.budget.epoch, self.budget.steps)
-            while self.clock.env_steps < end:
+        clock = self.clock  # a loaded state may stand where an epoch's last step is done and its evaluation is not
+        while clock.epochs == 0 or clock.env_steps < self.budget.steps or clock.env_steps > self._epoch_began[0]:
+            end = min(clock.epochs * self.budget.epoch, self.budget.steps)
+            while clock.env_steps < end:
                 self._step()
                 yield self.progress()
+            self._learn()
             yield from self._evaluated()
 
     def state_dict(self) -> State:
@@ -72,19 +73,24 @@ class Online:
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
         if segment != self.collector.segment and (self.collector.segment < 0 or self.rhythm.rests(self.clock)):
+            self._learn()
             self.collector.open(segment)
         for schedule, setter in self.schedules:
             setter(schedule(self.clock.env_steps))
-        self.clock.env_steps += self.collector.step()
+        self.collector.send()
+        if self.rhythm.lag:
+            self._learn()  # meanwhile, from the steps before
+        self.clock.env_steps += self.collector.receive()
         self.clock.rows += 1
+        if not self.rhythm.lag:
+            self._learn()
+
+    def _learn(self) -> None:
+        """All that is due."""
         due = self.rhythm.due(self.clock)
         if due > 0:
             self.updater.run(self.clock.updates, due)
             self.clock.updates += due
-
-    def _is_open(self) -> bool:
-        """Whether an epoch's last step is done and its evaluation is not: where a loaded state may stand."""
-        return self.clock.env_steps > self._epoch_began[0]
 
     def _evaluated(self) -> Iterator[Progress | Epoch]:
         """Judge the policy without moving any stream of the training, then close the epoch."""
@@ -123,6 +129,15 @@ class Online:
     def scale(self) -> State | None:
         """What the policy must know of observations beside its weights; None if nothing."""
         return None if self.collector.scale is None else self.collector.scale.state_dict()
+
+    @property
+    def judged(self) -> State:
+        """The policy of the epoch that was given last."""
+        return of_module(self.learner.policy())
+
+    def outstanding(self) -> Iterator[Progress | Epoch]:
+        """Nothing: every epoch is judged at its end."""
+        return iter(())
 
     def close(self) -> None:
         """Let the environments go."""

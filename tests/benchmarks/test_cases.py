@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.__main__ import CONTESTS, PARTED, SCRIPTS
-from benchmarks.cases import UNITS, cases
+from benchmarks.cases import ASIDE, UNITS, cases
 from benchmarks.children import ROOT
+from benchmarks.judging import WAYS
 from benchmarks.measure import WORKLOADS
 from benchmarks.ours import settings
 from rlbench.spec.algo import QLearning
@@ -21,6 +22,13 @@ def test_every_script_of_a_peer_exists_and_belongs_to_a_contest():
     for (workload, peer), script in SCRIPTS.items():
         assert peer in CONTESTS[workload]
         assert (ROOT / "benchmarks/peers" / script).is_file()
+
+
+def test_what_is_judged_beside_is_long_enough_to_overlap_and_what_it_says_has_units():
+    assert all(case.steps >= 3 for case in cases("offline-evaluation", 1, 10).values())
+    for way in WAYS:
+        assert {ASIDE[f"{way}, more"], ASIDE[f"{way}, more own CPU"]} == {"%"}
+        assert ASIDE[f"{way}, own CPU"] == "CPU s"
 
 
 @pytest.mark.parametrize("workload", ["value-update", "value-pong"])

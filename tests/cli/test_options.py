@@ -77,6 +77,27 @@ def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch
     assert "0.1" in capsys.readouterr().err
 
 
+def test_how_updates_are_computed_and_who_judges_reaches_the_run(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def take(_specs: object, runtime: Runtime, *_rest: object, **_flags: object) -> tuple[list[dict[str, object]], int]:
+        given.append((runtime.engine, runtime.judges))
+        return [], 0
+
+    monkeypatch.setattr(verb, "_in_turn", take)
+    line = ["run", "toy", "dqn", "--task", "Catch"]
+    assert main(line) == 0
+    assert main([*line, "--updates", "captured", "--judges", "2"]) == 0
+    monkeypatch.setenv("RLBENCH_UPDATES", "eager")
+    monkeypatch.setenv("RLBENCH_JUDGES", "0")
+    assert main(line) == 0
+    assert given == [("auto", None), ("captured", 2), ("eager", 0)]
+    assert main([*line, "--updates", "quick"]) == 2
+    assert "captured" in capsys.readouterr().err
+
+
 def test_the_disk_that_doctor_looks_at_is_that_of_the_folder_that_is_named(capsys: Capture, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     for words in (["--results", "mine"], ["--results", "mine/not/yet"]):

@@ -14,6 +14,7 @@ import typer
 from rlbench import suites
 from rlbench.cli.app import app
 from rlbench.cli.examples import EXAMPLES, of
+from rlbench.cli.resolve import from_environment
 from rlbench.datasets import catalogue, places, recipes
 from rlbench.errors import RlbenchError
 from tests.laws.mentions import typed
@@ -184,3 +185,10 @@ def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
     )
     (tmp_path / "test_some.py").write_text("\n\n".join(lines), encoding="utf-8")
     assert [name for name in untyped(typed(FIRST, tmp_path)) if name.startswith("status")] == ["status --results"]
+
+
+def test_every_variable_that_sets_an_option_is_known_to_what_reads_variables() -> None:
+    found = {getattr(option, "envvar", None) for command in VERBS.values() for option in command.params} - {None}
+    assert {"RLBENCH_RESULTS", "RLBENCH_JUDGES"} <= found
+    for name in sorted(map(str, found)):
+        assert from_environment({name: "1"}) == [], name

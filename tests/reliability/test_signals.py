@@ -318,12 +318,12 @@ def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, 
     assert not alive
 
 
-def test_shards_are_the_only_place_that_starts_processes_that_last() -> None:
-    """Whoever starts others must see to it that they end; those of sweeps are looked at in ``tests/sweep``."""
+def test_shards_sweeps_and_judges_are_the_only_ones_that_start_processes_that_last() -> None:
+    """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here."""
     package = Path(shards.__file__).parents[1]
     found = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         if any(word in path.read_text() for word in ("multiprocessing", "ProcessPool", "Popen", "os.fork"))
     }
-    assert found == {"datasets/shards.py", "sweep/child.py"}
+    assert found == {"build/beside.py", "datasets/shards.py", "sweep/child.py"}

@@ -198,6 +198,8 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
         "steps": None,
         "dataset": None,
         "patience": 600.0,
+        "updates": "compiled",
+        "judges": None,
         "smoke": False,
         "quiet": True,
         "jobs": 2,
@@ -208,6 +210,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
     line = _words(asked)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
+    assert line[line.index("--updates") + 1] == "compiled"
     assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
 
 

@@ -15,6 +15,7 @@ from rlbench.sweep.plan import Job, Machine, Placed, Share, at_once, jobs_of, pa
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
+TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
 GB = 10**9
 
 
@@ -48,6 +49,26 @@ def test_each_process_gets_its_share_of_the_cores(
 ) -> None:
     (made,) = jobs_of([spec], Path("r"), Machine(cores=cores, memory=100 * GB), processes, threads)
     assert made.threads == share
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "cards", "asked", "threads", "judges"),
+    [
+        (2, 1, (), None, 2, 0),  # both learn
+        (8, 1, (), None, 4, 4),
+        (8, 2, (), None, 4, 0),
+        (16, 2, (80 * GB,), None, 1, 7),
+        (2, 2, (), 1, 1, 1),  # somebody said so
+    ],
+)
+def test_an_offline_run_is_judged_on_what_its_share_of_the_cores_leaves_idle(
+    cores: int, processes: int, cards: tuple[int, ...], asked: int | None, threads: int, judges: int
+) -> None:
+    machine = Machine(cores=cores, memory=100 * GB, cards=cards)
+    (made,) = jobs_of([TD3BC], Path("r"), machine, processes, None, asked)
+    (bare,) = jobs_of([TD3BC], Path("r"), machine, processes, None, 0)
+    assert (made.threads, made.judges) == (threads, judges)
+    assert made.memory >= bare.memory + judges * 360_000_000
 
 
 def test_a_card_takes_replay_and_networks_off_the_host() -> None:
