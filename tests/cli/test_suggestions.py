@@ -62,7 +62,7 @@ SLIPS = {
     # data sets
     "run offline cql --dataset hopper-medum-v2": "unknown data set 'hopper-medum-v2'; did you mean 'hopper-medium-v2'",
     "data show hopper-medum-v2": "unknown data set 'hopper-medum-v2'; did you mean 'hopper-medium-v2'",
-    "data show rlb-hoper-medium": "no recipe has this name; did you mean 'rlb-hopper-medium'",
+    "data show rlb-hoper-medium": "games with --epsilon 0.2; did you mean 'rlb-hopper-medium'",
     "data show corpis.hdf5": "did you mean 'corpus.hdf5'?",
     "data download hopper-medum-v2": "unknown data set 'hopper-medum-v2'; did you mean 'hopper-medium-v2'",
     "data generate rlb-hoper-medium": "unknown recipe 'rlb-hoper-medium'; did you mean 'rlb-hopper-medium'",

@@ -318,12 +318,15 @@ def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, 
     assert not alive
 
 
-def test_shards_sweeps_and_judges_are_the_only_ones_that_start_processes_that_last() -> None:
-    """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here."""
+def test_shards_sweeps_judges_and_films_are_the_only_ones_that_start_processes_that_last() -> None:
+    """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here.
+
+    A film's encoder reads a pipe, and ends with it.
+    """
     package = Path(shards.__file__).parents[1]
     found = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         if any(word in path.read_text() for word in ("multiprocessing", "ProcessPool", "Popen", "os.fork"))
     }
-    assert found == {"build/beside.py", "datasets/shards.py", "sweep/child.py"}
+    assert found == {"build/beside.py", "cli/film.py", "datasets/shards.py", "sweep/child.py"}
