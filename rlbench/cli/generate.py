@@ -47,7 +47,7 @@ def generate(
     steps: Annotated[
         int | None,
         typer.Option(
-            "--steps", metavar="N", min=1, help="Agent steps in all; default: as the recipe says.", show_default=False
+            "--steps", metavar="N", min=1, help="Agent steps in all; a recipe says its own.", show_default=False
         ),
     ] = None,
     name: Annotated[
@@ -55,7 +55,7 @@ def generate(
         typer.Option(
             "--name",
             metavar="rlb-NAME",
-            help="What the data set is called; default: as the recipe.",
+            help="What the data set is called; a recipe says its own.",
             show_default=False,
         ),
     ] = None,
@@ -118,7 +118,10 @@ def generate(
         return
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
-            raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
+            raise UsageError(
+                f"{task}: is a recipe, which says all of this itself; leave the other options out, or name a task "
+                "with --policy, --steps and --name"
+            )
         recipe, policies = _named(task)
     else:
         if not (policy and steps and name):
