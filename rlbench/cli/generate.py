@@ -118,9 +118,7 @@ def generate(
         return
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
-            raise UsageError(
-                f"{task}: is a recipe, which says all of this itself; leave them out, or name a task instead"
-            )
+            raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
         recipe, policies = _named(task)
     else:
         if not (policy and steps and name):
