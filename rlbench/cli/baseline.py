@@ -86,7 +86,7 @@ def _text(made: object) -> str:
     told = sentences(
         [
             f"{len(rows)} cells, made at {', '.join(made.commits)}",
-            "Scores: mean over seeds of the mean over a run's whole learning curve, so below those of the tables.",
+            "Scores: mean over seeds of a run's whole learning curve; tables read the document's estimator.",
         ],
         width,
     )
