@@ -83,7 +83,13 @@ def _text(made: object) -> str:
         for entry in made.entries
     ]
     width = terminal_width()
-    told = sentences([f"{len(rows)} cells, made at {', '.join(made.commits)}"], width)
+    told = sentences(
+        [
+            f"{len(rows)} cells, made at {', '.join(made.commits)}",
+            "Scores: mean over seeds of a run's whole learning curve; tables read the document's estimator.",
+        ],
+        width,
+    )
     return "\n".join([*aligned(rows, width), "", *told])
 
 

@@ -116,9 +116,11 @@ def show(
         )
         return
     head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
-    lines = [*head, *_facts(made, score), *((_plain(key), _plain(value)) for key, value in words.items())]
-    wide = max(len(key) for key, _ in lines)
-    emit("\n".join([*(f"{key:<{wide}}  {value}" for key, value in lines), "", "returns", *_bars(made.histogram)]))
+    said = [(_plain(key), _plain(value)) for key, value in words.items()]
+    found = [*head, *_facts(made, score)]
+    wide = max(len(key) for key, _ in (*found, *said))
+    own = ["", "what it says of itself", *_aligned(said, wide)] if said else []
+    emit("\n".join([*_aligned(found, wide), *own, "", "returns", *_bars(made.histogram)]))
 
 
 @data.command("verify", epilog=examples.of("data verify"))
@@ -298,7 +300,7 @@ def _named(path: Path) -> str:
 
 def _plain(word: str) -> str:
     """A word that a file brought along, short and without the codes that move a terminal's cursor."""
-    return "".join(letter if letter.isprintable() else "?" for letter in word[:LONGEST])
+    return "".join(letter if letter.isprintable() else "?" for letter in word[:LONGEST]) + "…" * (len(word) > LONGEST)
 
 
 def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, object]:
@@ -312,6 +314,10 @@ def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, obj
         "reference": None if known is None else {"random": known.low, "expert": known.high},
         "note": known.note if known and known.note else None,
     }
+
+
+def _aligned(lines: list[tuple[str, str]], wide: int) -> list[str]:
+    return [f"{key:<{wide}}  {value}" for key, value in lines]
 
 
 def _facts(made: Summary, score: float | None) -> list[tuple[str, str]]:

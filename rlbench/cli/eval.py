@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.cli.experience import dataset_of, documented
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json, remark
@@ -100,7 +101,13 @@ def evaluate(
     ] = None,
     device: Annotated[
         str,
-        typer.Option("--device", envvar="RLBENCH_DEVICE", help="Where the network computes: cpu, cuda or cuda:<i>."),
+        typer.Option(
+            "--device",
+            envvar="RLBENCH_DEVICE",
+            metavar="cpu|cuda|cuda:N",
+            help="Where the network computes.",
+            autocompletion=complete.devices,
+        ),
     ] = "cpu",
     results: Results = RESULTS,
     json: Json = False,

@@ -41,8 +41,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("who beats whom, over all tasks", "rlbench plot mujoco --kind improvement --output improvement.svg"),
     ),
     "eval": (
-        ("ten more episodes of a finished run", "rlbench eval RUN"),
-        ("watch three of them", "rlbench eval RUN --episodes 3 --video play.gif"),
+        ("as many episodes as its protocol plays", "rlbench eval RUN"),
+        ("three of them, and a film of the first", "rlbench eval RUN --episodes 3 --video play.gif"),
     ),
     "export": (
         ("curves of every run, then look at them", "rlbench export tensorboard --output tracked"),

@@ -24,12 +24,14 @@ class Data:
         return str(Path(self.given).expanduser()) if self.given and self._lies() else None
 
     def tasks(self, suite: str) -> tuple[str, ...]:
-        """The task that a named set is of itself, where ``--task`` does not say which.
+        """The task that a named set is of, or says that it is of, where ``--task`` does not say which.
 
         Raises:
-            UsageError: a path says where something lies, not what it is.
+            UsageError: a path says where something lies, not what it is; or there is no set of that name.
         """
         from rlbench import suites
+        from rlbench.datasets.places import found
+        from rlbench.datasets.reading import told
         from rlbench.errors import UsageError
         from rlbench.suites.offline_discrete import RECORDINGS
 
@@ -39,7 +41,10 @@ class Data:
             raise UsageError(f"--dataset {self.given!r}: say with --task what it is, or on what to judge: Hopper-v4")
         if self.given in RECORDINGS:
             return (RECORDINGS[self.given],)
-        return (self.given,) if self.given in suites.tasks(suite) else ()
+        if self.given in suites.tasks(suite):
+            return (self.given,)
+        said = told(found(self.given)).get("task")
+        return (said,) if said in suites.tasks(suite) else ()
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
         """What the data are called where they are not the task's own.

@@ -47,7 +47,7 @@ def generate(
     steps: Annotated[
         int | None,
         typer.Option(
-            "--steps", metavar="N", min=1, help="Agent steps in all; default: as the recipe says.", show_default=False
+            "--steps", metavar="N", min=1, help="Agent steps in all; default: the recipe's own.", show_default=False
         ),
     ] = None,
     name: Annotated[
@@ -55,7 +55,7 @@ def generate(
         typer.Option(
             "--name",
             metavar="rlb-NAME",
-            help="What the data set is called; default: as the recipe.",
+            help="What the data set is called; default: the recipe's own.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def generate(
 ) -> None:
     """Make a data set of your own, from a recipe or policies.
 
-    A TASK needs --policy, --steps and --name. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets, in D4RL's layout.
+    A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.cli.preflight import room
     from rlbench.datasets.recipes import PREFIX

@@ -369,7 +369,7 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         return
     lines = [
         f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}: {row['status']}, "
-        f"{row['env_steps']:,} of {row['steps']:,} steps done, {-(-spec.budget.steps // spec.budget.epoch)} epochs, "
+        f"{row['env_steps']:,} of {row['steps']:,} steps done, epochs {-(-spec.budget.steps // spec.budget.epoch)}, "
         f"{footprint(spec).line()}  {row['folder']}"
         for row, spec in zip(rows, specs, strict=True)
     ]

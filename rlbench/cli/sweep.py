@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def swept(specs: Sequence[Spec], asked: Asked, row: Row) -> tuple[list[dict[str,
         except BaseException:
             engine.kill()
             raise
+    if stop.signal is not None:
+        remark("stopped; the same command goes on")
     told = [{**row(e.job.spec, e.job.folder, e.status, e.outcome), **_beyond(e)} for e in endings]
     worst = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     return told, worst if stop.signal is None else 128 + stop.signal

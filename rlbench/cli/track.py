@@ -7,6 +7,7 @@ command. One that fails is given up with a line; the run goes on, and ``rlbench 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -220,7 +221,8 @@ def _tracker(name: str, where: Path) -> Tracker:
     if name == "tensorboard":
         return TensorBoard(where / name)
     if find_spec("wandb") is None:
-        raise UsageError("--track wandb: not installed; pip install 'rlbench[wandb]', or take --track tensorboard")
+        remedy = f"`{sys.executable} -m pip install wandb`, or take --track tensorboard"
+        raise UsageError(f"--track wandb: not installed; {remedy}")
     try:
         return Wandb(cast("Board", import_module("wandb")), where / name)
     except Exception as error:  # noqa: BLE001 - other people's programs fail in any way

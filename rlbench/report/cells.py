@@ -239,7 +239,7 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
         every = _count(len(runs.failed) + len(runs.complete), "run")
         found.append(f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}")
     others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
-    if others and cell.document is not None:
+    if others and (cell.document is not None or verdict.word == "NOT RUN"):
         found.append(f"{_count(others, 'run')} with other settings")
     return found
 

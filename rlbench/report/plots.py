@@ -132,8 +132,14 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
             axes.set_ylabel("return")
     measured = any(panel.lines for panel in panels)
     dotted = not hours and measured and any(panel.curves for panel in panels)
-    _legend(figure, looks, curve=dotted, score=measured)
+    drawn = {name for panel in panels for name in _drawn(panel, hours=hours)}
+    _legend(figure, {name: look for name, look in looks.items() if name in drawn}, curve=dotted, score=measured)
     return figure
+
+
+def _drawn(panel: Panel, *, hours: bool) -> set[str]:
+    """The algorithms of a panel that are drawn: what was measured, else, over steps, what was documented."""
+    return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
 
 
 def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:

@@ -27,7 +27,7 @@ class Standing:
     name: str  # suite/algorithm/task; of a damaged record, its folder
     seed: int | None
     smoke: bool
-    env_steps: int  # at the end of its last epoch
+    env_steps: int  # at the end of its last epoch, or where it was stopped since
     budget: int
     best: float | None  # highest mean return of any evaluation
     eta: float | None  # seconds to the end of the budget; None unless running, or while nothing is known
@@ -62,11 +62,11 @@ def _standing(folder: Path) -> Standing:
         name=record.spec.name,
         seed=record.spec.seed,
         smoke=record.spec.smoke,
-        env_steps=record.epochs[-1].steps if record.epochs else 0,
+        env_steps=_steps(record),
         budget=record.spec.budget.steps,
         best=best_of_run(record),
         eta=_eta(record) if state == "running" else None,
-        reason="" if state == "running" or record.outcome is None else record.outcome.reason,
+        reason="" if state == "running" else _reason(record),
     )
 
 
@@ -74,6 +74,19 @@ def _state(record: Record) -> State:
     if record.outcome is not None and record.outcome.status != "interrupted":
         return record.outcome.status
     return "running" if held(record.folder) else "interrupted"
+
+
+def _steps(record: Record) -> int:
+    """How far it is: an interruption is saved between two epochs too."""
+    recorded = record.epochs[-1].steps if record.epochs else 0
+    return max(recorded, record.outcome.steps if record.outcome else 0)
+
+
+def _reason(record: Record) -> str:
+    """Why it ended; an outcome with fewer epochs than the record is that of an earlier attempt."""
+    if record.outcome is None or record.outcome.epochs < len(record.epochs):
+        return "ended without a word"
+    return record.outcome.reason
 
 
 def _eta(record: Record) -> float | None:

@@ -57,6 +57,19 @@ def test_json_is_one_document_and_quiet_is_quiet(folder: Path, capsys: Capture) 
     assert (made.parts[0].noise, made.parts[0].uniform, made.parts[0].sampled) == (0.5, 0.5, False)
 
 
+def test_a_set_of_ones_own_is_learned_from_on_the_task_it_names_and_on_no_other(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    learn = ["run", "offline", "td3bc", "--dry-run", "--results", str(tmp_path / "r"), "--dataset"]
+    assert main(line("--quiet")) == 0
+    capsys.readouterr()
+    assert main([*learn, "rlb-own"]) == 0
+    (planned,) = capsys.readouterr().out.splitlines()
+    assert planned.startswith("offline/td3bc/Hopper-v4 seed 0: new")
+    assert main([*learn, "rlb-nobodys"]) == 2
+    assert "rlb-nobodys: not in" in capsys.readouterr().err
+
+
 def test_several_policies_are_mixed_in_the_shares_that_are_given(capsys: Capture) -> None:
     both = (HOPPER, "hopper-openai_imitation-trpo_iter500")
     assert main(line("--json", "--quiet", "--mixture", "0.25,0.75", policy=both)) == 0

@@ -239,7 +239,10 @@ def test_a_tracker_that_hangs_holds_nobody_up_for_long(
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("wandb", "--track wandb: not installed; pip install 'rlbench[wandb]', or take --track tensorboard"),
+        (
+            "wandb",
+            f"--track wandb: not installed; `{sys.executable} -m pip install wandb`, or take --track tensorboard",
+        ),
         ("tensorbord", "--track: unknown tracker 'tensorbord'; did you mean 'tensorboard'?"),
     ],
 )

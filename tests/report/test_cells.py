@@ -146,6 +146,13 @@ def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record,
     assert (str(found.verdict), found.measured, found.note) == ("NOT RUN", None, "2 runs with other settings")
 
 
+def test_a_short_run_on_data_of_ones_own_is_not_passed_over_in_silence(record_run: Record, tmp_path: Path) -> None:
+    """Nothing is documented there, so nothing can be PARTIAL of it."""
+    record_run([1.0], suite="offline", algo="td3bc", task="Hopper-v4", sets=["task.dataset=rlb-own", "budget.steps=9"])
+    (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.key.dataset == "rlb-own")
+    assert (str(found.verdict), found.note) == ("NOT RUN", "1 run with other settings")
+
+
 def test_the_note_of_a_document_stands_beside_the_cell(tmp_path: Path) -> None:
     assert "s_{t+3}" in cell(tmp_path, algo="rainbow", task="PongNoFrameskip-v4").note
 

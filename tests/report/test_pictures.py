@@ -135,6 +135,15 @@ def test_what_cannot_be_done_exits_2_in_one_line_and_writes_nothing(line: tuple[
     assert list(Path().iterdir()) == []
 
 
+def test_the_legend_names_what_is_drawn_and_no_algorithm_that_was_only_documented(record_run: Record) -> None:
+    """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
+    record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
+    (hopper,) = panels("mujoco", Path("results"), tasks=("Hopper-v4",), clock=steps)
+    assert len(hopper.curves) > 1
+    (legend,) = draw("mujoco", "curves", Path("results"), tasks=("Hopper-v4",)).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ppo", "documented curve", "documented score"]
+
+
 def test_no_two_algorithms_of_a_picture_look_alike_in_black_and_white() -> None:
     looks = list(looks_of([f"algorithm {number}" for number in range(20)]).values())
     assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rlbench import suites
 from rlbench.record.claims import held
-from rlbench.record.store import Store
+from rlbench.record.store import Store, read
 from rlbench.report.standing import standings
 
 Record = Callable[..., Path]
@@ -53,3 +54,19 @@ def test_a_damaged_record_is_listed_with_its_reason_and_hides_no_other(record_ru
     damaged, done = standings(tmp_path / "results")
     assert (damaged.state, done.state) == ("damaged", "done")
     assert "outcome.json" in damaged.reason
+
+
+def test_a_run_stopped_between_two_epochs_stands_where_it_was_saved_and_one_that_died_later_says_so(
+    record_run: Record, tmp_path: Path
+) -> None:
+    stopped = record_run([1.0, 3.0], status="interrupted")
+    outcome, epochs = read(stopped).outcome, read(record_run([1.0, 3.0, 2.0], seed=1)).epochs
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None and outcome is not None
+    store.finish(replace(outcome, env_steps=133_000))
+    store.release()
+    saved, _ = standings(tmp_path / "results")
+    assert (saved.env_steps, saved.reason) == (133_000, "a test says interrupted")
+    store.append(epochs[2])  # a second attempt records an epoch, and is killed
+    killed, _ = standings(tmp_path / "results")
+    assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a word")
