@@ -19,3 +19,9 @@ def test_there_are_eighteen_promises_in_order() -> None:
 def test_every_promise_is_kept_by_a_test_that_exists(number: str, keepers: str) -> None:
     missing = [path for path in re.findall(r"`([^`]+)`", keepers) if not (ROOT / path).is_file()]
     assert not missing, (number, missing)
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = text.split("```\n")[1].splitlines()
+    assert first == ["scripts/test", "scripts/rlbench run atari dqn --task PongNoFrameskip-v4"]
