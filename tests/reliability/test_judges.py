@@ -206,7 +206,11 @@ HANGING = f"from rlbench.build import beside; beside.PROGRAM = {program('deadloc
 def test_no_judge_outlives_its_run_however_that_ends(
     number: signal.Signals, start: str, said: str, tmp_path: Path
 ) -> None:
-    longer = {"budget.steps=60": "budget.steps=200", "protocol.episodes=2": "protocol.episodes=3000"}  # of a smoke run
+    longer = {  # a smoke run has two hundred updates at most, so each takes some fifty milliseconds
+        "budget.steps=60": "budget.steps=200",
+        "algo.batch=8": "algo.batch=8192",
+        "algo.widths=16,16": "algo.widths=256,256",
+    }
     long = [longer.get(word, word) for word in FLAT.words(tmp_path)]
     with started(*long, "--judges", "1", program=start) as process:
         heard(process, said)
