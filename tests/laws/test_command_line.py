@@ -29,7 +29,7 @@ ANY: Final = re.compile(r"RUN|FILE|NAME|HEAD|DIR|…|\$|<")  # stands for a name
 
 def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
     """Every verb that does something, by the words that are typed."""
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]  # a group
+    for name, command in getattr(typer.main.get_command(app), "commands", {}).items():
         for inner, deeper in getattr(command, "commands", {}).items():
             yield f"{name} {inner}", deeper
         yield name, command
