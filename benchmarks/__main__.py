@@ -15,6 +15,7 @@ from benchmarks.cases import ASIDE, PATIENCE, UNITS, Case, cases
 from benchmarks.children import D3RLPY_PYTHON, PEERS_PYTHON, ROOT, ChildFailed, Samples, ours, peer, policy
 from benchmarks.figures import Figures, floors
 from benchmarks.report import load, machine_name, markdown, report, save
+from benchmarks.shares import picture, table
 
 PEERS = {"stable-baselines3": "sb3.py", "tianshou": "tianshou_value.py", "d3rlpy": "d3.py"}
 CONTESTS = {
@@ -34,7 +35,7 @@ SCRIPTS = {
 }
 """What measures a peer, where it is not the usual script."""
 
-PARTED = {"dqn-pong", "halfcheetah", "ppo-halfcheetah", "ppo-pong"}
+PARTED = {"dqn-pong", "halfcheetah", "ppo-halfcheetah", "ppo-pong", "profile"}
 """Workloads that say where ours spends its time."""
 
 
@@ -43,6 +44,11 @@ def main() -> None:
     given = _arguments()
     if given.markdown is not None:
         sys.stdout.write(markdown(load(given.markdown)))
+        return
+    if given.profile is not None:
+        found = load(given.profile)
+        picture(found, given.profile.with_suffix(".png"))
+        sys.stdout.write(table(found))
         return
     settings = {"repeat": given.repeat, "steps": given.steps, **policy("")}
     if given.note is not None:
@@ -103,6 +109,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--note", help="kept with the settings: what else the machine was doing")
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/<machine>.json")
     parser.add_argument("--markdown", type=Path, metavar="JSON", help="only show the table of a written file")
+    parser.add_argument("--profile", type=Path, metavar="JSON", help="the same as shares of a step, and as JSON.png")
     given = parser.parse_args()
     if unknown := set(given.workloads) - set(UNITS):
         parser.error(f"unknown workload {', '.join(sorted(unknown))}: choose from {', '.join(UNITS)}")

@@ -22,6 +22,7 @@ UNITS = {
     "overlap": "env steps/s",
     "recording": "steps/s",
     "reading": "transitions/s",
+    "profile": "steps/s",
 }
 """The workloads, and in what a contestant is measured."""
 
@@ -40,6 +41,14 @@ LIGHT = {"il": 0.3, "td3bc": 0.15, "iql": 0.15, "cql": 0.02, "bcq": 0.04}
 UPDATES = 600  # asked for, for which an offline run is judged once; three times at least, that judging may overlap
 
 PATIENCE = 10  # tianshou goes through its whole store after every collect: a tenth of the steps
+
+
+PROFILED = (
+    *(f"atari/{name}" for name in (*VALUES, "sac", "ppo")),
+    *(f"mujoco/{name}" for name in ("ddpg", "td3", "sac", "redq", "reinforce", "a2c", "ppo", "npg", "trpo")),
+    *(f"offline/{name}" for name in (*LIGHT, "crr")),
+)
+"""Suite and algorithm of every workload that is profiled, each at its documented settings."""
 
 
 class Case(NamedTuple):
@@ -63,6 +72,10 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
             return {f"{workload} {case.algorithm} {case.batch}": case for case in found}
         case "halfcheetah":
             found = [Case(threads, min(steps, 1_000), a, 256) for a in ("sac", "td3")]
+        case "storage":
+            found = [Case(threads, steps, a) for a in ("dqn", "rainbow")]  # drawn uniformly, and by priority
+        case "profile":
+            found = [Case(threads, steps, a) for a in PROFILED]
         case "offline-update":
             found = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()]
         case "overlap":

@@ -78,7 +78,7 @@ def ratios(figures: Figures) -> list[Ratio]:
         better = figure.median / mine if figure.unit == "ms" else mine / figure.median
         found.append(Ratio(figure.workload, figure.threads, figure.subject, better))
     for figure in figures.all():
-        few = figures.of("storage", "10000 stored", figure.threads)
-        if (figure.workload, figure.subject) == ("storage", "100000 stored") and few is not None:
-            found.append(Ratio("storage", figure.threads, "10000 stored", few / figure.median))
+        few = figures.of(figure.workload, "10000 stored", figure.threads)
+        if figure.subject == "1000000 stored" and few is not None:
+            found.append(Ratio(figure.workload, figure.threads, "10000 stored", few / figure.median))
     return found

@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import judging, offline, onpolicy, overlap, recording
+from benchmarks import judging, offline, onpolicy, overlap, profile, recording
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -27,7 +27,7 @@ from rlbench.ops.types import Transition
 
 SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
 SHORT_SETTLING = 100  # the same for the slow loops of the whole family, here and in tianshou
-FEW, MANY = 10_000, 100_000  # stored transitions between which a step must not grow dearer
+FEW, MANY = 10_000, 1_000_000  # stored transitions between which a step must not grow dearer
 LANES, ACTIONS = 10, 6
 
 Samples = dict[str, list[float]]
@@ -97,6 +97,7 @@ WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "ppo-pong": onpolicy.pong,
     "recording": recording.written,
     "reading": recording.read,
+    "profile": profile.spent,
 }
 
 
@@ -139,6 +140,7 @@ def _filled(case: Case, stored: int) -> Ring:
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (LANES, 84, 84), dtype=np.uint8)
 ACTION, REWARD, NOT = torch.zeros(LANES, dtype=torch.int64), np.zeros(LANES, np.float32), np.zeros(LANES, np.bool_)
+PRIORITY = torch.linspace(0.1, 2, BATCH)
 
 
 def _write(ring: Ring) -> None:
@@ -149,7 +151,8 @@ def _write(ring: Ring) -> None:
 def _turn(ring: Ring) -> None:
     """What one vector step asks of the ring."""
     _write(ring)
-    ring.sample(BATCH)
+    drawn = ring.sample(BATCH)
+    ring.reprioritize(drawn.slot, PRIORITY)
 
 
 def main() -> None:

@@ -7,14 +7,39 @@ from functools import wraps
 from time import perf_counter
 from typing import ParamSpec, TypeVar
 
+import torch
+
+from rlbench.build.engine import losses
 from rlbench.envs.base import VectorEnv
-from rlbench.learners.qlearning import QLearner
-from rlbench.learners.sac import SAC
-from rlbench.learners.td3 import TD3
+from rlbench.envs.normalize import Normalized
+from rlbench.learners import base, bcq, cql, crr, discrete_sac, iql, natural, ppo, sac, td3
+from rlbench.learners.bcq import BCQ
+from rlbench.learners.byhand import Regression, Surrogate
+from rlbench.learners.discrete_sac import DiscreteSAC
+from rlbench.learners.natural import Natural
+from rlbench.learners.ppo import PPO
+from rlbench.learners.reinforce import Reinforce
+from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+PARTS = (
+    "emulator",
+    "normalise",
+    "act",
+    "write",
+    "sample",
+    "returns",
+    "forward",
+    "backward",
+    "optimizer",
+    "targets",
+    "bookkeeping",
+    "other",
+)
+"""In the order in which a step has them; ``returns`` are those of a rollout, ``targets`` are target networks."""
 
 
 class Stopwatch:
@@ -42,7 +67,7 @@ class Stopwatch:
         return measured
 
     def attach(self, part: str, owner: object, *methods: str) -> None:
-        """Time these methods of one object as ``part``."""
+        """Time these methods of one object, or functions of one module, as ``part``."""
         for method in methods:
             setattr(owner, method, self.timed(part, getattr(owner, method)))
 
@@ -51,32 +76,71 @@ class Stopwatch:
         self.seconds.clear()
 
 
-def watched(run: Online) -> Stopwatch:
-    """A stopwatch on every part of a run whose environments are not open yet."""
-    watch = Stopwatch()
-    collector, updater, learner = run.collector, run.updater, run.learner
+def watched(run: Online | Offline) -> Stopwatch:
+    """A stopwatch on every part of a run whose environments are not open yet; for the rest of this process."""
+    watch, learner = Stopwatch(), run.learner
+    if isinstance(run, Online):
+        _collecting(watch, run)
+        watch.attach("act", learner, "act")
+    found = list(losses(learner))
+    if not found:
+        raise TypeError(type(learner).__name__)
+    for owner, name in found:
+        watch.attach("forward", owner, name)
+    if isinstance(learner, DiscreteSAC):
+        watch.attach("forward", learner, "goal")
+    if isinstance(learner, BCQ):
+        watch.attach("forward", learner, "proposals")
+    if isinstance(learner, PPO | Natural | Reinforce):
+        _rollouts(watch, run, learner)
+    else:
+        watch.attach("sample", run.buffer if isinstance(run, Online) else getattr(run.updater, "source"), "sample")  # noqa: B009 - not in the trainer's protocol
+    watch.attach("backward", torch.autograd, "grad")
+    for module in (base, cql):
+        watch.attach("optimizer", module, "move")
+    for tracking in (sac, td3, iql, cql, crr, bcq, discrete_sac):
+        watch.attach("targets", tracking, "track")
+    watch.attach("bookkeeping", run.updater, "run")  # what is left of it
+    return watch
+
+
+def _collecting(watch: Stopwatch, run: Online) -> None:
+    """What a vector step is made of."""
+    collector = run.collector
 
     def opened(segment: int) -> VectorEnv:
         envs = open_envs(segment)
-        watch.attach("emulator", envs, "send", "recv")
+        if isinstance(envs, Normalized):
+            watch.attach("normalise", envs, "recv")
+            watch.attach("emulator", envs.envs, "send", "recv")
+        else:
+            watch.attach("emulator", envs, "send", "recv")
         return envs
 
     open_envs: Callable[[int], VectorEnv] = getattr(collector, "open_envs")  # noqa: B009 - not in the trainer's protocol
     setattr(collector, "open_envs", opened)  # noqa: B010 - as above
-    watch.attach("act", learner, "act")
     watch.attach("write", run.buffer, "observe", "newest", "record")
-    watch.attach("sample", run.buffer, "sample")
+
+
+def _rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | Reinforce) -> None:
+    """What learning from a rollout is made of, by a framework or by hand."""
+    watch.attach("sample", getattr(run.updater, "source"), "rollout")  # noqa: B009 - not in the trainer's protocol
     match learner:
-        case QLearner():
-            optimizers = learner.optimizers
-            watch.attach("forward", learner, "loss")
-        case SAC() | TD3():
-            optimizers = (learner.actor_optimizer, learner.critic_optimizer)
-            watch.attach("forward", learner, "critic_loss", "policy_loss")
-        case _:
-            raise TypeError(type(learner).__name__)
-    for optimizer in optimizers:
-        watch.attach("optimizer", optimizer, "step")
-    watch.attach("backward", learner, "update")  # what is left of it
-    watch.attach("bookkeeping", updater, "run")  # likewise
-    return watch
+        case PPO():
+            watch.attach("returns", ppo, "lesson", "valued")
+            watch.attach("forward", learner, "through")
+            _by_hand(watch, learner.through)
+        case Natural():
+            watch.attach("returns", natural, "lesson")
+            watch.attach("forward", learner, "actor_step", "regress")
+            _by_hand(watch, learner.regress)
+        case Reinforce():
+            watch.attach("returns", learner, "worth")
+
+
+def _by_hand(watch: Stopwatch, steps: object) -> None:
+    """Slopes and steps of what needs no framework; what is left of it counts as ``forward``."""
+    steps = getattr(steps, "__wrapped__", steps)
+    if isinstance(steps, Surrogate | Regression):
+        watch.attach("backward", steps.stack, "backward")
+        watch.attach("optimizer", steps.descent, "begin", "step", "end")

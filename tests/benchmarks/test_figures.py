@@ -17,8 +17,8 @@ def figures():
     found.add("dqn-update", "plain", 1, "ms", [30.0])
     found.add("dqn-pong", "rlbench", 1, "env steps/s", [300.0])
     found.add("dqn-pong", "stable-baselines3", 1, "env steps/s", [100.0])
-    found.add("storage", "10000 stored", 1, "µs", [100.0])
-    found.add("storage", "100000 stored", 1, "µs", [125.0])
+    found.add("storage dqn", "10000 stored", 1, "µs", [100.0])
+    found.add("storage dqn", "1000000 stored", 1, "µs", [125.0])
     return found
 
 
@@ -33,7 +33,7 @@ def test_a_ratio_above_one_is_better_whatever_the_unit(figures):
     assert found == {
         ("dqn-update", "plain"): 1.5,
         ("dqn-pong", "stable-baselines3"): 3.0,
-        ("storage", "10000 stored"): 0.8,
+        ("storage dqn", "10000 stored"): 0.8,
     }
 
 

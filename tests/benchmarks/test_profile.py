@@ -1,0 +1,85 @@
+"""Where the time of a step goes: every algorithm can be asked, its parts are all there, and they make up the whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from benchmarks import profile
+from benchmarks.cases import PROFILED, Case
+from benchmarks.figures import Figures
+from benchmarks.report import report
+from benchmarks.shares import picture, steps, table
+from benchmarks.stopwatch import PARTS
+from rlbench import suites
+from rlbench.learners import base, bcq, cql, crr, discrete_sac, iql, natural, ppo, sac, td3
+
+
+def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_offline_one():
+    online = {f"{suite}/{name}" for suite in ("atari", "mujoco") for name in suites.algorithms(suite)}
+    plain = {name for name in online if not name.endswith("+icm")}  # curiosity adds a network and no part
+    assert plain <= {*PROFILED}, plain - {*PROFILED}
+    assert {f"offline/{name}" for name in ("il", "bcq", "cql", "crr", "td3bc", "iql")} <= {*PROFILED}
+
+
+@pytest.fixture
+def restored(monkeypatch):
+    """What a stopwatch is put on belongs to everybody in this process."""
+    monkeypatch.setattr(torch.autograd, "grad", torch.autograd.grad)
+    for module in (base, cql):
+        monkeypatch.setattr(module, "move", module.move)
+    for module in (sac, td3, iql, cql, crr, bcq, discrete_sac):
+        monkeypatch.setattr(module, "track", module.track)
+    for module, name in ((ppo, "lesson"), (ppo, "valued"), (natural, "lesson")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(profile, "SECONDS", 0.2)
+
+
+EVERYONE = {"forward", "backward", "optimizer", "bookkeeping", "sample", "other", "idle", "rlbench"}
+PLAYING = {"emulator", "act", "write"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        ("mujoco/sac", {*PLAYING, "targets"}),
+        ("mujoco/ppo", {*PLAYING, "normalise", "returns"}),
+        ("mujoco/trpo", {*PLAYING, "normalise", "returns"}),
+        ("offline/td3bc", {"targets"}),
+    ],
+)
+def test_the_parts_of_a_step_are_all_there_and_make_up_the_step(restored, algorithm, more):
+    found = profile.spent(Case(1, 0, algorithm))
+    assert set(found) == EVERYONE | more
+    assert set(found) - {"rlbench", "idle"} <= set(PARTS)
+    whole = sum(took for name, (took,) in found.items() if name not in {"rlbench", "idle"})
+    assert whole == pytest.approx(1e3 / found["rlbench"][0], rel=1e-6)
+    assert all(took >= 0 for (took,) in found.values())
+    assert found["other"][0] < 0.5 * whole, "most of a step is known"
+
+
+@pytest.fixture
+def profiled():
+    figures = Figures()
+    figures.add("profile atari/dqn", "rlbench", 2, "steps/s", [100.0])
+    for part, spent in {"emulator": 2.0, "forward": 5.0, "backward": 3.0, "idle": 1.0}.items():
+        figures.add("profile atari/dqn parts", part, 2, "ms", [spent])
+    figures.add("dqn-pong", "rlbench", 2, "env steps/s", [5.0])
+    return report(figures, {})
+
+
+def test_shares_are_of_the_whole_step_and_idle_is_within_it(profiled):
+    (step,) = steps(profiled)
+    assert (step.name, step.threads, step.whole, step.idle) == ("atari/dqn", 2, 10.0, 1.0)
+    assert [step.share(part) for part in ("emulator", "forward", "act")] == [0.2, 0.5, 0.0]
+    (row,) = table(profiled).splitlines()[2:]
+    assert re.sub(r"\s*\|\s*", "|", row) == "|atari/dqn|2|10|20%||||||50%|30%|||||10%|"
+
+
+def test_the_picture_is_the_same_bytes_every_time(profiled, tmp_path):
+    for name in ("a.png", "b.png"):
+        picture(profiled, tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
