@@ -16,6 +16,11 @@ PEERS_PYTHON = ROOT / ".peers/bin/python"
 D3RLPY_PYTHON = ROOT / ".peers-d3rlpy/bin/python"  # wants another Gymnasium
 LONGEST = 1_800  # seconds; a child that takes longer hangs
 
+SPINNING = {f"mujoco/{name}" for name in ("ddpg", "td3", "sac", "redq")} | {
+    f"offline/{name}" for name in ("il", "td3bc", "iql", "cql", "bcq", "crr")
+}
+"""Profiles of runs whose idle threads spin for a while, as ``rlbench run`` has them."""
+
 Samples = dict[str, list[float]]
 
 
@@ -26,7 +31,9 @@ class ChildFailed(Exception):
 def ours(workload: str, case: Case) -> Samples:
     """What ``benchmarks.measure`` finds, by contestant or part."""
     options = [text for field, value in case._asdict().items() for text in (f"--{field}", str(value))]
-    return _json([sys.executable, "-m", "benchmarks.measure", workload, *options], case.threads, policy(workload))
+    return _json(
+        [sys.executable, "-m", "benchmarks.measure", workload, *options], case.threads, policy(workload, case.algorithm)
+    )
 
 
 def peer(script: str, workload: str, case: Case) -> Samples:
@@ -38,9 +45,10 @@ def peer(script: str, workload: str, case: Case) -> Samples:
     return _json([str(python), f"benchmarks/peers/{script}", *what], case.threads, policy(workload))
 
 
-def policy(workload: str) -> dict[str, str]:
+def policy(workload: str, algorithm: str = "") -> dict[str, str]:
     """How idle threads wait, the same for everybody: as ``rlbench run`` sets it, unless the caller said otherwise."""
-    if workload in {"halfcheetah", "offline-update", "offline-evaluation"} and "OMP_WAIT_POLICY" not in os.environ:
+    spinning = workload in {"halfcheetah", "offline-update", "offline-evaluation"} or algorithm in SPINNING
+    if spinning and "OMP_WAIT_POLICY" not in os.environ:
         return {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "30000")}
     return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
