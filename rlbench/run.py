@@ -23,6 +23,7 @@ from rlbench.build.assemble import build
 from rlbench.build.device import device_of
 from rlbench.build.engine import refusals
 from rlbench.build.environments import describe
+from rlbench.build.stacked import Member
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import State, branch, of_module, whole
@@ -48,11 +49,13 @@ class Stop:
     under_way: bool = False  # whoever iterates says so; before the first record there is nothing to save
 
 
-def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
+def run(
+    spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None, member: Member | None = None
+) -> Iterator[Progress | Epoch]:
     """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
 
     A run that has ended gives nothing. ``seal`` is what the data were found to be just now, so that no byte of them is
-    hashed twice.
+    hashed twice. What is due in a ``member`` of several has to be made between two records, before the next is asked.
 
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
@@ -70,6 +73,8 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         trainer = build(spec, runtime, describe(spec), seal)
         if checkpoint.exists(folder):
             _resume(trainer, folder, device_of(runtime).type, store)
+        if member is not None:
+            member.join(trainer)
         yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
