@@ -17,8 +17,6 @@ from rlbench.fast.updater import Eager
 from rlbench.fast.waiting import Waiting
 from rlbench.learners.sac import SAC
 from rlbench.learners.td3 import TD3
-from rlbench.spec.algo import ActorCritic
-from rlbench.spec.run import Spec
 from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online
 
@@ -117,27 +115,10 @@ class Company:
 def stack(members: Sequence[Member]) -> Stack:
     """The learners of runs that wait, which have made as many updates."""
     eager = [member.due.eager for member in members]
-    owners = [(*_parts(run.learner), run.metrics) for run in eager]
-    return Stack(eager, owners, ("critic_loss", "policy_loss"), [member.stream.own for member in members])
+    parts = [_parts(run.learner) for run in eager]
+    return Stack(eager, parts, ("critic_loss", "policy_loss"), [member.stream.own for member in members])
 
 
 def _parts(learner: object) -> tuple[Owner, ...]:
-    """A learner, and what of it keeps tensors itself."""
-    return (learner, learner.temperature) if isinstance(learner, SAC) else (learner,)
-
-
-def stackable(spec: Spec) -> None:
-    """Refuse a cell whose seeds cannot learn together.
-
-    Raises:
-        UsageError: it is one; the message says why.
-    """
-    algo, why = spec.algo, ""
-    if not isinstance(algo, ActorCritic):
-        why = "only DDPG, TD3, SAC and REDQ on real actions are stacked"
-    elif algo.lag or spec.answers is not None:
-        why = "seeds are stacked in strict order alone; set algo.lag=0 and task.answers=none"
-    elif algo.replay.priority is not None or algo.replay.hindsight is not None:
-        why = "only replay without priorities or hindsight is stacked"
-    if why:
-        raise UsageError(f"--stack: {spec.name}: {why}, or leave --stack out")
+    """What of a learner keeps tensors itself."""
+    return (learner.temperature,) if isinstance(learner, SAC) else ()

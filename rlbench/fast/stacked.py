@@ -50,20 +50,20 @@ class Stack:
     def __init__(
         self,
         members: Sequence[Eager[Transition]],
-        owners: Sequence[Sequence[Owner]],
+        parts: Sequence[tuple[Owner, ...]],
         losses: Sequence[str],
         streams: Sequence[torch.Generator],
     ) -> None:
-        """``owners`` are, for every member, its learner, the parts of it that keep tensors themselves, its metrics.
+        """``parts`` are, for every member, what of its learner keeps tensors itself.
 
-        ``losses`` are the names of the learner's, all that draws in an update draws from ``streams``, one a member.
+        ``losses`` are the names of the learner's; all that they draw comes from ``streams``, one a member.
         """
         first, *_ = members
-        self.members, self.owners = tuple(members), tuple(owners)
-        whole = copy.deepcopy(tuple(self.owners[0]))
-        lay(self.owners, whole)
-        lift(whole, losses, streams)
-        learner, *_, metrics = whole
+        self.members = tuple(members)
+        self.owners = [(run.learner, run.metrics, *part) for run, part in zip(members, parts, strict=True)]
+        learner, metrics, part = copy.deepcopy((first.learner, first.metrics, parts[0]))
+        lay(self.owners, (learner, metrics, *part))
+        lift((learner, *part), losses, streams)
         sources = Sources([member.source for member in members])
         self._eager = Eager(source=sources, learner=learner, batch=first.batch, metrics=metrics, summary=first.summary)
 
@@ -223,6 +223,8 @@ def _all_kept(owners: Sequence[Owner]) -> Iterator[Kept]:
                     yield from _gathered(value)
                 case Tensor():
                     yield Kept(value, -1)
+                case _:
+                    pass
 
 
 def _gathered(optimizer: torch.optim.Optimizer) -> Iterator[Kept]:
