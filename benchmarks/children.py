@@ -40,7 +40,10 @@ def peer(script: str, workload: str, case: Case) -> Samples:
 
 def policy(workload: str) -> dict[str, str]:
     """How idle threads wait, the same for everybody: as ``rlbench run`` sets it, unless the caller said otherwise."""
-    if workload in {"halfcheetah", "offline-update", "offline-evaluation"} and "OMP_WAIT_POLICY" not in os.environ:
+    if (
+        workload in {"halfcheetah", "stacked", "offline-update", "offline-evaluation"}
+        and "OMP_WAIT_POLICY" not in os.environ
+    ):
         return {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "30000")}
     return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
