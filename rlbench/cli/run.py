@@ -13,7 +13,7 @@ from rlbench.cli.carried import carried, row, to_its_end
 from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
-from rlbench.cli.stacked import cells_of, stackable, together
+from rlbench.cli.stacked import stacks, together
 
 if TYPE_CHECKING:
     from rlbench.spec.run import Runtime, Spec
@@ -64,8 +64,7 @@ def run(
     _leashed(pipe)
     data = Data(dataset)
     specs = _shared(_specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke), shard)
-    if stack:
-        stackable(specs, updates, alone=jobs is None and engine == "local")
+    cells = stacks(specs, updates, jobs, engine) if stack else [[spec] for spec in specs]
     if dry_run:
         _plan(specs, results, json=json)
         return
@@ -73,7 +72,6 @@ def run(
     with following(track or (), specs, results, track_to):
         if jobs is None and engine == "local":
             runtime = Runtime(device=device, dataset=data.path, patience=patience, judges=judges, engine=updates)
-            cells = cells_of(specs) if stack else [[spec] for spec in specs]
             told, worst = _in_turn(cells, runtime, results, pipe, force=force, quiet=quiet)
         else:
             from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept

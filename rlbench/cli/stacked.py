@@ -16,25 +16,20 @@ if TYPE_CHECKING:
     from rlbench.spec.run import Runtime, Spec
 
 
-def stackable(specs: Sequence[Spec], updates: str, *, alone: bool) -> None:
-    """Refuse what cannot be stacked; ``alone``: this process carries the runs on, and no other.
+def stacks(specs: Sequence[Spec], updates: str, jobs: str | None, engine: str) -> list[list[Spec]]:
+    """The seeds of each cell, in the order in which they were asked for.
 
     Raises:
-        UsageError: it is asked for; the message says what to leave out.
+        UsageError: they cannot be stacked; the message says what to leave out.
     """
-    if not alone:
+    if jobs is not None or engine != "local":
         raise UsageError("--stack: trains the seeds in this process; leave --jobs and --engine out, or --stack")
     if updates not in {"auto", "eager"}:
         raise UsageError(f"--stack: updates of several seeds are eager; leave --updates {updates} out, or --stack")
+    cells: dict[str, list[Spec]] = {}
     for spec in specs:
         if why := _obstacle(spec):
             raise UsageError(f"--stack: {spec.name}: {why}, or leave --stack out")
-
-
-def cells_of(specs: Sequence[Spec]) -> list[list[Spec]]:
-    """The seeds of each cell, in the order in which they were asked for."""
-    cells: dict[str, list[Spec]] = {}
-    for spec in specs:
         cells.setdefault(spec.id, []).append(spec)
     return list(cells.values())
 
