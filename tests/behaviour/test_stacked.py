@@ -16,14 +16,19 @@ from rlbench import checkpoint, suites
 from rlbench.build.stacked import Company, Member
 from rlbench.cli.app import main
 from rlbench.cli.live import Silent
+from rlbench.cli.preflight import fits
 from rlbench.cli.stacked import together
+from rlbench.errors import DoesNotFit
 from rlbench.fast.stacked import Stack
+from rlbench.record import machine
 from rlbench.record.store import folder_of, read
 from rlbench.record.types import Epoch, Progress
 from rlbench.run import Stop
+from rlbench.spec.footprint import footprint
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Spec
 from tests.reliability.carried import QUIET, carry
+from tests.reliability.test_signals import heard, left, started
 
 HOPPER = (
     "budget.steps=160", "budget.epoch=60", "budget.segment=90", "algo.warmup=40", "algo.widths=16,16", "algo.batch=8",
@@ -75,10 +80,8 @@ def near(specs: list[Spec], one: Path, other: Path) -> None:
         assert all(torch.allclose(last[0][name], value, atol=1e-3) for name, value in last[1].items())
 
 
-@pytest.mark.parametrize(("algorithm", "changes"), CELLS)
-def test_seeds_that_learn_together_leave_the_records_that_they_would_leave_alone(
-    tmp_path: Path, algorithm: str, changes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many seeds learned together, update by update."""
     made: list[int] = []
     learn = Stack.run
 
@@ -87,6 +90,14 @@ def test_seeds_that_learn_together_leave_the_records_that_they_would_leave_alone
         learn(self, first, count)
 
     monkeypatch.setattr(Stack, "run", counted)
+    return made
+
+
+@pytest.mark.parametrize(("algorithm", "changes"), CELLS)
+def test_seeds_that_learn_together_leave_the_records_that_they_would_leave_alone(
+    tmp_path: Path, algorithm: str, changes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sizes(monkeypatch)
     specs = specs_of(algorithm, *changes)
     assert stacked(specs, tmp_path / "stacked") == ["done"] * 3
     assert len(made) > 100 and set(made) <= {2, 3}  # they did learn together
@@ -119,9 +130,10 @@ def test_a_seed_that_diverges_fails_and_the_others_go_on_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_some(20, breaking, monkeypatch)
-    specs = specs_of("td3")
+    specs, made = specs_of("td3"), sizes(monkeypatch)
     assert stacked(specs, tmp_path / "stacked") == ["done", "failed", "done"]
     monkeypatch.undo()
+    assert made == sorted(made, reverse=True) and made.count(2) > 40  # it is not dragged along
     outcome = read(folder_of(specs[1], tmp_path / "stacked")).outcome
     assert outcome is not None and outcome.reason.startswith("Diverged")
     rest = [specs[0], specs[2]]
@@ -194,3 +206,35 @@ def test_the_command_trains_a_stack_for_every_cell_and_tells_of_every_seed(
         (task, seed, "done") for task in ("Hopper-v4", "Walker2d-v4") for seed in (0, 1)
     ]
     assert "Hopper-v4 seed 1  epoch 1" in said.err
+
+
+def test_a_signal_saves_every_seed_and_a_kill_loses_none(tmp_path: Path) -> None:
+    """Stopped together, killed together, and then one of them goes on alone."""
+    changes = (*HOPPER, "budget.steps=40000", "algo.replay.capacity=40000")
+    sets = [word for change in changes for word in ("--set", change)]
+    words = ["run", "mujoco", "sac", "--task", "Hopper-v4", "--device", "cpu", "--results", str(tmp_path), *sets]
+    both = [*words, "--seeds", "0,1", "--stack"]
+    with started(*both, "--json") as process:
+        heard(process, "seed 1  epoch 2")
+        code, out, err = left(process, signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM
+    assert err.count("the same command resumes") == 2
+    rows = json.loads(out)["runs"]
+    assert [row["status"] for row in rows] == ["interrupted"] * 2
+    assert all((Path(row["folder"]) / "checkpoint" / "resume").is_dir() for row in rows)
+    with started(*both) as again:
+        heard(again, f"seed 1  resumes at {rows[1]['env_steps']:,}/")
+        again.send_signal(signal.SIGKILL)
+        again.wait()
+    with started(*words, "--seeds", "1") as alone:
+        heard(alone, f"seed 1  resumes at {rows[1]['env_steps']:,}/")
+
+
+def test_as_many_seeds_as_do_not_fit_at_once_are_refused_with_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = specs_of("sac")
+    monkeypatch.setattr(machine, "available_memory", lambda: 2 * footprint(specs[0]).total)
+    fits(specs, QUIET, tmp_path)
+    with pytest.raises(DoesNotFit, match=r"3 times .* stack fewer seeds"):
+        fits(specs, QUIET, tmp_path, at_once=3)
