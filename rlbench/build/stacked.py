@@ -1,4 +1,4 @@
-"""Several seeds of one cell learning together: which cells can, and in which order updates are made.
+"""Several seeds of one cell learning together: in which order their updates are made.
 
 Every run goes on by itself until updates are due in it; then it waits until the others have come as far. Who is behind,
 as after a crash, catches up alone.
