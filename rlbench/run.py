@@ -23,6 +23,7 @@ from rlbench.build.assemble import build
 from rlbench.build.device import device_of
 from rlbench.build.engine import refusals
 from rlbench.build.environments import describe
+from rlbench.build.stacked import Member
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import State, branch, of_module, whole
@@ -48,11 +49,13 @@ class Stop:
     under_way: bool = False  # whoever iterates says so; before the first record there is nothing to save
 
 
-def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
+def run(
+    spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None, member: Member | None = None
+) -> Iterator[Progress | Epoch]:
     """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
 
     A run that has ended gives nothing. ``seal`` is what the data were found to be just now, so that no byte of them is
-    hashed twice.
+    hashed twice. What is due in a ``member`` of several is made by others, before the next record is asked for.
 
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
@@ -60,16 +63,16 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         RefusedFile: the checkpoint is damaged.
         Halted: memory is exhausted, or the disk full; the same call resumes.
     """
-    folder = store.folder / "checkpoint" / "resume"
     if store.outcome is not None and store.outcome.status != "interrupted":
         if store.outcome.status == "done":
-            _swept(folder.parent)
+            _swept(store.folder / "checkpoint")
         return
     trainer: Trainer | None = None
     try:
         trainer = build(spec, runtime, describe(spec), seal)
-        if checkpoint.exists(folder):
-            _resume(trainer, folder, device_of(runtime).type, store)
+        _resume(trainer, device_of(runtime).type, store)
+        if member is not None:
+            member.join(trainer)
         yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
@@ -103,8 +106,11 @@ def _wants_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in EXHAUSTED)
 
 
-def _resume(trainer: Trainer, folder: Path, device: str, store: Store) -> None:
-    """Take over a checkpoint's state, saved on the same kind of device and no further than the record."""
+def _resume(trainer: Trainer, device: str, store: Store) -> None:
+    """Take over a checkpoint's state, if there is one, saved on the same kind of device, no further than the record."""
+    folder = store.folder / "checkpoint" / "resume"
+    if not checkpoint.exists(folder):
+        return
     state = checkpoint.load(folder)
     made = state.get("device")
     if made != device:

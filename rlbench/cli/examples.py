@@ -20,7 +20,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("try the whole way on a tiny budget", "rlbench run atari dqn --task PongNoFrameskip-v4 --smoke"),
         ("a row of a table, packed on this machine", "rlbench run mujoco ppo --task '*' --seeds 0-9 --jobs auto"),
-        ("your own variant", "rlbench run atari dqn --task 'Pong*' --set algo.lr=3e-4 --steps 500000"),
+        (
+            "ten seeds at once in one process",
+            "rlbench run mujoco sac --task Hopper-v4 --seeds 0-9 --stack",
+        ),
     ),
     "table": (
         ("every published Atari score beside the measured one", "rlbench table atari"),

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import options
-from rlbench.cli.experience import Checked, Data, checked, dataset_of, documented
+from rlbench.cli.carried import carried, row, to_its_end
+from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.stacked import stacks, together
 
 if TYPE_CHECKING:
-    from rlbench.cli.live import Display
-    from rlbench.record.store import Record, Store
-    from rlbench.record.types import Outcome
-    from rlbench.run import Stop
     from rlbench.spec.run import Runtime, Spec
 
 RUN_SCHEMA = 1
@@ -51,6 +49,7 @@ def run(
     engine: options.Engine = "local",
     ray_address: options.RayAddress = None,
     shard: options.Shard = None,
+    stack: options.Stack = False,
     track: options.Track = None,
     track_to: options.TrackTo = options.TRACKED,
     pipe: options.Pipe = None,
@@ -65,6 +64,7 @@ def run(
     _leashed(pipe)
     data = Data(dataset)
     specs = _shared(_specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke), shard)
+    cells = stacks(specs, updates, jobs, engine) if stack else [[spec] for spec in specs]
     if dry_run:
         _plan(specs, results, json=json)
         return
@@ -72,7 +72,7 @@ def run(
     with following(track or (), specs, results, track_to):
         if jobs is None and engine == "local":
             runtime = Runtime(device=device, dataset=data.path, patience=patience, judges=judges, engine=updates)
-            told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
+            told, worst = _in_turn(cells, runtime, results, pipe, force=force, quiet=quiet)
         else:
             from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
 
@@ -92,7 +92,7 @@ def run(
                 engine=engine,
                 address=ray_address,
             )
-            told, worst = swept(specs, asked, _row)
+            told, worst = swept(specs, asked, row)
     _tell(told, worst, json=json)
 
 
@@ -117,9 +117,9 @@ def _tell(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
 
 
 def _in_turn(
-    specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
+    cells: list[list[Spec]], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
 ) -> tuple[list[dict[str, object]], int]:
-    """Carry the runs on, one after another in this process; what became of them, and the exit code."""
+    """Carry the runs on in this process, one cell after another; what became of them, and the exit code."""
     from rlbench.cli.live import display
     from rlbench.cli.piped import Piped
     from rlbench.cli.preflight import fits
@@ -127,13 +127,16 @@ def _in_turn(
 
     told: list[dict[str, object]] = []
     worst = 0
-    fits(specs, runtime, results)
-    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
-        for spec in specs:
-            row = _one(spec, runtime, results, stop, shown, force=force)
-            told.append(row)
-            worst = max(worst, CODES.get(str(row["status"]), 0))
-            if row["status"] == "halted":  # a full disk is full for the next run too
+    fits([spec for cell in cells for spec in cell], runtime, results, at_once=max(map(len, cells), default=1))
+    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(cells)) as shown:
+        for cell in cells:
+            if len(cell) > 1:
+                rows = together(cell, runtime, results, stop, shown, force=force)
+            else:
+                rows = [to_its_end(carried(cell[0], runtime, results, stop, shown, force=force), stop)]
+            told += rows
+            worst = max([worst, *(CODES.get(str(row["status"]), 0) for row in rows)])
+            if any(row["status"] == "halted" for row in rows):  # a full disk is full for the next run too
                 break
             if stop.signal is not None:
                 worst = 128 + stop.signal
@@ -197,138 +200,6 @@ def _specs(
     ]
 
 
-def _one(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> dict[str, object]:
-    """Carry one run to its end and tell what became of it."""
-    from rlbench.cli.output import complain
-    from rlbench.errors import RefusedFile
-    from rlbench.record.store import folder_of
-
-    try:
-        return _carried(spec, runtime, results, stop, shown, force=force)
-    except RefusedFile as error:
-        complain(str(error))
-        return {**_row(spec, folder_of(spec, results), "refused", None), "reason": str(error)}
-
-
-def _carried(
-    spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool
-) -> dict[str, object]:
-    from rlbench.cli.experience import same
-    from rlbench.record.holder import holder
-    from rlbench.record.store import folder_of, read
-
-    folder = folder_of(spec, results)
-    found = read(folder) if (folder / "outcome.json").exists() and not force else None
-    ended = None if found is None or _unsettled(found) else found.outcome
-    if found is not None and ended is not None:
-        same(found, runtime)
-        shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
-        return _row(spec, folder, ended.status, ended)
-    from rlbench.errors import Halted, Interrupted, RunFailed
-    from rlbench.record.store import Store
-
-    store: Store | None = None
-    try:
-        data = checked(spec, runtime)
-        store = Store.claim(spec, results, _machine(spec, runtime, data), force=force)
-        if store is None:
-            who = holder(folder)
-            shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
-            return {**_row(spec, folder, "running", None), "reason": f"{who} is running it"}
-        _iterated(spec, runtime, store, stop, shown, data)
-    except Interrupted as error:
-        shown.end(str(error))
-    except Halted as error:
-        shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
-        return {**_told(spec, folder), "status": "halted", "reason": str(error)}
-    except RunFailed as error:
-        shown.end(f"{spec.name} seed {spec.seed}: failed: {error} (traceback: {folder / 'failure.txt'})")
-        told = _told(spec, folder)  # nothing was tried where it could not even be built, and no outcome says so
-        return told if told["status"] == "failed" else {**told, "status": "failed", "reason": str(error)}
-    else:
-        shown.end(f"{spec.name} seed {spec.seed}: done")
-    finally:
-        stop.under_way = False
-        if store is not None:
-            store.release()
-    return _told(spec, folder)
-
-
-def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display, data: Checked | None) -> None:
-    """Every record of a run, shown, while another thread watches over this one."""
-    from rlbench.cli.output import remark
-    from rlbench.cli.watch import Watch
-    from rlbench.run import run as carry_on
-
-    if store.died is not None:
-        remark(f"{spec.name} seed {spec.seed}: {store.died}")
-    with Watch(store, runtime.patience):
-        for record in carry_on(spec, runtime, store, stop, data and data.seal):
-            if not stop.under_way:
-                stop.under_way = True
-                shown.begin(spec, record.steps)
-            shown.show(record)
-
-
-def _unsettled(found: Record) -> bool:
-    """Whether a run goes on, or a crash at its very end left more than its policies, which may be gigabytes."""
-    place = found.folder / "checkpoint"
-    if found.outcome is None or found.outcome.status != "done":
-        return found.outcome is None or found.outcome.status == "interrupted"
-    return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
-
-
-def _machine(spec: Spec, runtime: Runtime, data: Checked | None) -> dict[str, object]:
-    """Where and with what the run is made, for its record."""
-    from rlbench.build.device import device_of, threads_of
-    from rlbench.build.engine import engine_of
-    from rlbench.build.environments import describe
-    from rlbench.record.machine import environment, threads
-
-    device = device_of(runtime)
-    return environment(
-        device=str(device),
-        gpu=_card(device.type),
-        updates=engine_of(spec, runtime, device).told,
-        torch_threads=threads_of(spec, runtime, device),
-        env=dict(describe(spec).versions),
-        **({} if data is None else {"data": data.told()}),
-        **threads(),
-    )
-
-
-def _card(kind: str) -> str | None:
-    """The model of the graphics card, by which speeds are told apart; None without one."""
-    from torch import cuda
-
-    return cuda.get_device_name() if kind == "cuda" else None
-
-
-def _told(spec: Spec, folder: Path) -> dict[str, object]:
-    from rlbench.record.store import read_outcome
-
-    outcome = read_outcome(folder)
-    return _row(spec, folder, outcome.status if outcome is not None else "interrupted", outcome)
-
-
-def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
-    return {
-        "suite": spec.suite,
-        "algorithm": spec.algorithm,
-        "task": spec.task.id,
-        "dataset": dataset_of(spec) or None,
-        "seed": spec.seed,
-        "folder": str(folder),
-        "status": status,
-        "reason": outcome.reason if outcome else "",
-        "env_steps": outcome.steps if outcome else 0,
-        "best": outcome.best if outcome else None,
-        "final": outcome.final if outcome else None,
-        "inexact": outcome.inexact if outcome else (),
-        "documented": documented(spec),
-    }
-
-
 def _sentence(row: dict[str, object]) -> str:
     """``atari/dqn/Pong… seed 0: done at 1,500,000 steps, best 20.3 (documented 20)  results/…``."""
     best, document = row["best"], row["documented"]
@@ -358,7 +229,7 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
         done = epochs[-1].steps if epochs else 0
         rows.append(
             {
-                **_row(spec, folder, status, outcome),
+                **row(spec, folder, status, outcome),
                 "env_steps": done,
                 "steps": spec.budget.steps,
                 "memory": footprint(spec).total,

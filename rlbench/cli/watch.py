@@ -37,8 +37,9 @@ INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 class Watch:
     """Ends a run whose environments do not answer within ``patience`` seconds, or within some once it is to stop."""
 
-    def __init__(self, store: Store, patience: float) -> None:
-        self.store, self.patience = store, patience
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self.store: Store | None = None  # of the run that it is over
         self.pause = min(LONGEST, patience / LOOKS)
         self.stacks = ""
         self._stuck: tuple[FrameType, int] | None = None  # the call that is to be interrupted
@@ -51,8 +52,6 @@ class Watch:
         self._arrived, self._arriving = os.pipe()
 
     def __enter__(self) -> Self:
-        if self.store.crash is not None:
-            faulthandler.enable(self.store.crash)  # what a dying process can still say
         for end in (self._arrived, self._arriving):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(
@@ -73,6 +72,14 @@ class Watch:
             os.close(end)
         faulthandler.disable()
 
+    def over(self, store: Store) -> None:
+        """Watch over this run from now on."""
+        if store is self.store:
+            return
+        self.store = store
+        if store.crash is not None:
+            faulthandler.enable(store.crash)  # what a dying process can still say
+
     def _look(self) -> None:
         """Count how long the same call has been out; for a process that was suspended for an hour that is one look."""
         call, waited, asked = None, 0.0, False
@@ -85,8 +92,8 @@ class Watch:
             soon = asked or self.told_to_stop is not None
             if waited < (min(GRACE, self.patience) if soon else self.patience):
                 continue
-            if asked:
-                self._end()
+            if asked and self.store is not None:
+                self._end(self.store)
             asked, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
             signal.pthread_kill(self._main, ALARM)
 
@@ -96,7 +103,7 @@ class Watch:
 
     def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         """Somebody else's signal, or one that comes too late, interrupts nothing."""
-        if self._stuck is None or _call(frame) != self._stuck:
+        if self.store is None or self._stuck is None or _call(frame) != self._stuck:
             return
         self._raised = True
         if self.told_to_stop is not None:
@@ -105,17 +112,17 @@ class Watch:
         error.add_note(self.stacks)
         raise error
 
-    def _end(self) -> NoReturn:
+    def _end(self, store: Store) -> NoReturn:
         from rlbench.run import lost
 
         if self.told_to_stop is not None:
-            complain(f"{self.store.folder}: {self._stopped()}")
+            complain(f"{store.folder}: {self._stopped()}")
             os._exit(128 + self.told_to_stop)
-        outcome = self.store.outcome
+        outcome = store.outcome
         if outcome is None or outcome.status != "failed":
-            self.store.explain(self.stacks)
-            lost(self.store, f"{BrokenEnvironment.__name__}: {self._hung()}")
-        complain(f"{self.store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
+            store.explain(self.stacks)
+            lost(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
+        complain(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 
     def _hung(self) -> str:

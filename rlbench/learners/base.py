@@ -50,11 +50,15 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
 
 
 def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
-    """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere."""
+    """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere.
+
+    Of losses ``[S]`` that share no parameter, as of seeds side by side, it is a step down each.
+    """
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
-    gradients = torch.autograd.grad(loss, parameters)
+    gradients = torch.autograd.grad(loss, parameters, torch.ones_like(loss))
     for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
+        alike = gradient.stride() == parameter.stride()  # fused kernels read both in the order of memory
+        parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)
     if max_norm is not None:
         nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True)
     for optimizer in optimizers:

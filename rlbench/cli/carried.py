@@ -1,0 +1,198 @@
+"""One run of a command from its claim to what became of it, a record at a time, so that several can go side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from rlbench.cli.experience import Checked, checked, dataset_of, documented
+
+if TYPE_CHECKING:
+    from rlbench.build.stacked import Member
+    from rlbench.cli.live import Display
+    from rlbench.cli.watch import Watch
+    from rlbench.record.store import Record, Store
+    from rlbench.record.types import Outcome
+    from rlbench.run import Stop
+    from rlbench.spec.run import Runtime, Spec
+
+Row: TypeAlias = dict[str, object]
+"""What became of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A run's place among several that learn together in this process."""
+
+    member: Member
+    among: int  # so many
+    watch: Watch  # over all of them
+
+
+def carried(
+    spec: Spec,
+    runtime: Runtime,
+    results: Path,
+    stop: Stop,
+    shown: Display,
+    *,
+    force: bool,
+    seat: Seat | None = None,
+) -> Generator[None, None, Row]:
+    """Carry one run to its end, pausing after every record; gives what became of it."""
+    from rlbench.cli.output import complain
+    from rlbench.errors import RefusedFile
+    from rlbench.record.store import folder_of
+
+    try:
+        return (yield from _claimed(spec, runtime, results, stop, shown, force=force, seat=seat))
+    except RefusedFile as error:
+        complain(str(error))
+        return {**row(spec, folder_of(spec, results), "refused", None), "reason": str(error)}
+
+
+def to_its_end(steps: Generator[None, None, Row], stop: Stop) -> Row:
+    """What becomes of a run that is alone."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        told: Row = end.value
+        return told
+    finally:
+        stop.under_way = False
+
+
+def _claimed(
+    spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool, seat: Seat | None
+) -> Generator[None, None, Row]:
+    from rlbench.cli.experience import same
+    from rlbench.record.holder import holder
+    from rlbench.record.store import folder_of, read
+
+    folder = folder_of(spec, results)
+    found = read(folder) if (folder / "outcome.json").exists() and not force else None
+    ended = None if found is None or _unsettled(found) else found.outcome
+    if found is not None and ended is not None:
+        same(found, runtime)
+        shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
+        return row(spec, folder, ended.status, ended)
+    from rlbench.errors import Halted, Interrupted, RunFailed
+    from rlbench.record.store import Store
+
+    store: Store | None = None
+    try:
+        data = checked(spec, runtime)
+        store = Store.claim(spec, results, _machine(spec, runtime, data, seat), force=force)
+        if store is None:
+            who = holder(folder)
+            shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
+            return {**row(spec, folder, "running", None), "reason": f"{who} is running it"}
+        yield from _iterated(spec, runtime, store, stop, shown, data, seat)
+    except Interrupted as error:
+        shown.end(str(error))
+    except Halted as error:
+        shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
+        return {**_told(spec, folder), "status": "halted", "reason": str(error)}
+    except RunFailed as error:
+        shown.end(f"{spec.name} seed {spec.seed}: failed: {error} (traceback: {folder / 'failure.txt'})")
+        told = _told(spec, folder)  # nothing was tried where it could not even be built, and no outcome says so
+        return told if told["status"] == "failed" else {**told, "status": "failed", "reason": str(error)}
+    else:
+        shown.end(f"{spec.name} seed {spec.seed}: done")
+    finally:
+        if store is not None:
+            store.release()
+    return _told(spec, folder)
+
+
+def _iterated(
+    spec: Spec,
+    runtime: Runtime,
+    store: Store,
+    stop: Stop,
+    shown: Display,
+    data: Checked | None,
+    seat: Seat | None,
+) -> Generator[None, None, None]:
+    """Every record of a run, shown, while another thread watches over this one."""
+    from rlbench.cli.output import remark
+    from rlbench.cli.watch import Watch
+    from rlbench.run import run as carry_on
+
+    if store.died is not None:
+        remark(f"{spec.name} seed {spec.seed}: {store.died}")
+    begun = False
+    with Watch(runtime.patience) if seat is None else nullcontext(seat.watch) as watch:
+        watch.over(store)
+        member = None if seat is None else seat.member
+        for record in carry_on(spec, runtime, store, stop, data and data.seal, member):
+            if not begun:
+                begun = stop.under_way = True
+                shown.begin(spec, record.steps)
+            shown.show(record)
+            yield
+            watch.over(store)  # it was over others meanwhile
+
+
+def _unsettled(found: Record) -> bool:
+    """Whether a run goes on, or a crash at its very end left more than its policies, which may be gigabytes."""
+    place = found.folder / "checkpoint"
+    if found.outcome is None or found.outcome.status != "done":
+        return found.outcome is None or found.outcome.status == "interrupted"
+    return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
+
+
+def _machine(spec: Spec, runtime: Runtime, data: Checked | None, seat: Seat | None) -> dict[str, object]:
+    """Where and with what the run is made, for its record."""
+    from rlbench.build.device import device_of, threads_of
+    from rlbench.build.engine import engine_of
+    from rlbench.build.environments import describe
+    from rlbench.record.machine import environment, threads
+
+    device = device_of(runtime)
+    return environment(
+        device=str(device),
+        gpu=_card(device.type),
+        updates=engine_of(spec, runtime, device).told if seat is None else f"eager, stacked with {seat.among} seeds",
+        torch_threads=threads_of(spec, runtime, device),
+        env=dict(describe(spec).versions),
+        **({} if data is None else {"data": data.told()}),
+        **threads(),
+    )
+
+
+def _card(kind: str) -> str | None:
+    """The model of the graphics card, by which speeds are told apart; None without one."""
+    from torch import cuda
+
+    return cuda.get_device_name() if kind == "cuda" else None
+
+
+def _told(spec: Spec, folder: Path) -> Row:
+    from rlbench.record.store import read_outcome
+
+    outcome = read_outcome(folder)
+    return row(spec, folder, outcome.status if outcome is not None else "interrupted", outcome)
+
+
+def row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> Row:
+    """What is told of a run, under the names of the JSON."""
+    return {
+        "suite": spec.suite,
+        "algorithm": spec.algorithm,
+        "task": spec.task.id,
+        "dataset": dataset_of(spec) or None,
+        "seed": spec.seed,
+        "folder": str(folder),
+        "status": status,
+        "reason": outcome.reason if outcome else "",
+        "env_steps": outcome.steps if outcome else 0,
+        "best": outcome.best if outcome else None,
+        "final": outcome.final if outcome else None,
+        "inexact": outcome.inexact if outcome else (),
+        "documented": documented(spec),
+    }
