@@ -55,8 +55,9 @@ def level(run: Run) -> float:
 
 
 def speed(run: Run) -> float | None:
-    """The run's agent steps a second: the median of its epochs."""
-    return statistics.median(run.speeds) if run.speeds else None
+    """The run's agent steps a second: the median of its epochs; None of a seed that others were stacked with."""
+    alone = "stacked with" not in str(run.environment.get("updates", ""))
+    return statistics.median(run.speeds) if run.speeds and alone else None
 
 
 def made_of(found: Mapping[Key, Runs]) -> Baseline:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlbench.errors import UsageError
 from rlbench.report import check
-from rlbench.report.baseline import Baseline, Entry
+from rlbench.report.baseline import Baseline, Entry, speed
 from rlbench.report.check import against_baseline
 from rlbench.report.documents import Key
 from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
@@ -95,3 +95,9 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: pyt
     assert words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=True) == []
     assert words(slow, {HERE: (100.0,) * 5, THERE: (10.0,) * 5}, monkeypatch, other=False) == ["PASSED"]
     assert words(slow, {HERE: (10.0,) * 5, THERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"]
+
+
+def test_a_seed_that_others_were_stacked_with_says_nothing_of_the_speed_of_one() -> None:
+    run = replace(run_of(spec_of(NAME, 0), [1.0, 1.0], "done", "x"), speeds=(10.0, 30.0, 20.0))
+    told: list[dict[str, object]] = [{}, {"updates": "eager"}, {"updates": "eager, stacked with 10 seeds"}]
+    assert [speed(replace(run, environment=environment)) for environment in told] == [20.0, 20.0, None]
