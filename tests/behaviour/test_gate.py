@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rlbench.cli.app import main
+from rlbench.report import baseline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CELL = ("toy", "a2c", "--task", "Catch", "--quiet")
+
+
+def without_speeds(path: Path) -> None:
+    """As of a baseline saved on another machine: how busy this one is has no say in a test of scores."""
+    saved = baseline.read(path)
+    assert all(entry.speeds for entry in saved.entries)
+    entries = tuple(replace(entry, speeds={}) for entry in saved.entries)
+    path.write_text(baseline.to_text(replace(saved, entries=entries)))
 
 
 def test_a_tenfold_learning_rate_exits_3_and_names_the_cell_and_an_honest_rerun_exits_0(
@@ -19,6 +29,7 @@ def test_a_tenfold_learning_rate_exits_3_and_names_the_cell_and_an_honest_rerun_
     before, again, broken = (str(tmp_path / name) for name in ("before", "again", "broken"))
     assert main(["run", *CELL, "--seeds", "100-109", "--results", before]) == 0
     assert main(["baseline", "save", base, "--results", before]) == 0
+    without_speeds(Path(base))
     assert main(["run", *CELL, "--seeds", "110-112", "--results", again]) == 0
     assert main(["check", "toy", "--baseline", base, "--results", again]) == 0
     assert main(["run", *CELL, "--seeds", "10-14", "--set", "algo.lr=0.05", "--results", broken]) == 0  # ten times 5e-3
