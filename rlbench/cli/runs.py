@@ -7,10 +7,16 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from rlbench.cli import complete
 from rlbench.errors import UnknownName, UsageError
 
 Run: TypeAlias = Annotated[
-    str, typer.Argument(metavar="RUN", help="Its folder, a line of: rlbench list runs, or how its id begins.")
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Its folder, a line of: rlbench list runs, or how its id begins.",
+        autocompletion=complete.runs,
+    ),
 ]
 SHOWN = 3
 """Runs that a line names where a name means several."""

@@ -196,7 +196,7 @@ def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Ref
     Where nobody knows what a random policy gets, the untrained one's first evaluation stands in.
     """
     random = _on_scale(scale, estimator)
-    untrained = [run.evaluations[0].mean for run in (*runs.complete, *runs.failed) if run.evaluations]
+    untrained = [run.evaluations[0].mean for run in runs.scored if run.evaluations]
     known = [random] if random is not None else untrained
     return min([*known, *scores], default=0.0)
 

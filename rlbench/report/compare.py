@@ -65,8 +65,9 @@ def compare(left: str, right: str, results: Path, suite: str | None) -> Comparis
         raise UnknownName("suite", suite, SUITES)
     folders = [Path(name).is_dir() for name in (left, right)]
     if all(folders):
-        sides = [_of_suite(gather(Path(name)), suite) for name in (left, right)]
-        pairs = [(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
+        sides = [_of_one_setting(_of_suite(gather(Path(name)), suite)) for name in (left, right)]
+        shared = [(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
+        pairs = [(key, a, b) for key, a, b in shared if len({run.budget for run in (*a.scored, *b.scored)}) <= 1]
     elif any(folders):
         other = right if folders[0] else left
         raise UsageError(
@@ -87,7 +88,8 @@ def compare(left: str, right: str, results: Path, suite: str | None) -> Comparis
         ]
     tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b)) is not None)
     if not tasks:
-        raise UsageError(f"{left} and {right} have no finished run of the same cell; see: rlbench list runs")
+        hint = " and budget; of settings of your own, name each one's folder" if all(folders) else ""
+        raise UsageError(f"{left} and {right} have no finished run of the same cell{hint}; see: rlbench list runs")
     return _together((left, right), tasks)
 
 
@@ -130,6 +132,16 @@ def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[st
 
 def _of_suite(found: Mapping[Key, Runs], suite: str | None) -> dict[Key, Runs]:
     return {key: runs for key, runs in found.items() if suite in {None, key.suite}}
+
+
+def _of_one_setting(found: Mapping[Key, Runs]) -> dict[Key, Runs]:
+    """Of each cell the documented runs, or else all that ended of the only other setting that the folder holds."""
+    chosen = {}
+    for key, runs in found.items():
+        ended = [run for run in (*runs.short, *runs.elsewhere, *runs.variants) if run.status == "done"]
+        alone = not runs.complete and not runs.failed and len({run.id for run in ended}) == 1
+        chosen[key] = Runs(complete=ended) if alone else runs
+    return chosen
 
 
 def _task(key: Key, left: Runs, right: Runs) -> Task | None:

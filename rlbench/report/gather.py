@@ -30,9 +30,14 @@ class Runs:
     budget: int = 0  # documented steps of a run
 
     @property
+    def scored(self) -> tuple[Run, ...]:
+        """Those that have a score."""
+        return (*self.complete, *self.failed)
+
+    @property
     def all(self) -> tuple[Run, ...]:
         """Every one."""
-        return (*self.complete, *self.failed, *self.short, *self.elsewhere, *self.variants)
+        return (*self.scored, *self.short, *self.elsewhere, *self.variants)
 
 
 def gather(results: Path) -> dict[Key, Runs]:
@@ -52,7 +57,7 @@ def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
         if not run.smoke:
             _sort(run, found.setdefault(key_of(run), Runs()))
     for group in found.values():
-        settled = {r.seed for r in (*group.complete, *group.failed)}
+        settled = {r.seed for r in group.scored}
         group.short = [r for r in group.short if r.seed not in settled]
         for part in (group.complete, group.failed, group.short, group.elsewhere, group.variants):
             part.sort(key=lambda r: (r.seed, str(r.folder)))

@@ -97,7 +97,7 @@ def _made(runs: Runs) -> list[Run]:
 
 def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[int], cpu: str) -> Missing:
     spec = _spec(key)
-    done = {run.seed for run in (*runs.complete, *runs.failed)}
+    done = {run.seed for run in runs.scored}
     wanted = tuple(seed for seed in seeds if seed not in done)
     begun = sum(min(run.env_steps, run.budget) for run in runs.short if run.seed in wanted)
     steps = max(0, len(wanted) * (spec.budget.steps if spec else 0) - begun)

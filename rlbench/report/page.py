@@ -208,7 +208,7 @@ def _packages(run: Run) -> Mapping[str, object]:
 
 
 def _counted(runs: Runs) -> list[Run]:
-    return [*runs.complete, *runs.failed, *runs.short]
+    return [*runs.scored, *runs.short]
 
 
 def _side(name: str) -> str:

@@ -116,6 +116,7 @@ def test_runs_are_offered_by_their_folders(
     monkeypatch.setenv("RLBENCH_RESULTS", "results")
     assert offered("rlbench verify ") == [str(folder.relative_to(Path.cwd()) if folder.is_absolute() else folder)]
     assert offered("rlbench data generate X --policy results/") == offered("rlbench verify ")
+    assert offered("rlbench eval ") == offered("rlbench verify ")
     (folder / "spec.json").write_text("{", encoding="utf-8")  # a damaged one is no reason to say something
     assert offered("rlbench verify r")
 
@@ -182,7 +183,6 @@ complete -p rlbench
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize("typed", ["rlbench", "scripts/rlbench", "./scripts/rlbench"])
 def test_bash_completes_the_launcher_of_a_checkout_however_it_is_typed(typed: str, tmp_path: Path) -> None:
     """A checkout with an environment: bash looks a command up by its last part, and calls what was typed."""

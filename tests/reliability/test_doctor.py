@@ -66,8 +66,8 @@ def test_everything_has_its_line_and_every_suite_its_engine() -> None:
     assert all(state in {"ok", "optional"} for lines in rows.values() for state, _ in lines)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a card")
-def test_it_says_how_updates_will_be_computed_and_why_not_faster() -> None:
+def test_it_says_how_updates_will_be_computed_and_why_not_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     ((state, detail),) = found("toy")[1]["updates"]
     assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA card")
 
