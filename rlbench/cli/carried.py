@@ -70,7 +70,6 @@ def _claimed(
     spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool, seat: Seat | None
 ) -> Generator[None, None, Row]:
     from rlbench.cli.experience import same
-    from rlbench.record.holder import holder
     from rlbench.record.store import folder_of, read
 
     folder = folder_of(spec, results)
@@ -88,9 +87,7 @@ def _claimed(
         data = checked(spec, runtime)
         store = Store.claim(spec, results, _machine(spec, runtime, data, seat), force=force)
         if store is None:
-            who = holder(folder)
-            shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
-            return {**row(spec, folder, "running", None), "reason": f"{who} is running it"}
+            return _of_another(spec, folder, shown)
         yield from _iterated(spec, runtime, store, stop, shown, data, seat)
     except Interrupted as error:
         shown.end(str(error))
@@ -107,6 +104,17 @@ def _claimed(
         if store is not None:
             store.release()
     return _told(spec, folder)
+
+
+def _of_another(spec: Spec, folder: Path, shown: Display) -> Row:
+    """A run that another process is at, as far as that has come."""
+    from rlbench.record.holder import holder
+    from rlbench.report.standing import standing
+
+    who, there = holder(folder), standing(folder)
+    shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
+    told = row(spec, folder, "running", None)
+    return {**told, "reason": f"{who} is running it", "env_steps": there.env_steps, "best": there.best}
 
 
 def _iterated(

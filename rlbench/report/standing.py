@@ -36,10 +36,11 @@ class Standing:
 
 def standings(results: Path) -> tuple[Standing, ...]:
     """Every run, in order of folder; a record that cannot be read is listed as damaged, with the reason."""
-    return tuple(_standing(folder) for folder in folders(results))
+    return tuple(standing(folder) for folder in folders(results))
 
 
-def _standing(folder: Path) -> Standing:
+def standing(folder: Path) -> Standing:
+    """One run; of a record that cannot be read, the reason."""
     try:
         record = read(folder)
     except RefusedFile as error:

@@ -156,6 +156,18 @@ def test_status_tells_running_from_done_and_counts(record_run: Record, capsys: C
     assert [(run["state"], run["seed"]) for run in runs] == [("done", 0), ("running", 1)]
 
 
+def test_a_run_of_another_process_is_left_alone_and_told_as_it_stands(record_run: Record, capsys: Capture) -> None:
+    record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
+    spec = suites.spec("toy", "dqn", "Catch")
+    store = Store.claim(spec, Path("results"), {})
+    assert store is not None
+    (told,) = json.loads(printed(capsys, "run", "toy", "dqn", "--task", "Catch", "--json"))["runs"]
+    store.release()
+    assert (told["status"], told["best"]) == ("running", 0.5)
+    assert told["env_steps"] == spec.budget.epoch
+    assert len(store.epochs) == 2, "nothing was added"
+
+
 def test_status_lists_the_rest_beside_a_damaged_record_and_exits_2(record_run: Record, capsys: Capture) -> None:
     (record_run([1.0], seed=0) / "spec.json").write_text("{", encoding="utf-8")
     record_run([1.0], seed=1)
