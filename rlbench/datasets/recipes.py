@@ -159,7 +159,7 @@ def _table(body: str, medium: Part, expert: Part) -> Iterable[Recipe]:
 
 STEPS: Final = 200_000
 SHA256: Final = {
-    "halfcheetah-sb3zoo-ppo": "40594cd648cca6e0ecccfb7316052d7bb7263d387d0ac6887af7f7e3bb6d334b",
+    "halfcheetah-openai_imitation-trpo_iter500": "bbb3c0997cc909db4b550bbe5538f91f7663ef33df0baec700e356e9c65c1dec",
     "halfcheetah-sb3zoo-tqc": "19ed96471a32b6259584389f61faaf190fabc835527e3b8364aabde940759ccf",
     "hopper-openai_imitation-trpo_iter200": "d68de042909e1681f3d99ae9d16717a4a94b134ae1a3a615f41a5582c8db7d75",
     "hopper-openai_imitation-trpo_iter500": "7504aa97c0eccdcf3d41d6ecba050221ea69e16039b24bfcb2edcd72eec30a8c",
@@ -169,7 +169,7 @@ SHA256: Final = {
 RECIPES: Final = {
     recipe.name: recipe
     for table in (
-        _table("HalfCheetah", _part("halfcheetah-sb3zoo-ppo", noise=0.07), _part("halfcheetah-sb3zoo-tqc")),
+        _table("HalfCheetah", _part("halfcheetah-openai_imitation-trpo_iter500"), _part("halfcheetah-sb3zoo-tqc")),
         _table(
             "Hopper",
             _part("hopper-openai_imitation-trpo_iter200", noise=0.15),
