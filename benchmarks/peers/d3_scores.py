@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import d3rlpy
@@ -63,11 +64,18 @@ def main() -> None:
     dataset, algorithm = data(path, scaled=name == "iql"), CONFIGS[name].create(device=False)
     algorithm.build_with_dataset(dataset)
     task = next(task for body, task in BODIES.items() if body in path.name)
+    told = {
+        "peer": f"d3rlpy {d3rlpy.__version__}",
+        "algorithm": name,
+        "data": path.stem,
+        "sha256": sha256(path.read_bytes()).hexdigest(),
+        "seed": seed,
+    }
     quiet = d3rlpy.logging.NoopAdapterFactory()
     for made in range(every, updates + 1, every):
         algorithm.fit(dataset, n_steps=every, n_steps_per_epoch=every, show_progress=False, logger_adapter=quiet)
-        told = {"peer": f"d3rlpy {d3rlpy.__version__}", "algorithm": name, "data": path.stem, "seed": seed}
-        sys.stdout.write(json.dumps({**told, "updates": made, "returns": judged(algorithm, task)}) + "\n")
+        line = {**told, "updates": made, "returns": judged(algorithm, task)}
+        sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
 
