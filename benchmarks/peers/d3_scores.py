@@ -2,7 +2,8 @@
 
 For the comparison of scores, not of speed: the same file as ours, the same number of updates, and after every ``EVERY``
 of them ten episodes of the policy's mode on the task's ``-v4`` (in the Gymnasium that d3rlpy wants). Its own defaults,
-batches of 256; TD3+BC with normalised observations, IQL with rewards scaled to a span of returns of 1,000, as ours.
+batches of 256; TD3+BC with normalised observations, CQL with a fixed weight of 5, IQL with rewards scaled to a span of
+returns of 1,000, as ours.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BODIES = {"halfcheetah": "HalfCheetah-v4", "hopper": "Hopper-v4", "walker2d": "W
 EPISODES, SPAN = 10, 1_000
 CONFIGS = {
     "td3bc": d3rlpy.algos.TD3PlusBCConfig(batch_size=256, observation_scaler=StandardObservationScaler()),
-    "cql": d3rlpy.algos.CQLConfig(batch_size=256),
+    "cql": d3rlpy.algos.CQLConfig(batch_size=256, conservative_weight=5.0, alpha_learning_rate=0.0),
     "iql": d3rlpy.algos.IQLConfig(batch_size=256),
     "il": d3rlpy.algos.BCConfig(batch_size=256),
 }

@@ -69,6 +69,15 @@ def test_our_own_sets_have_a_budget_of_their_own_and_the_rate_falls_within_it() 
     assert spec.task.world.id == "Walker2d-v4"
 
 
+def test_cql_on_our_own_sets_presses_with_a_fixed_weight_and_on_published_ones_as_documented() -> None:
+    """https://github.com/aviralkumar2907/CQL: min_q_weight 5, no Lagrange form, backups without entropy."""
+    own, published = (suites.spec("offline", "cql", name).algo for name in ("rlb-hopper-medium", "hopper-medium-v2"))
+    assert isinstance(own, Offline) and isinstance(published, Offline)
+    assert own.method == Conservative(weight=5.0, threshold=None, soft=False)
+    assert published.method == Conservative(weight=1.0, threshold=10.0, soft=True)
+    assert own.model_copy(update={"method": published.method}) == published
+
+
 def test_a_cell_is_named_by_its_data_and_other_data_beside_it() -> None:
     spec = suites.spec("offline", "il", "HalfCheetah-v4")
     assert spec.name == "offline/il/HalfCheetah-v4"
