@@ -183,4 +183,4 @@ RECIPES: Final = {
     )
     for recipe in table
 }
-"""Sampled actions, as D4RL's were; medium and expert as good as D4RL's are, about."""
+"""Sampled actions, as D4RL's were; medium and expert about as good as D4RL's are, HalfCheetah's medium less so."""
