@@ -31,7 +31,8 @@ def compare(
 ) -> None:
     """Compare two results folders, or two algorithms.
 
-    Task by task and together: interquartile means with their intervals, and the chance that a run of B beats one of A.
+    A folder may hold runs of a setting of your own, one setting a cell. Task by task and together: interquartile means
+    with their intervals, and the chance that a run of B beats one of A.
     """
     from rlbench.report.compare import compare as compared
     from rlbench.report.compare import to_document, to_text
