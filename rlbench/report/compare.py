@@ -138,7 +138,7 @@ def _of_one_setting(found: Mapping[Key, Runs]) -> dict[Key, Runs]:
     """Of each cell the documented runs, or else all that ended of the only other setting that the folder holds."""
     chosen = {}
     for key, runs in found.items():
-        ended = [run for run in (*runs.short, *runs.elsewhere, *runs.variants) if run.status == "done"]
+        ended = [run for run in (*runs.short, *runs.variants) if run.status == "done"]
         alone = not runs.complete and not runs.failed and len({run.id for run in ended}) == 1
         chosen[key] = Runs(complete=ended) if alone else runs
     return chosen
