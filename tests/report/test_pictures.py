@@ -74,8 +74,8 @@ def test_a_setting_of_ones_own_is_compared_with_the_documented_one(record_run: R
     assert [task.right for task in compare(str(usual), "results", Path("nowhere"), None).tasks] == [(0.5, 0.5)]
 
 
-@pytest.mark.parametrize("sets", [["algo.lr=0.5", "algo.lr=0.25"], ["budget.steps=2000"]])
-def test_neither_two_settings_nor_two_budgets_are_compared_as_one(
+@pytest.mark.parametrize("sets", [["algo.lr=0.5", "algo.lr=0.25"], ["budget.steps=2000"], ["protocol.episodes=128"]])
+def test_neither_two_settings_nor_budgets_nor_protocols_are_compared_as_one(
     sets: list[str], record_run: Record, capsys: Capture
 ) -> None:
     usual = record_run([-0.6, 0.5], suite="toy", task="Catch").parent
