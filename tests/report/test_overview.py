@@ -11,8 +11,11 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.report import missing as missing_module
 from rlbench.report.cells import SUITES, every_cell
-from rlbench.report.missing import missing
+from rlbench.report.documents import Key
+from rlbench.report.gather import gather
+from rlbench.report.missing import missing, pace
 from rlbench.report.overview import overview
+from rlbench.report.projected import SECONDS, projected
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -64,6 +67,23 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     assert overview(SUITES, RESULTS) == text, "the page is the same wherever it is made"
 
 
+def test_a_card_costs_what_the_targets_say_and_nothing_is_guessed(text: str, tmp_path: Path) -> None:
+    """By hand: 70 runs of 10 M steps of DQN at 10 minutes; on-policy algorithms on MuJoCo have no target."""
+    lacking = {row.key: row for row in missing("atari", tmp_path, algorithms=["dqn"])}
+    assert projected(lacking.values()) == (pytest.approx(70 * 10 / 60), 0)
+    assert projected(missing("mujoco", tmp_path, algorithms=["sac"])) == (pytest.approx(9 * 10 * 5 / 60), 0)
+    assert projected(missing("mujoco", tmp_path, algorithms=["ppo"])) == (0.0, 90)
+    assert projected(row for row in missing("offline", tmp_path) if not row.runnable)[0] == 0.0
+    hours, without = projected(missing("offline", RESULTS, cpu="AMD EPYC"))
+    assert rows(text, "| for ten seeds a cell |")["offline"][4:] == [f"{hours:,.1f}", f"{without}"]
+    assert without > 0 and "were not measured" in text
+
+
+def test_the_targets_are_of_cells_that_exist() -> None:
+    for suite, known in SECONDS.items():
+        assert set(known) <= {row.key.algorithm for row in missing(suite, Path("nowhere"))}
+
+
 def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
     text = overview(["mujoco"], tmp_path / "none")
     assert "0 were run in full" in text and "made with no machine yet" in text and "![" not in text
@@ -74,3 +94,15 @@ def test_the_command_writes_markdown_where_the_file_is_called_so(tmp_path: Path)
     text = (tmp_path / "toy.md").read_text(encoding="utf-8")
     assert text.startswith("# Results\n") and "## Toy" in text and "## Atari" not in text
     assert "![toy: interval](plots/toy-interval.png)" in text
+
+
+def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
+    """BCQ of Pong's records says nothing of BCQ on a body: there any learner from bodies' data is nearer."""
+    found = gather(RESULTS)
+    games = {key: runs for key, runs in found.items() if key.suite == "offline" and "pong" in key.dataset}
+    bodies = {key: runs for key, runs in found.items() if key.suite == "offline" and key.algorithm == "il"}
+    wanted = Key("offline", "bcq", "HalfCheetah-v4", "halfcheetah-medium-v2")
+    assert any(key.algorithm == "bcq" for key in games) and any("hopper" in key.dataset for key in bodies)
+    near, alone = pace(wanted, games | bodies, "AMD EPYC"), pace(wanted, games, "AMD EPYC")
+    assert near and near.nearest == "family"
+    assert alone and alone.nearest == "suite", "better a suite's than none"
