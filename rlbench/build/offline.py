@@ -19,6 +19,7 @@ from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, frames, places, reading
 from rlbench.datasets.checksums import Seal
+from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
@@ -89,17 +90,25 @@ def meant(task: OfflineTask, path: Path) -> None:
     """Refuse what says of itself, or is named as, something else than what is to be learned from.
 
     Raises:
-        RefusedFile: it is of another world, or another data set than the task's.
+        RefusedFile: it is of another world, another data set than the task's, or one of our own that a former version
+            made by another recipe: rows of one name would be of different data.
     """
     told, world = reading.told(path), task.world.id
     name, made = told.get("name", ""), told.get("task", world)
     otherwise = f"learn from it with --task {made} --dataset {path}"
+    recipe = RECIPES.get(task.data)
+    former = recipe is not None and name == task.data and told.get("recipe", recipe.written()) != recipe.written()
     if made != world:
         raise RefusedFile(f"{path}: was recorded on {made}, not {world}; {otherwise}")
     if task.dataset:
         return
     if name.startswith(OWN) and name != task.data:
         raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
+    if former:
+        again = f"make it again: rlbench data generate {name} --force"
+        raise RefusedFile(
+            f"{path}: was made by another recipe of that name than this version's; {again}, or {otherwise}"
+        )
     if name != task.data and not places.named(path, task.data):
         raise RefusedFile(
             f"{path}: is not called as {task.data} is; if it is that set, name it {places.place(task.data).path.name}, "

@@ -112,9 +112,10 @@ def _of_another(spec: Spec, folder: Path, shown: Display) -> Row:
     from rlbench.report.standing import standing
 
     who, there = holder(folder), standing(folder)
-    shown.end(f"{spec.name} seed {spec.seed}: {who} is running it; left alone")
+    damaged = f", but {there.reason}" if there.state == "damaged" else ""
+    shown.end(f"{spec.name} seed {spec.seed}: {who} is running it{damaged}; left alone")
     told = row(spec, folder, "running", None)
-    return {**told, "reason": f"{who} is running it", "env_steps": there.env_steps, "best": there.best}
+    return {**told, "reason": f"{who} is running it{damaged}", "env_steps": there.env_steps, "best": there.best}
 
 
 def _iterated(

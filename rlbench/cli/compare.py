@@ -31,8 +31,9 @@ def compare(
 ) -> None:
     """Compare two results folders, or two algorithms.
 
-    A folder may hold runs of a setting of your own, one setting a cell. Task by task and together: interquartile means
-    with their intervals, and the chance that a run of B beats one of A.
+    Of each cell a folder's documented runs are taken, or else those of its only other setting; what differs in task,
+    protocol, budget or data is named and left out. Task by task and together: interquartile means with their
+    intervals, and the chance that a run of B beats one of A.
     """
     from rlbench.report.compare import compare as compared
     from rlbench.report.compare import to_document, to_text

@@ -113,24 +113,27 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
 
 
 def same(ended: Record, runtime: Runtime) -> None:
-    """Refuse to call a run done that learned from another file than the one that is meant now.
+    """Refuse to call a run done that learned from another file than the one that is meant now, if there is one.
 
     Raises:
         RefusedFile: the SHA-256 of its data is another.
     """
     from rlbench.datasets.checksums import sealed
-    from rlbench.datasets.places import found
+    from rlbench.datasets.places import found, place, present
     from rlbench.datasets.reading import data_file
     from rlbench.errors import RefusedFile
+    from rlbench.spec.task import OfflineTask
 
-    noted = ended.environment.get("data")
-    if runtime.dataset is None or not isinstance(noted, dict):
+    noted, task = ended.environment.get("data"), ended.spec.task
+    if not isinstance(noted, dict) or not isinstance(task, OfflineTask):
         return
-    now = sealed(data_file(found("", Path(runtime.dataset)))).sha256
-    then = str(noted.get("sha256"))
+    if runtime.dataset is None and not present(place(task.data)):
+        return
+    path = data_file(found(task.data, None if runtime.dataset is None else Path(runtime.dataset)))
+    now, then = sealed(path).sha256, str(noted.get("sha256"))
     if then != now:
         raise RefusedFile(
-            f"{ended.folder}: learned from {noted.get('file')} (SHA-256 {then[:12]}…), {runtime.dataset} is another "
+            f"{ended.folder}: learned from {noted.get('file')} (SHA-256 {then[:12]}…), {path} is another "
             f"({now[:12]}…); keep its runs apart with --results, or start over with --force"
         )
 

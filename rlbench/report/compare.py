@@ -23,6 +23,7 @@ from rlbench.report.documents import Estimator, Key
 from rlbench.report.estimate import mean, seed_scores
 from rlbench.report.gather import Runs, gather
 from rlbench.report.references import in_points, reference
+from rlbench.report.sides import ended, matched
 
 RAW: dict[Estimator, Estimator] = {"normalized-best": "best-of-run", "normalized-final": "final", "normalized": "final"}
 """Estimators on D4RL's scale, in raw points."""
@@ -47,6 +48,7 @@ class Comparison:
 
     names: tuple[str, str]
     tasks: tuple[Task, ...]
+    left_out: tuple[str, ...]  # cells of both folders that are not compared, each with the reason
     scale: str  # of the interquartile means
     left: Estimate | None
     right: Estimate | None
@@ -65,40 +67,59 @@ def compare(left: str, right: str, results: Path, suite: str | None) -> Comparis
         raise UnknownName("suite", suite, SUITES)
     folders = [Path(name).is_dir() for name in (left, right)]
     if all(folders):
-        sides = [_of_one_setting(_of_suite(gather(Path(name)), suite)) for name in (left, right)]
-        shared = [(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
-        pairs = [(key, a, b) for key, a, b in shared if len({run.budget for run in (*a.scored, *b.scored)}) <= 1]
-    elif any(folders):
+        return _folders((left, right), suite)
+    if any(folders):
         other = right if folders[0] else left
         raise UsageError(
             f"{other}: not a folder of records{beside(Path(other))}; compare two folders or two algorithms"
         )
-    else:
-        found = _of_suite(gather(results), suite)
-        known = sorted({key.algorithm for key in found})
-        if not known:
-            raise UsageError(f"{results}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
-        for name in (left, right):
-            if name not in known:
-                raise UnknownName("folder or algorithm with runs", name, known, where=str(results))
-        pairs = [
-            (key, runs, found[key._replace(algorithm=right)])
-            for key, runs in found.items()
-            if key.algorithm == left and key._replace(algorithm=right) in found
-        ]
-    tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b)) is not None)
+    return _algorithms((left, right), results, suite)
+
+
+def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
+    left, right = (_of_suite(gather(Path(name)), suite) for name in names)
+    for name, side in zip(names, (left, right), strict=True):
+        if not ended(side.values()):
+            of = f" of {suite}" if suite else ""
+            raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
+    pairs, left_out = matched(left, right, names)
+    every = (_task(key, a.runs, b.runs, documented=a.usual or b.usual) for key, a, b in pairs)
+    tasks = tuple(task for task in every if task is not None)
     if not tasks:
-        hint = " and budget; of settings of your own, name each one's folder" if all(folders) else ""
-        raise UsageError(f"{left} and {right} have no finished run of the same cell{hint}; see: rlbench list runs")
-    return _together((left, right), tasks)
+        why = f": {'; '.join(left_out)}" if left_out else "; see: rlbench list runs"
+        raise UsageError(f"{names[0]} and {names[1]} have no cell in common that can be compared{why}")
+    return _together(names, tasks, left_out)
 
 
-def scores_of(key: Key, runs: Runs) -> list[float]:
-    """A cell's finished runs by its document's estimator, in raw points; failed ones at the random policy's score."""
+def _algorithms(names: tuple[str, str], results: Path, suite: str | None) -> Comparison:
+    left, right = names
+    found = _of_suite(gather(results), suite)
+    known = sorted({key.algorithm for key in found})
+    if not known:
+        raise UsageError(f"{results}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
+    for name in names:
+        if name not in known:
+            raise UnknownName("folder or algorithm with runs", name, known, where=str(results))
+    pairs = [
+        (key, runs, found[key._replace(algorithm=right)])
+        for key, runs in found.items()
+        if key.algorithm == left and key._replace(algorithm=right) in found
+    ]
+    tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b, documented=True)) is not None)
+    if not tasks:
+        raise UsageError(f"{left} and {right} have no finished run of the same task; see: rlbench list runs")
+    return _together(names, tasks, ())
+
+
+def scores_of(key: Key, runs: Runs, *, cut: bool = True) -> list[float]:
+    """A cell's finished runs by its document's estimator, in raw points; failed ones at the random policy's score.
+
+    Evaluations beyond the document's steps do not count, unless the runs are not ``cut`` at those.
+    """
     document = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
     estimator: Estimator = document.estimator if document else "best-of-run"
     raw = RAW.get(estimator, estimator)
-    scores = seed_scores(runs.complete, raw, limit=document.limit if document else None)
+    scores = seed_scores(runs.complete, raw, limit=document.limit if document and cut else None)
     scale = reference(key)
     floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
     return scores + [floor] * len(runs.failed)
@@ -134,18 +155,8 @@ def _of_suite(found: Mapping[Key, Runs], suite: str | None) -> dict[Key, Runs]:
     return {key: runs for key, runs in found.items() if suite in {None, key.suite}}
 
 
-def _of_one_setting(found: Mapping[Key, Runs]) -> dict[Key, Runs]:
-    """Of each cell the documented runs, or else all that ended of the only other setting that the folder holds."""
-    chosen = {}
-    for key, runs in found.items():
-        ended = [run for run in (*runs.short, *runs.variants) if run.status == "done"]
-        alone = not runs.complete and not runs.failed and len({run.id for run in ended}) == 1
-        chosen[key] = Runs(complete=ended) if alone else runs
-    return chosen
-
-
-def _task(key: Key, left: Runs, right: Runs) -> Task | None:
-    a, b = scores_of(key, left), scores_of(key, right)
+def _task(key: Key, left: Runs, right: Runs, *, documented: bool) -> Task | None:
+    a, b = (scores_of(key, runs, cut=documented) for runs in (left, right))
     if not a or not b:
         return None
     enough = min(len(a), len(b)) >= FEWEST
@@ -153,7 +164,7 @@ def _task(key: Key, left: Runs, right: Runs) -> Task | None:
     return Task(key=key, left=tuple(a), right=tuple(b), improvement=chance)
 
 
-def _together(names: tuple[str, str], tasks: tuple[Task, ...]) -> Comparison:
+def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
     scale, points = normalizer([task.key for task in tasks], [[*task.left, *task.right] for task in tasks])
     left, right = (
         [[(score - zero) / (one - zero) for score in row] for row, (zero, one) in zip(rows, points, strict=True)]
@@ -163,6 +174,7 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...]) -> Comparison:
     return Comparison(
         names=names,
         tasks=tasks,
+        left_out=left_out,
         scale=scale,
         left=bootstrap(interquartile_mean, left) if enough else None,
         right=bootstrap(interquartile_mean, right) if enough else None,
@@ -194,6 +206,7 @@ def to_text(found: Comparison, width: int | None = None) -> str:
         lines.append(f"interquartile mean of {name}: {_told(middle)}; optimality gap: {_told(gap)}")
     lines.append(f"chance that a run of {right} beats one of {left}: {_percent(found.improvement) or 'too few seeds'}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {found.scale}. 95 % bootstrap intervals over seeds.")
+    lines += [f"Not compared: {text}." for text in found.left_out]
     return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
 
 
@@ -205,6 +218,7 @@ def to_document(found: Comparison) -> dict[str, object]:
         "iqm": [estimate and estimate._asdict() for estimate in (found.left, found.right)],
         "optimality_gap": [gap._asdict() for gap in found.gaps] if found.gaps else [None, None],
         "improvement": found.improvement and found.improvement._asdict(),
+        "left_out": list(found.left_out),
         "tasks": [
             {
                 **task.key._asdict(),

@@ -15,7 +15,7 @@ from rlbench.report.runs import Run, folders, read
 if TYPE_CHECKING:
     from rlbench.spec.run import Spec
 
-__all__ = ["Runs", "folders", "gather", "key_of", "sorted_runs"]
+__all__ = ["Runs", "file_of", "folders", "gather", "key_of", "sorted_runs"]
 
 
 @dataclass(slots=True)
@@ -69,13 +69,14 @@ def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
 
 def _of_one_file(group: Runs) -> None:
     """Seeds that learned from different files of one name are not repeats of each other: the first file's are kept."""
-    files = [digest for run in group.complete if (digest := _sha256(run)) is not None]
-    others = [run for run in group.complete if _sha256(run) not in {None, *files[:1]}]
+    files = [digest for run in group.complete if (digest := file_of(run)) is not None]
+    others = [run for run in group.complete if file_of(run) not in {None, *files[:1]}]
     group.complete = [run for run in group.complete if run not in others]
     group.variants += others
 
 
-def _sha256(run: Run) -> str | None:
+def file_of(run: Run) -> str | None:
+    """The SHA-256 of the file that a run learned from; None where there was none, or it is not known."""
     data = run.environment.get("data")
     found = data.get("sha256") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None

@@ -16,6 +16,7 @@ from rlbench.report.documented import documented
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, gather
 from rlbench.report.runs import Run
+from rlbench.spec.offline import Offline
 from rlbench.spec.run import Spec
 
 if TYPE_CHECKING:
@@ -75,14 +76,14 @@ def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
     """The speed of the cell's own runs, or else of what is nearest in its suite; of those on a ``cpu``, if there are.
 
     Nearness counts before where it was made: algorithms differ more than machines do. One name on frames and on bodies
-    is two algorithms here: a step of BCQ on Pong takes ten times as long as one on HalfCheetah, or more.
+    is two algorithms here, and methods on recorded data differ too much to speak for each other: those are unknown.
     """
     family = _family(key)
     near: tuple[tuple[str, Callable[[Key], bool]], ...] = (
         ("cell", lambda other: other == key),
         ("algorithm", lambda other: other[:2] == key[:2] and _family(other) == family),
         ("family", lambda other: other.suite == key.suite and _family(other) == family),
-        ("suite", lambda other: other.suite == key.suite),
+        ("suite", lambda other: other.suite == key.suite != "offline"),
     )
     for nearest, wanted in near:
         every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
@@ -118,9 +119,11 @@ def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[in
 
 
 def _family(key: Key) -> str:
-    """What algorithms of one speed have in common: how they learn."""
+    """What algorithms of one speed have in common: how they learn, and from recorded data by which method."""
     spec = _spec(key)
-    return spec.algo.family if spec is not None else ""
+    if spec is None:
+        return key.algorithm if key.suite == "offline" else ""
+    return f"{spec.algo.family} {spec.algo.method.kind}" if isinstance(spec.algo, Offline) else spec.algo.family
 
 
 @cache

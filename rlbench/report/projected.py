@@ -1,7 +1,7 @@
 """What missing runs would cost on one named card, by this project's speed targets: goals, not measurements.
 
-No card has run the suites yet. The targets are of whole runs at the documented settings, set-up, capture and evaluation
-included (benchmarks/README.md); what has no target has no projection.
+No card has run the suites yet. The targets are of whole runs at the documented settings, start-up, compilation and
+capture included (benchmarks/README.md); what has no target has no projection.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SECONDS: Final[Mapping[str, Mapping[str, float]]] = {
     "mujoco": {"ddpg": 180, "td3": 210, "sac": 300},
     "offline": {"il": 40, "td3bc": 90, "td3bc-raw": 90, "iql": 90, "bcq": 180, "crr": 180, "cql": 360},
 }
-"""By suite and algorithm, for a million environment steps or gradient steps of one run. On MuJoCo on-policy algorithms
-are processor work; data of games have no target."""
+"""By suite and algorithm, for a million environment steps or gradient steps of one run. None was set for REDQ, for SAC
+on Atari, for goals and for data of games; on-policy algorithms on MuJoCo are processor work."""
 
 
 def projected(rows: Iterable[Missing]) -> tuple[float, int]:

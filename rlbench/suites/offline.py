@@ -4,10 +4,10 @@ Settings: thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), wit
 IQL and CRR have none there: IQL has its paper's settings, CRR its paper's losses (exp, β 1, weights up to 20) with two
 critics of which the lesser counts, targets that follow by 0.005, batches of 256 and the mode at play, as the others
 here; that is neither the paper's setting (distributional critics) nor d3rlpy's. Our own data carry names that begin
-with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. There CQL's gap weighs 5 and has
-no multiplier, as its authors advise for these bodies: under the documented threshold of 10 the gap stayed at 1 to 5,
-the multiplier went to 0.02 within 20,000 updates and values ran away (one seed). Worlds of numbered actions are in
-``offline_discrete``.
+with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. On the nine with a recipe CQL's
+gap weighs 5 and has no multiplier (its authors: 5 or 10 for these bodies): under the documented threshold of 10 the gap
+stayed at 1 to 5, the multiplier went to 0.02 within 20,000 updates and values ran away (one seed, on a set of
+HalfCheetah that is no longer made). Worlds of numbered actions are in ``offline_discrete``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONG, SHORT = 1_000_000, 100_000
 """Gradient steps on published data, as documented, and on our own sets."""
 
 PRESSED = Conservative(weight=5.0, threshold=None, soft=False)
-"""CQL on our own sets: https://github.com/aviralkumar2907/CQL, ``min_q_weight`` 5 with ``lagrange_thresh`` −1."""
+"""CQL on ``OWN``: https://github.com/aviralkumar2907/CQL, ``min_q_weight`` 5 with ``lagrange_thresh`` −1."""
 
 ALGORITHMS: dict[str, Offline] = {
     "il": Offline(method=Imitation(), actor_lr=1e-4),

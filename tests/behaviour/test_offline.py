@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import h5py
@@ -19,6 +20,7 @@ from rlbench.build.offline import experience
 from rlbench.cli.experience import Data, checked, same
 from rlbench.datasets import checksums
 from rlbench.datasets.checksums import sealed
+from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
@@ -207,6 +209,39 @@ def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Pat
     same(ended, Runtime())
     with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
         same(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
+
+
+def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nobody names a file: the set may have been made again, by another recipe."""
+    spec = spec_of("il")
+    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": sealed(data).sha256}})
+    assert store is not None
+    store.release()
+    ended = read(folder_of(spec, tmp_path))
+    monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
+    same(ended, Runtime())
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "none"))
+    same(ended, Runtime())
+    monkeypatch.setenv("RLBENCH_DATASETS", str(write(tmp_path / "new" / "rlb-hopper-medium.hdf5", seed=1).parent))
+    with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
+        same(ended, Runtime())
+
+
+def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "rlb-hopper-medium.hdf5")
+    spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(path))
+    assert isinstance(spec.task, OfflineTask)
+    recipe = RECIPES["rlb-hopper-medium"]
+    former = recipe.model_copy(update={"seed": 1})
+    for made, refused in [(recipe, False), (former, True)]:
+        with h5py.File(path, "a") as file:
+            file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": made.written()})
+        checksums.forget(path)
+        again = "another recipe .* generate rlb-hopper-medium --force"
+        with pytest.raises(RefusedFile, match=again) if refused else nullcontext():
+            experience(spec, spec.task, runtime)
 
 
 def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:

@@ -168,6 +168,17 @@ def test_a_run_of_another_process_is_left_alone_and_told_as_it_stands(record_run
     assert len(store.epochs) == 2, "nothing was added"
 
 
+def test_a_damaged_run_of_another_process_is_called_damaged(record_run: Record, capsys: Capture) -> None:
+    folder = record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
+    store = Store.claim(suites.spec("toy", "dqn", "Catch"), Path("results"), {})
+    assert store is not None
+    (folder / "epochs.jsonl").write_text("{\n{\n", encoding="utf-8")
+    assert main(["run", "toy", "dqn", "--task", "Catch", "--json"]) == 0
+    store.release()
+    out, error = capsys.readouterr()
+    assert "is running it, but" in error and "epochs.jsonl" in json.loads(out)["runs"][0]["reason"]
+
+
 def test_status_lists_the_rest_beside_a_damaged_record_and_exits_2(record_run: Record, capsys: Capture) -> None:
     (record_run([1.0], seed=0) / "spec.json").write_text("{", encoding="utf-8")
     record_run([1.0], seed=1)

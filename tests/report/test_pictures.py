@@ -61,31 +61,6 @@ def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run:
     assert [(task.key.algorithm, task.right) for task in found.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
 
 
-def test_a_setting_of_ones_own_is_compared_with_the_documented_one(record_run: Record) -> None:
-    usual, _ = (record_run([-0.6, 0.5], suite="toy", task="Catch", seed=seed).parent for seed in (0, 1))
-    slower = ["algo.lr=0.5"]
-    own = [
-        record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=slower)
-        for seed, best in [(0, 0.75), (1, 1.0)]
-    ]
-    record_run([1.0], suite="toy", task="Catch", seed=2, sets=slower, status=None)  # not at its end
-    found = compare(str(usual), str(own[0].parent), Path("nowhere"), None)
-    assert [(task.left, task.right) for task in found.tasks] == [((0.5, 0.5), (0.75, 1.0))]
-    assert [task.right for task in compare(str(usual), "results", Path("nowhere"), None).tasks] == [(0.5, 0.5)]
-
-
-@pytest.mark.parametrize("sets", [["algo.lr=0.5", "algo.lr=0.25"], ["budget.steps=2000"], ["protocol.episodes=128"]])
-def test_neither_two_settings_nor_budgets_nor_protocols_are_compared_as_one(
-    sets: list[str], record_run: Record, capsys: Capture
-) -> None:
-    usual = record_run([-0.6, 0.5], suite="toy", task="Catch").parent
-    usual.rename("usual")
-    for text in sets:
-        record_run([0.75], suite="toy", task="Catch", sets=[text])
-    assert main(["compare", "usual", "results"]) == 2
-    assert "no finished run of the same cell and budget; of settings of your own" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
 def test_what_cannot_be_compared_is_refused_in_one_line(
     two_algorithms: Path, left: str, right: str, capsys: Capture
