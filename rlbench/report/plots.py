@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from matplotlib import style
@@ -29,6 +30,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS = (".png", ".svg")
 
 STYLE = DATA / "plots.mplstyle"
+
+PLACES: Final = re.compile(rb'\b(?:d|x|y)="[^"]*"')
+FINE: Final = re.compile(rb"\d+\.\d{3,}")
+"""In an SVG, where something lies, and a number there with more digits than hundredths of a point."""
 
 
 class Look(NamedTuple):
@@ -93,7 +98,12 @@ def encoded(figure: Figure, ending: str) -> bytes:
     with style.context(STYLE):
         nameless = {"Date": None, "Creator": None} if ending == ".svg" else {"Software": None}
         figure.savefig(file, format=ending[1:], metadata=nameless, dpi=150)
-    return file.getvalue()
+    return PLACES.sub(_coarse, file.getvalue()) if ending == ".svg" else file.getvalue()
+
+
+def _coarse(places: re.Match[bytes]) -> bytes:
+    """Without what is finer than any screen, a fifth of the file; scales keep all their digits."""
+    return FINE.sub(lambda number: f"{float(number[0]):.2f}".encode(), places[0])
 
 
 def kind_of(name: str) -> Kind:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from matplotlib import style
 from matplotlib.image import imread
 
 from rlbench.cli.app import main
@@ -21,7 +24,7 @@ from rlbench.report.figures import hours, panels, standings, steps
 from rlbench.report.gather import gather
 from rlbench.report.missing import missing, pace
 from rlbench.report.page import page
-from rlbench.report.plots import KINDS, draw, encoded, looks_of
+from rlbench.report.plots import KINDS, STYLE, draw, encoded, looks_of
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -192,13 +195,33 @@ def test_the_report_fetches_nothing_and_shows_everything(two_algorithms: Path, r
     text = page(["toy", "mujoco"], two_algorithms)
     parser = Fetched()
     parser.feed(text)
-    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in parser.addresses)
+    assert all(address.startswith(("#", "data:image/svg+xml,")) for address in parser.addresses)
     assert not re.search(r"url\(|@import|<script", text)
     assert "{{" not in text
     assert text.count("<polyline") == 6  # a curve a seed
     for words in ("1 of 3 runs failed", "a test says failed", "73 documented cells", "Missing for ten seeds"):
         assert words in text
     assert page(["toy", "mujoco"], two_algorithms) == text
+
+
+def test_the_pictures_of_the_report_are_those_of_plot_to_a_hundredth(two_algorithms: Path) -> None:
+    """What a browser makes of an address is the picture again: well-formed, with its scales and every point."""
+    parser = Fetched()
+    parser.feed(page(["toy"], two_algorithms))
+    shown = [unquote(address.partition(",")[2]) for address in parser.addresses if address.startswith("data:")]
+    assert len(shown) >= 4
+    plotted = encoded(draw("toy", "curves", two_algorithms), ".svg").decode()
+    assert shown[0] == " ".join(plotted.split())
+    exact = io.BytesIO()
+    with style.context(STYLE):
+        draw("toy", "curves", two_algorithms).savefig(exact, format="svg", dpi=150)
+    number = re.compile(r"\d+\.?\d*")
+
+    def points(text: str) -> list[float]:
+        return [float(found) for path in re.findall(r' d="([^"]*)"', text) for found in number.findall(path)]
+
+    assert np.allclose(points(plotted), points(exact.getvalue().decode()), rtol=0, atol=0.005 + 1e-9)
+    assert re.findall(r"scale\([^)]*\)", plotted) == re.findall(r"scale\([^)]*\)", exact.getvalue().decode())
 
 
 def test_the_report_of_nothing_is_a_page_too(capsys: Capture) -> None:
