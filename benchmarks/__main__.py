@@ -50,7 +50,8 @@ def main() -> None:
         picture(found, given.profile.with_suffix(".png"))
         sys.stdout.write(table(found))
         return
-    settings = {"repeat": given.repeat, "steps": given.steps, **policy("")}
+    waiting = {name: value for workload in given.workloads or UNITS for name, value in policy(workload).items()}
+    settings = {"repeat": given.repeat, "steps": given.steps, **waiting}
     if given.note is not None:
         settings["note"] = given.note
     figures = Figures()

@@ -248,7 +248,7 @@ def bring(
             "--workers",
             metavar="N",
             min=1,
-            help="Processes that read shards, a gigabyte each; default: one a core.",
+            help="Processes that read shards, a gigabyte each; default: as many as cores and memory allow.",
         ),
     ] = None,
 ) -> None:

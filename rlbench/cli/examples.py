@@ -32,7 +32,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "plan": (
         ("what ten seeds of everything would cost", "rlbench plan mujoco"),
-        ("what decides most verdicts in two hours", "rlbench plan atari dqn c51 --budget 2h"),
+        ("what decides most verdicts in two hours", "rlbench plan mujoco --budget 2h"),
         ("for a script: one cell a line", "rlbench plan all --seeds 0-2 --lines"),
     ),
     "report": (
@@ -56,7 +56,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("of one run", "rlbench export tensorboard RUN --output tracked"),
     ),
     "compare": (
-        ("two algorithms, from the records below results/", "rlbench compare td3 sac --suite mujoco"),
+        ("two algorithms, from the records below results/", "rlbench compare dqn c51 --suite toy"),
         ("two folders of records", "rlbench compare results results-of-another-machine"),
     ),
     "check": (

@@ -107,7 +107,7 @@ def _algorithms(names: tuple[str, str], results: Path, suite: str | None) -> Com
     ]
     tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b, documented=True)) is not None)
     if not tasks:
-        raise UsageError(f"{left} and {right} have no finished run of the same task; see: rlbench list runs")
+        raise UsageError(f"{left} and {right} have no documented run of the same task; see: rlbench list runs")
     return _together(names, tasks, ())
 
 
