@@ -9,6 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rlbench.nets.parts import in_parts, worth_parting
 from rlbench.nets.torsos import MlpTorso
 
 
@@ -38,7 +39,10 @@ class Critics(nn.Module):
     def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
         count = self.members if members is None else members
-        x = beside(obs, action).expand(count, -1, -1)
+        rows = beside(obs, action)
+        if worth_parting(rows):
+            return in_parts(rows, *(p[:count] for layer in self.layers for p in layer.parameters())).squeeze(-1)
+        x = rows.expand(count, -1, -1)
         for layer in self.layers[:-1]:
             x = layer(x, count).relu_()  # in place: of many rows the memory costs as much as the product
         value: Tensor = self.layers[-1](x, count)
