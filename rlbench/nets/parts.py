@@ -50,7 +50,7 @@ class Parted(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: BackwardCFunction, slope: Tensor) -> tuple[Tensor | None, ...]:
-        """Of the outputs' slopes ``[K, B, out]`` those of every weight and bias, a part from its last layer to its first."""
+        """Of the slopes of the outputs, ``[K, B, out]``, those of every weight and bias."""
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         depth = len(saved) // 2
         rows, inner, weights = saved[0], saved[1:depth], saved[depth:]
