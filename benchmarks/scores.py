@@ -15,19 +15,29 @@ from typing import NamedTuple
 
 from benchmarks.children import ROOT
 from rlbench.report.documents import Key
-from rlbench.report.gather import Runs, file_of, gather
+from rlbench.report.gather import Runs, differences, file_of, gather
+from rlbench.report.runs import Run
 
 THEIRS = ROOT / "benchmarks/results/d3rlpy-scores.jsonl"
-UPDATES = {"td3bc": 30_000, "cql": 10_000}
-"""After which they are compared; each takes an hour or two of one core here, whoever trains."""
+
+
+class Contest(NamedTuple):
+    """What is compared: an algorithm, after so many updates, with the rewards that ours sums before it bootstraps."""
+
+    algorithm: str
+    updates: int
+    horizon: int = 1  # d3rlpy's
+
+
+CONTESTS = (Contest("td3bc", 30_000), Contest("td3bc", 30_000, 3), Contest("cql", 10_000))
+"""TD3+BC as d3rlpy has it, and with the three-step returns of our documented setting."""
 
 
 class Pair(NamedTuple):
     """Scores, one a seed, of both sides."""
 
-    algorithm: str
+    contest: Contest
     data: str
-    updates: int
     theirs: tuple[float, ...]
     ours: tuple[float, ...]
 
@@ -37,22 +47,35 @@ def pairs(results: Path, theirs: Path = THEIRS) -> list[Pair]:
     lines = [json.loads(line) for line in theirs.read_text(encoding="utf-8").splitlines()]
     found = gather(results)
     made = []
-    for algorithm, updates in UPDATES.items():
-        said = [line for line in lines if (line["algorithm"], line["updates"]) == (algorithm, updates)]
+    for contest in CONTESTS:
+        said = [line for line in lines if (line["algorithm"], line["updates"]) == (contest.algorithm, contest.updates)]
         for data in dict.fromkeys(str(line["data"]) for line in said):
             rows = [line for line in said if line["data"] == data]
-            mine = ours(found, algorithm, data, updates, {str(row["sha256"]) for row in rows})
+            mine = ours(found, contest, data, {str(row["sha256"]) for row in rows})
             if mine:
                 means = tuple(statistics.fmean(row["returns"]) for row in rows)
-                made.append(Pair(algorithm, data, updates, means, mine))
+                made.append(Pair(contest, data, means, mine))
     return made
 
 
-def ours(found: Mapping[Key, Runs], algorithm: str, data: str, updates: int, files: set[str]) -> tuple[float, ...]:
-    """Of the documented setting's runs on one of these files the evaluation after so many updates, by seed."""
-    runs = [run for key, runs in found.items() if (key.algorithm, key.dataset) == (algorithm, data) for run in runs.all]
-    runs = [run for run in runs if file_of(run) in files and run.status == "done"]
-    return tuple(e.mean for run in runs for e in run.evaluations if e.env_steps == updates)
+def ours(found: Mapping[Key, Runs], contest: Contest, data: str, files: set[str]) -> tuple[float, ...]:
+    """Of runs on one of these files the evaluation after so many updates, by seed; settings are the documented ones."""
+    wanted = (contest.algorithm, data)
+    every = [run for key, runs in found.items() if (key.algorithm, key.dataset) == wanted for run in runs.all]
+    runs = [run for run in every if file_of(run) in files and _changes(run) <= {f"algo.horizon={contest.horizon}"}]
+    runs = [run for run in runs if _horizon(run) == contest.horizon]
+    scores = {run.seed: e.mean for run in runs for e in run.evaluations if e.env_steps == contest.updates}
+    return tuple(scores[seed] for seed in sorted(scores))
+
+
+def _changes(run: Run) -> set[str]:
+    """What a run's settings have instead of the documented ones, but for its length, which no update here looks at."""
+    return {text for text in differences(run) if not text.startswith("budget.")}
+
+
+def _horizon(run: Run) -> object:
+    algo = run.settings["algo"]
+    return algo.get("horizon", 1) if isinstance(algo, dict) else None
 
 
 def markdown(found: Sequence[Pair]) -> str:
@@ -63,7 +86,9 @@ def markdown(found: Sequence[Pair]) -> str:
         reached = statistics.fmean(pair.ours) >= statistics.fmean(pair.theirs) - spread
         word = "reached" if reached else "**missed**"
         sides = " | ".join(map(_told, (pair.theirs, pair.ours)))
-        lines.append(f"| {pair.algorithm} | {pair.data} | {pair.updates:,} | {sides} | {word} |")
+        name, updates, horizon = pair.contest
+        steps = f", {horizon}-step returns" if horizon > 1 else ""
+        lines.append(f"| {name}{steps} | {pair.data} | {updates:,} | {sides} | {word} |")
     return "\n".join(lines) + "\n"
 
 

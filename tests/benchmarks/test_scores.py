@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.children import ROOT
-from benchmarks.scores import Pair, markdown, pairs
+from benchmarks.scores import Contest, Pair, markdown, pairs
 
 FILE = "a" * 64
 
@@ -31,14 +31,33 @@ def test_scores_are_of_one_file_at_equal_updates(theirs: Path, tmp_path: Path, r
         record_run([0.0, 1.0, level, 7.0], suite="offline", task="rlb-hopper-medium", algo="cql", seed=seed,
                    data={"sha256": digest})  # fmt: skip
     assert pairs(tmp_path / "results", theirs) == [
-        Pair("cql", "rlb-hopper-medium", 10_000, (100.0, 120.0), (105.0, 95.0))
+        Pair(Contest("cql", 10_000), "rlb-hopper-medium", (100.0, 120.0), (105.0, 95.0))
     ]
+
+
+def test_runs_of_other_settings_are_not_ours_but_the_horizon_is_chosen_and_short_runs_count(
+    tmp_path: Path, record_run: Callable[..., Path]
+) -> None:
+    """TD3+BC's documented horizon is 3. One run ended at 30,000 updates, the others went on."""
+    path = tmp_path / "theirs.jsonl"
+    line = {"algorithm": "td3bc", "data": "rlb-hopper-medium", "updates": 30_000, "returns": [50.0], "sha256": FILE}
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    for sets, level in [
+        ([], 3.0),
+        (["algo.horizon=1"], 1.0),
+        (["algo.actor_lr=0.5"], 9.0),
+        (["algo.horizon=1", "algo.actor_lr=0.5"], 9.0),
+    ]:
+        record_run([0.0] * 6 + [level], suite="offline", task="rlb-hopper-medium", algo="td3bc", data={"sha256": FILE},
+                   sets=[*sets, "budget.steps=30000"])  # fmt: skip
+    one, three = pairs(tmp_path / "results", path)
+    assert (one.contest.horizon, one.ours, three.contest.horizon, three.ours) == (1, (1.0,), 3, (3.0,))
 
 
 @pytest.mark.parametrize(("ours", "word"), [((97.0, 95.0), "reached"), ((95.0, 96.5), "**missed**")])
 def test_a_score_is_reached_within_the_spread_of_theirs(ours: tuple[float, ...], word: str) -> None:
     """110 less the deviation of 100 and 120, 14.142, is 95.858."""
-    (row,) = markdown([Pair("cql", "x", 10_000, (100.0, 120.0), ours)]).splitlines()[2:]
+    (row,) = markdown([Pair(Contest("cql", 10_000), "x", (100.0, 120.0), ours)]).splitlines()[2:]
     assert row.endswith(f"| {word} |") and "| 110 ± 14 (2) |" in row
 
 
