@@ -38,21 +38,24 @@ class Critics(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
-        count = self.members if members is None else members
-        rows = beside(obs, action)
+        return self._judged(beside(obs, action), members or self.members)
+
+    def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
+        """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
+        rows, count = beside(obs, action).flatten(0, 1), members or self.members
         if worth_parting(rows):
-            return in_parts(rows, *(p[:count] for layer in self.layers for p in layer.parameters())).squeeze(-1)
+            parameters = (parameter[:count] for layer in self.layers for parameter in layer.parameters())
+            value = in_parts(rows, *parameters).squeeze(-1)
+        else:
+            value = self._judged(rows, count)
+        return value.view(-1, *action.shape[:2])
+
+    def _judged(self, rows: Tensor, count: int) -> Tensor:
         x = rows.expand(count, -1, -1)
         for layer in self.layers[:-1]:
             x = layer(x, count).relu_()  # in place: of many rows the memory costs as much as the product
         value: Tensor = self.layers[-1](x, count)
         return value.squeeze(-1)
-
-    def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
-        """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
-        rows = obs.expand(*action.shape[:-1], -1).flatten(0, 1)
-        value: Tensor = self(rows, action.flatten(0, 1), members)
-        return value.view(-1, *action.shape[:2])
 
 
 class StateValue(nn.Module):
