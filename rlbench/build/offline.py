@@ -96,15 +96,14 @@ def meant(task: OfflineTask, path: Path) -> None:
     told, world = reading.told(path), task.world.id
     name, made = told.get("name", ""), told.get("task", world)
     otherwise = f"learn from it with --task {made} --dataset {path}"
-    recipe = RECIPES.get(task.data)
-    former = recipe is not None and name == task.data and told.get("recipe", recipe.written()) != recipe.written()
     if made != world:
         raise RefusedFile(f"{path}: was recorded on {made}, not {world}; {otherwise}")
     if task.dataset:
         return
     if name.startswith(OWN) and name != task.data:
         raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
-    if former:
+    recipe = RECIPES.get(name)
+    if recipe is not None and told.get("recipe", recipe.written()) != recipe.written():
         again = f"make it again: rlbench data generate {name} --force"
         raise RefusedFile(
             f"{path}: was made by another recipe of that name than this version's; {again}, or {otherwise}"

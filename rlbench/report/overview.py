@@ -63,9 +63,8 @@ def _counts(cells: Mapping[str, Sequence[Cell]]) -> str:
 
 def _cost(lacking: Mapping[str, Sequence[Missing]], cpu: str | None) -> str:
     """Runs and days that ten seeds of every cell still need, suite by suite."""
-    lines = ["| for ten seeds a cell | runs | steps | days, one run after another | cells of unknown speed "]
-    lines[0] += "| hours on one H200 | runs without a target |"
-    lines.append("|---|---:|---:|---:|---:|---:|---:|")
+    head = ("for ten seeds a cell", "runs", "steps", "days, one run after another", "cells of unknown speed")
+    lines = [f"| {' | '.join((*head, 'hours on one H200', 'runs without a target'))} |", f"|---|{'---:|' * 6}"]
     for suite, rows in lacking.items():
         seeds, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
         unknown = sum(row.hours is None for row in rows)
