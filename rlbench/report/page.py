@@ -98,7 +98,7 @@ def _picture(suite: str, kind: str, caption: str, results: Path) -> str:
         picture = encoded(draw(suite, kind_of(kind), results), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
-    data = quote(" ".join(picture.decode().split()), safe=PLAIN)  # two thirds of what it is in base 64
+    data = quote(" ".join(picture.decode().split()), safe=PLAIN)  # shorter than in base 64
     image = f'<img alt="{caption}" src="data:image/svg+xml,{data}">'
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 

@@ -102,7 +102,7 @@ def encoded(figure: Figure, ending: str) -> bytes:
 
 
 def _coarse(places: re.Match[bytes]) -> bytes:
-    """Without what is finer than any screen, a fifth of the file; scales keep all their digits."""
+    """Without what is finer than any screen; scales keep all their digits."""
     return FINE.sub(lambda number: f"{float(number[0]):.2f}".encode(), places[0])
 
 
