@@ -301,6 +301,29 @@ def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
     assert (policy.facts.log_std_min, policy.facts.log_std_max) == (spec.algo.policy.low, spec.algo.policy.high)
 
 
+@pytest.mark.parametrize("algorithm", ["il", "td3bc", "td3bc-raw", "cql", "crr", "iql"])
+def test_what_was_learned_from_data_plays_on_as_it_was_judged(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
+    spec = applied(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true")])
+    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    kept = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
+    if trainer.scale is not None:
+        kept["scale"] = trainer.scale
+    policy = parsed(exported(spec, kept, name="x"), "x")
+    obs = np.random.default_rng(0).standard_normal((6, 11)).astype(np.float32)
+    seen = torch.from_numpy(obs)
+    if trainer.scale is not None:
+        seen = (seen - trainer.scale["mean"]) / trainer.scale["deviation"]
+    with torch.no_grad():
+        due = trainer.learner.act(seen, "eval")
+    np.testing.assert_allclose(policy(obs, np.zeros(6, np.int64)), due.numpy(), atol=1e-5)
+    policy.fits("Hopper-v4", features=11, actions=3)
+    assert (trainer.scale is not None) == (algorithm == "td3bc")
+    assert (policy.log_std is not None) == (algorithm == "cql")  # the others' spread lies behind the bound
+
+
 def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> None:
     numbered = "choose.* among numbered actions|are recorded with --epsilon"
     for suite, algorithm, task in (("toy", "dqn", "Catch"), ("toy", "ppo", "CartPole-v1"), ("toy", "sac", "Catch")):
@@ -308,6 +331,8 @@ def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> Non
             exported(suites.spec(suite, algorithm, task), {"policy": {}}, name="x")
     spec = suites.spec("mujoco", "ppo", "InvertedPendulum-v4")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    with pytest.raises(UsageError, match="chooses among sampled candidates"):
+        exported(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
     with pytest.raises(UsageError, match="does not hold the scale of its observations; run it again"):
         exported(spec, {"policy": of_module(trainer.learner.policy()), "epoch": 0}, name="x")
 

@@ -1,12 +1,13 @@
 """The actor of a finished run as a policy file: what ``datasets/policies.py`` reads.
 
-Where observations were normalised in training, what was known of them goes with it.
+Where observations were normalised in training, what was known of them goes with it. An actor that adds its spread
+behind the bound, as those of IQL and CRR do, goes without it: the format has the spread before the bound.
 """
 
 from __future__ import annotations
 
 import re
-from typing import assert_never
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,54 +17,79 @@ from rlbench.datasets.policies import serialized
 from rlbench.envs.normalize import CUT, EPSILON
 from rlbench.errors import UsageError
 from rlbench.ops.state import State, branch, tensor
-from rlbench.spec.algo import ActorCritic, Deterministic, DiscreteSAC, Mlp, PolicyGradient, QLearning, Soft
-from rlbench.spec.offline import Offline
-from rlbench.spec.offline_discrete import OfflineQ
-from rlbench.spec.run import Spec
+from rlbench.spec.algo import ActorCritic, Deterministic, Mlp, PolicyGradient, Soft
+from rlbench.spec.offline import BatchConstrained, Conservative, Offline
+from rlbench.spec.run import Algo, Spec
+from rlbench.spec.task import OfflineTask
 
 HIDDEN = re.compile(r"torso\.layers\.(\d+)\.weight")
+
+
+class Actor(NamedTuple):
+    """A network, and what of it a policy file must say."""
+
+    state: State
+    mean: str  # the layer that gives the preferred action
+    activation: str = "relu"
+    squash: str = "tanh"
+    bounds: tuple[str, str] = ("", "")  # of the logarithm of its spread
 
 
 def exported(spec: Spec, kept: State, *, name: str) -> bytes:
     """The bytes of a policy file, from what a run keeps of its best or last policy.
 
     Raises:
-        UsageError: the run chooses among numbered actions, or did not keep the scale of its observations.
+        UsageError: the run chooses among numbered actions or candidates, or did not keep the scale of its observations.
     """
-    match spec.algo:
-        case ActorCritic(policy=policy):
-            state, mean, activation, squash = branch(kept, "policy"), "mean", "relu", "tanh"
-            bounds = (str(policy.low), str(policy.high)) if isinstance(policy, Soft) else ("", "")
-            if isinstance(policy, Deterministic):
-                mean = "action"
-        case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
-            state, mean, bounds = _actor(branch(kept, "policy")), "mean", ("", "")
-        case PolicyGradient() | QLearning() | DiscreteSAC() | Offline() | OfflineQ():
-            raise UsageError(f"{name}: games of Q-learning are recorded with --epsilon; else record another run's")
-        case _:
-            assert_never(spec.algo)
-    if f"{mean}.weight" not in state:
+    actor = _offline(spec.algo, kept, name) if isinstance(spec.algo, Offline) else _online(spec.algo, kept, name)
+    if f"{actor.mean}.weight" not in actor.state:
         raise UsageError(f"{name}: chooses among numbered actions; only real ones are recorded")
-    arrays = _layers(state, mean)
+    arrays = _layers(actor.state, actor.mean)
     facts = {
         "format": "actor-v1",
         "name": name,
         "algorithm": spec.algorithm,
-        "env_evaluated": spec.task.id,
+        "env_evaluated": spec.task.world.id if isinstance(spec.task, OfflineTask) else spec.task.id,
         "input_dim": str(next(iter(arrays.values())).shape[-1]),
         "action_dim": str(len(arrays["mean.bias"])),
         "hidden_layers": str(sum(key.startswith("layers.") for key in arrays) // 2),
-        "activation": activation,
-        "squash": squash,
+        "activation": actor.activation,
+        "squash": actor.squash,
         "log_std": "layer" if "log_std.bias" in arrays else "vector" if "log_std" in arrays else "none",
-        "log_std_min": bounds[0],
-        "log_std_max": bounds[1],
+        "log_std_min": actor.bounds[0],
+        "log_std_max": actor.bounds[1],
         "source": "rlbench",
     }
-    if isinstance(spec.algo, PolicyGradient) and spec.algo.normalize_obs:
+    if isinstance(spec.algo, PolicyGradient | Offline) and spec.algo.normalize_obs:
         arrays |= _scale(kept, name)
-        facts |= {"obs_norm": "true", "obs_epsilon": repr(EPSILON), "obs_clip": repr(CUT)}
+        facts["obs_norm"] = "true"
+    if isinstance(spec.algo, PolicyGradient) and spec.algo.normalize_obs:
+        facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CUT)}
     return serialized(arrays, facts)
+
+
+def _online(algo: Algo, kept: State, name: str) -> Actor:
+    match algo:
+        case ActorCritic(policy=Deterministic()):
+            return Actor(branch(kept, "policy"), "action")
+        case ActorCritic(policy=Soft(low=low, high=high)):
+            return Actor(branch(kept, "policy"), "mean", bounds=(str(low), str(high)))
+        case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
+            return Actor(_actor(branch(kept, "policy")), "mean", activation, squash)
+        case _:
+            raise UsageError(f"{name}: games of Q-learning are recorded with --epsilon; else record another run's")
+
+
+def _offline(algo: Offline, kept: State, name: str) -> Actor:
+    state = branch(kept, "policy")
+    match algo.method:
+        case BatchConstrained():
+            raise UsageError(f"{name}: BCQ's actor chooses among sampled candidates; record another run's")
+        case Conservative(low=low, high=high):
+            return Actor(state, "mean", bounds=(str(low), str(high)))
+        case _:
+            mean = "action" if "action.weight" in state else "mean"
+            return Actor({key: value for key, value in state.items() if key != "log_std"}, mean)
 
 
 def _actor(state: State) -> State:
@@ -85,13 +111,14 @@ def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
 
 
 def _scale(kept: State, name: str) -> dict[str, NDArray[np.generic]]:
-    """Mean and variance of the observations that the run saw."""
+    """Mean and variance of the observations that the run saw, or that are in the data it learned from."""
     scale = branch(kept, "scale")
     if not scale:
         raise UsageError(
             f"{name}: its checkpoint does not hold the scale of its observations; run it again with --force"
         )
-    return {f"obs_{part}": _numbers(tensor(scale, part).double()) for part in ("mean", "var")}
+    spread = tensor(scale, "deviation").double() ** 2 if "deviation" in scale else tensor(scale, "var").double()
+    return {"obs_mean": _numbers(tensor(scale, "mean").double()), "obs_var": _numbers(spread)}
 
 
 def _numbers(value: torch.Tensor) -> NDArray[np.generic]:

@@ -15,17 +15,16 @@ from rlbench.build.beside import Beside
 from rlbench.build.device import judges_of, stepping_threads, threads_of
 from rlbench.build.engine import engine_of, hastened
 from rlbench.build.environments import environments
+from rlbench.build.fitting import fitted, meant
 from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, frames, places, reading
 from rlbench.datasets.checksums import Seal
-from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
-from rlbench.errors import RefusedFile
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.updater import Eager
@@ -39,15 +38,13 @@ from rlbench.spec.task import OfflineTask
 from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.trainers import offline as trainer
 
-OWN = "rlb-"
-"""What the names of our own sets begin with: a run on one is never taken for a run on D4RL's."""
-
 
 class Experience(NamedTuple):
     """What is learned from."""
 
     recorded: Recorded
     sha256: str  # of the file, or of what was recorded for a smoke run
+    stretched: bool = True  # whether actions are as they are sent here, in [−1, 1]; else in the environment's units
 
 
 def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
@@ -70,7 +67,8 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     if frames.is_frames(path):  # how many there are is known by now alone; and a million are no matter of seconds
         few = min(SMOKE, int((~frames.outline(path).final).sum())) if spec.smoke else None
         return Experience(frames.read(path, few, room=available_memory()), seal.sha256)
-    return Experience(reading.read(path, task.data, once=True), seal.sha256)
+    made_here = "rlbench" in reading.told(path)
+    return Experience(reading.read(path, task.data, once=True), seal.sha256, made_here)
 
 
 def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
@@ -86,35 +84,6 @@ def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
     return places.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 
 
-def meant(task: OfflineTask, path: Path) -> None:
-    """Refuse what says of itself, or is named as, something else than what is to be learned from.
-
-    Raises:
-        RefusedFile: it is of another world, another data set than the task's, or one of our own that a former version
-            made by another recipe: rows of one name would be of different data.
-    """
-    told, world = reading.told(path), task.world.id
-    name, made = told.get("name", ""), told.get("task", world)
-    otherwise = f"learn from it with --task {made} --dataset {path}"
-    if made != world:
-        raise RefusedFile(f"{path}: was recorded on {made}, not {world}; {otherwise}")
-    if task.dataset:
-        return
-    if name.startswith(OWN) and name != task.data:
-        raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
-    recipe = RECIPES.get(name)
-    if recipe is not None and told.get("recipe", recipe.written()) != recipe.written():
-        again = f"make it again: rlbench data generate {name} --force"
-        raise RefusedFile(
-            f"{path}: was made by another recipe of that name than this version's; {again}, or {otherwise}"
-        )
-    if name != task.data and not places.named(path, task.data):
-        raise RefusedFile(
-            f"{path}: is not called as {task.data} is; if it is that set, name it {places.place(task.data).path.name}, "
-            f"else {otherwise}"
-        )
-
-
 def learned(
     spec: Spec,
     algo: Offline | OfflineQ,
@@ -125,8 +94,8 @@ def learned(
 ) -> trainer.Offline:
     """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
     seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device)
-    recorded, sha256 = _fitting(spec, info, runtime, seal)
-    recorded, scale = _scaled(algo, recorded)
+    found = _fitting(spec, info, runtime, seal)
+    recorded, scale = _scaled(algo, found.recorded)
     placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
     coins = seeds.child("replay").torch(device)
     data = ring(
@@ -153,7 +122,7 @@ def learned(
         judges=Beside(parts.learner.policy(), terms, most=judges_of(spec, runtime, device), patience=runtime.patience),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=trainer.Data(sha256, None if scale is None else {**told}),
+        data=trainer.Data(found.sha256, None if scale is None else {**told}),
     )
 
 
@@ -162,8 +131,7 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
     found = experience(spec, spec.task, runtime, seal)
-    _fits(spec.task, found.recorded, info)
-    return found
+    return found._replace(recorded=fitted(spec.task, found.recorded, info, stretched=found.stretched))
 
 
 def staged(
@@ -202,38 +170,6 @@ def parts_of(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.
     if isinstance(algo, Offline):
         return offlinecontrol.parts(spec.name, algo, info, device)
     return offlinediscrete.parts(spec, algo, info, device)
-
-
-def _fits(task: OfflineTask, recorded: Recorded, info: EnvInfo) -> None:
-    """Refuse data of another world."""
-    if isinstance(info.actions, Discrete):
-        _fits_numbers(task, recorded, info, info.actions.n)
-        return
-    if recorded.obs.ndim != 2 or recorded.action.ndim != 2:
-        raise RefusedFile(f"{task.data}: holds numbered actions, {task.world.id} has real ones; choose another task")
-    theirs, ours = (recorded.obs.shape[1], recorded.action.shape[1]), (info.obs_shape[0], _width(info.actions))
-    if theirs != ours:
-        raise RefusedFile(
-            f"{task.data}: observations and actions of {theirs[0]} and {theirs[1]} numbers, "
-            f"{task.world.id} has {ours[0]} and {ours[1]}; choose the task that was recorded"
-        )
-
-
-def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: int) -> None:
-    """The same where actions are numbered."""
-    if recorded.action.ndim != 1:
-        raise RefusedFile(f"{task.data}: holds real actions, {task.world.id} has numbered ones; choose another task")
-    theirs, ours = (recorded.obs.shape[1:], recorded.obs.dtype), (info.obs_shape, np.dtype(info.obs_dtype))
-    if theirs != ours:
-        raise RefusedFile(
-            f"{task.data}: observations of {theirs[1]} {list(theirs[0])}, {task.world.id} shows {ours[1]} "
-            f"{list(ours[0])}; choose the task that was recorded"
-        )
-    low, high = int(recorded.action.min()), int(recorded.action.max())
-    if low < 0 or high >= count:
-        raise RefusedFile(
-            f"{task.data}: actions {low} to {high}, {task.world.id} has 0 to {count - 1}; choose the task recorded"
-        )
 
 
 def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:

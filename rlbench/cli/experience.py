@@ -23,28 +23,26 @@ class Data:
         """Where it lies, if that was said."""
         return str(Path(self.given).expanduser()) if self.given and self._lies() else None
 
-    def tasks(self, suite: str) -> tuple[str, ...]:
-        """The task that a named set is of, or says that it is of, where ``--task`` does not say which.
+    def tasks(self, suite: str, globs: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """What ``--task`` says; where it does not, the task that a named set is of, or says that it is of.
 
         Raises:
-            UsageError: a path says where something lies, not what it is; or there is no set of that name.
+            UsageError: a path says where something lies, not what it is; or there is no set of that name, or it is of
+                no task that is judged here; or ``--task`` names a set of D4RL's that is no row of the table.
         """
         from rlbench import suites
-        from rlbench.datasets.places import found
-        from rlbench.datasets.reading import told
         from rlbench.errors import UsageError
         from rlbench.suites.offline_discrete import RECORDINGS
 
-        if self.given is None or suite != "offline":
-            return ()
+        if suite == "offline":
+            _rows(globs)
+        if globs or self.given is None or suite != "offline":
+            return globs
         if self.path is not None or not self.given:
             raise UsageError(f"--dataset {self.given!r}: say with --task what it is, or on what to judge: Hopper-v4")
         if self.given in RECORDINGS:
             return (RECORDINGS[self.given],)
-        if self.given in suites.tasks(suite):
-            return (self.given,)
-        said = told(found(self.given)).get("task")
-        return (said,) if said in suites.tasks(suite) else ()
+        return (self.given,) if self.given in suites.tasks(suite) else (_judged(self.given),)
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
         """What the data are called where they are not the task's own.
@@ -78,6 +76,35 @@ class Data:
         return Path(text).exists() or text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
 
 
+def _rows(globs: tuple[str, ...]) -> None:
+    """Refuse the names of data sets that D4RL has and the table does not."""
+    from rlbench import suites
+    from rlbench.datasets import catalogue
+    from rlbench.errors import UsageError
+
+    for name in globs:
+        if name in catalogue.d4rl() and name not in suites.tasks("offline"):
+            world = catalogue.known(name).env_id
+            use = f"learn from it with --task {world} --dataset {name}" if world else "nothing here judges its task"
+            raise UsageError(f"--task {name}: is a data set, but no row of the table; {use}")
+
+
+def _judged(name: str) -> str:
+    """The world that judges what is learned from a set without a row of its own, as far as the set says."""
+    from rlbench.build.fitting import world_of
+    from rlbench.datasets.places import found
+    from rlbench.datasets.reading import told
+    from rlbench.errors import UsageError
+    from rlbench.suites.offline import WORLDS
+
+    path = found(name)
+    said = world_of(told(path), name, path)
+    if said not in WORLDS:
+        of = "does not say what it is of" if said is None else f"is of {said}, which judges nothing here"
+        raise UsageError(f"--dataset {name}: {of}; say with --task on what to judge: {', '.join(WORLDS)}")
+    return said
+
+
 class Checked(NamedTuple):
     """What is learned from, every byte of it hashed just now."""
 
@@ -100,7 +127,8 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
         UsageError: they are nowhere.
         RefusedFile: they are damaged, or of another task.
     """
-    from rlbench.build.offline import meant, source
+    from rlbench.build.fitting import meant
+    from rlbench.build.offline import source
     from rlbench.datasets import checksums, reading
     from rlbench.spec.task import OfflineTask
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,8 @@ def filmed(
 ) -> None:
     """Record games of a finished run: steps, ε, seed and lanes; whether by force, quietly and as JSON."""
     from rlbench.build.playing import fingerprint
-    from rlbench.datasets import film
+    from rlbench.datasets import film, places
     from rlbench.datasets.recipes import games
-    from rlbench.datasets.writing import own_folder
     from rlbench.generate import Filming, kept_run
 
     if not run.is_dir():
@@ -48,7 +46,7 @@ def filmed(
         seed=seed,
         lanes=lanes,
     )
-    folder = _free(own_folder(os.environ), name, force=force)
+    folder = _free(places.folder("own"), name, force=force)
     with film.alone(folder):
         _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
 
@@ -103,13 +101,12 @@ def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     """The first steps of a set of recorded play as one of its own."""
     from rlbench.datasets import film, frames, places
     from rlbench.datasets.recipes import own
-    from rlbench.datasets.writing import own_folder
 
     own(name)
     _, path = places.resolved(source)
     if not frames.is_frames(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
-    target = _free(own_folder(os.environ), name, force=force)
+    target = _free(places.folder("own"), name, force=force)
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
     with film.alone(target):

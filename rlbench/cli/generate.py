@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,8 +105,8 @@ def generate(
     A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.cli.preflight import room
+    from rlbench.datasets import places
     from rlbench.datasets.recipes import PREFIX
-    from rlbench.datasets.writing import own_folder
 
     if epsilon is not None:
         from rlbench.cli.games import filmed
@@ -134,7 +133,7 @@ def generate(
             seed=seed,
             lanes=lanes,
         )
-    path = own_folder(os.environ) / f"{recipe.name}.hdf5"
+    path = places.folder("own") / f"{recipe.name}.hdf5"
     _free(path, force=force)
     numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
     needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed

@@ -195,7 +195,7 @@ def _specs(
             environ=os.environ,
             dataset=data.name(suite, name, smoke=smoke),
         ).spec
-        for name in suites.matching(suite, globs or data.tasks(suite), algo)
+        for name in suites.matching(suite, data.tasks(suite, globs), algo)
         for seed in numbers
     ]
 

@@ -20,9 +20,8 @@ SHARD: Final = 10**9
 def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
     """Bring shards of one kind, and of one ``task`` if it is said, into the set of that name, a line for each."""
     from rlbench import suites
-    from rlbench.datasets import dqnreplay, film, rlu, shards
+    from rlbench.datasets import dqnreplay, film, places, rlu, shards
     from rlbench.datasets.recipes import own
-    from rlbench.datasets.writing import own_folder
     from rlbench.record.machine import available_memory
 
     if not paths or name is None:
@@ -30,7 +29,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
     own(name)
     if task is not None:
         suites.spec("atari", "dqn", task)  # which says so if there is no such game
-    folder = own_folder(os.environ) / f"{name}{film.SUFFIX}"
+    folder = places.folder("own") / f"{name}{film.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     convert = rlu.converted

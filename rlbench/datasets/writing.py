@@ -32,12 +32,6 @@ class Written(NamedTuple):
     bytes: int
 
 
-def own_folder(environ: Mapping[str, str]) -> Path:
-    """Where own data sets live: ``RLBENCH_DATASETS``, else in the home folder."""
-    given = environ.get("RLBENCH_DATASETS")
-    return Path(given) if given else Path.home() / ".rlbench" / "datasets"
-
-
 def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float]) -> Written:
     """Put a data set at ``path``, and its checksum beside it.
 

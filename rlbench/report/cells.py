@@ -239,8 +239,10 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
         every = _count(len(runs.failed) + len(runs.complete), "run")
         found.append(f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}")
     others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
-    if others and (cell.document is not None or verdict.word == "NOT RUN"):
+    if others:
         found.append(f"{_count(others, 'run')} with other settings")
+    if runs.strangers:
+        found.append(f"{_count(len(runs.strangers), 'run')} on another file of that name")
     return found
 
 

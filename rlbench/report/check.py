@@ -74,7 +74,8 @@ def against_baseline(
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     found: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        found += _failures(key, [*runs.failed, *(run for run in runs.variants if run.status == "failed")])
+        others = (run for run in (*runs.variants, *runs.strangers) if run.status == "failed")
+        found += _failures(key, [*runs.failed, *others])
         if key not in entries and runs.complete:
             found.append(_finding(key, "score", "NEW", "not in the baseline"))
     found += _score_findings(held, everything, alpha=alpha, margin=margin)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlbench.errors import UnknownName
+from rlbench.errors import UnknownName, UsageError
 from rlbench.report.documented import Key, row_of
 from rlbench.report.runs import Run, folders, read
 
@@ -27,6 +27,7 @@ class Runs:
     short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
     elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
+    strangers: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     budget: int = 0  # documented steps of a run
 
     @property
@@ -37,7 +38,7 @@ class Runs:
     @property
     def all(self) -> tuple[Run, ...]:
         """Every one."""
-        return (*self.scored, *self.short, *self.elsewhere, *self.variants)
+        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.strangers)
 
 
 def gather(results: Path) -> dict[Key, Runs]:
@@ -57,22 +58,23 @@ def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
         if not run.smoke:
             _sort(run, found.setdefault(key_of(run), Runs()))
     for group in found.values():
-        settled = {r.seed for r in group.scored}
-        group.short = [r for r in group.short if r.seed not in settled]
         for part in (group.complete, group.failed, group.short, group.elsewhere, group.variants):
             part.sort(key=lambda r: (r.seed, str(r.folder)))
-            part[:] = {(r.id, r.seed): r for r in reversed(part)}.values()
+            part[:] = {(r.id, r.seed, file_of(r)): r for r in reversed(part)}.values()
             part.reverse()
         _of_one_file(group)
+        settled = {r.seed for r in group.scored}
+        group.short = [r for r in group.short if r.seed not in settled]
     return found
 
 
 def _of_one_file(group: Runs) -> None:
     """Seeds that learned from different files of one name are not repeats of each other: the first file's are kept."""
-    files = [digest for run in group.complete if (digest := file_of(run)) is not None]
-    others = [run for run in group.complete if file_of(run) not in {None, *files[:1]}]
-    group.complete = [run for run in group.complete if run not in others]
-    group.variants += others
+    parts = (group.complete, group.failed, group.short)
+    files = [digest for part in parts for run in part if (digest := file_of(run)) is not None]
+    for part in parts:
+        group.strangers += [run for run in part if file_of(run) not in {None, *files[:1]}]
+        part[:] = [run for run in part if run not in group.strangers]
 
 
 def file_of(run: Run) -> str | None:
@@ -131,11 +133,14 @@ def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, objec
 
 @cache
 def _reference(suite: str, algorithm: str, task: str, dataset: str) -> Spec | None:
-    """The documented settings of a cell, or None where this version has none."""
+    """The documented settings of a cell, or None where this version has none; of other data, those they begin with.
+
+    Data that are a row of the table are meant to be learned from as that row.
+    """
     from rlbench import suites
-    from rlbench.suites.offline_discrete import RECORDINGS
 
     try:
-        return suites.spec(suite, algorithm, task, dataset=dataset if dataset in RECORDINGS else "")
-    except UnknownName:
+        row = bool(dataset) and dataset in suites.tasks(suite)
+        return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset)
+    except (UnknownName, UsageError):
         return None

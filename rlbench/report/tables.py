@@ -237,7 +237,7 @@ def legend(cells: Sequence[Cell]) -> list[str]:
     if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
         found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
     if any(cell.experience.behaviour is not None for cell in cells):
-        found.append("Behaviour: mean return of the episodes in the data; Expert: of the policy without its noise.")
+        found.append("Behaviour: mean return of the data's whole episodes; Expert: of the policy without its noise.")
     if any(cell.measured for cell in cells):
         found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
     return found

@@ -200,3 +200,15 @@ def test_an_own_set_that_is_missing_is_made_as_it_can_be(
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     with pytest.raises(UsageError, match=f"{name}: not in .*; make it: rlbench data {how}"):
         places.found(name)
+
+
+def test_the_folder_of_own_sets_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path.home()
+    for said, due in (
+        (str(tmp_path), tmp_path),
+        ("", home / ".rlbench" / "datasets"),
+        ("~/sets", home / "sets"),  # as it comes out of a file that no shell has read
+    ):
+        monkeypatch.setenv("RLBENCH_DATASETS", said)
+        assert places.folder("own") == due
+        assert places.place("rlb-x").path == due / "rlb-x.hdf5"

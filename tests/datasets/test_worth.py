@@ -12,9 +12,12 @@ from rlbench.datasets import film
 from rlbench.datasets.film import Film
 from rlbench.datasets.segments import FINAL, TERMINATED, TRUNCATED, Piece, Steps
 from rlbench.datasets.worth import EXPERT, Worth, worth
+from rlbench.errors import RefusedFile
 
 
-def written(path: Path, *, ends: list[int], timeouts: list[int], attributes: dict[str, float] | None = None) -> Path:
+def written(
+    path: Path, *, ends: list[int], timeouts: list[int], attributes: dict[str, float | str] | None = None
+) -> Path:
     """Seven steps that pay 1, 2, … 7 in D4RL's layout."""
     with h5py.File(path, "w") as file:
         file["observations"], file["actions"] = np.zeros((7, 2), np.float32), np.zeros((7, 1), np.float32)
@@ -50,3 +53,11 @@ def test_recorded_play_counts_its_own_games_and_names_its_expert(
     reel.flush()
     film.finish(folder, reel.written, told)
     assert worth(folder) == Worth(1.0, expert)
+
+
+@pytest.mark.parametrize("key", ["return_mean", EXPERT])
+@pytest.mark.parametrize("said", ["abc", "nan", "inf", ""])
+def test_a_worth_that_is_no_number_is_refused_by_its_key(tmp_path: Path, key: str, said: str) -> None:
+    path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={key: said})
+    with pytest.raises(RefusedFile, match=f"{key}: '{said}' is no number"):
+        worth(path)

@@ -12,7 +12,7 @@ import pytest
 
 from rlbench.datasets import checksums, writing
 from rlbench.datasets.types import Recorded
-from rlbench.datasets.writing import own_folder, write
+from rlbench.datasets.writing import write
 from rlbench.errors import Halted, RefusedFile, UsageError
 
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
@@ -126,11 +126,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "mkdir", denied)
     with pytest.raises(UsageError, match="cannot be written; choose another folder with RLBENCH_DATASETS"):
         put(tmp_path / "deep" / "a")
-
-
-def test_own_sets_live_where_the_user_says(tmp_path: Path) -> None:
-    assert own_folder({"RLBENCH_DATASETS": str(tmp_path)}) == tmp_path
-    assert own_folder({}) == own_folder({"RLBENCH_DATASETS": ""}) == Path.home() / ".rlbench" / "datasets"
 
 
 def test_a_checksum_of_an_earlier_version_still_counts(tmp_path: Path) -> None:

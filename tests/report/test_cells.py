@@ -146,11 +146,20 @@ def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record,
     assert (str(found.verdict), found.measured, found.note) == ("NOT RUN", None, "2 runs with other settings")
 
 
-def test_a_short_run_on_data_of_ones_own_is_not_passed_over_in_silence(record_run: Record, tmp_path: Path) -> None:
-    """Nothing is documented there, so nothing can be PARTIAL of it."""
+def test_a_short_run_on_data_of_ones_own_is_shown_as_what_it_is(record_run: Record, tmp_path: Path) -> None:
     record_run([1.0], suite="offline", algo="td3bc", task="Hopper-v4", sets=["task.dataset=rlb-own", "budget.steps=9"])
     (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.key.dataset == "rlb-own")
-    assert (str(found.verdict), found.note) == ("NOT RUN", "1 run with other settings")
+    assert (str(found.verdict), found.measured is not None) == ("PARTIAL", True)
+    assert found.note == "0 of 1,000,000 steps"
+
+
+def test_runs_that_do_not_count_are_told_beside_those_that_do(record_run: Record, tmp_path: Path) -> None:
+    for seed, file, sets in ((0, "a", []), (1, "a", ["algo.horizon=1"]), (2, "b", []), (3, "b", [])):
+        told = {"name": "rlb-hopper-medium", "sha256": file * 64}
+        record_run([1.0], suite="offline", algo="td3bc", task="rlb-hopper-medium", seed=seed, sets=sets, data=told)
+    (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.measured is not None)
+    assert found.measured is not None and found.measured.n == 1
+    assert found.note.endswith("1 run with other settings; 2 runs on another file of that name")
 
 
 def test_the_note_of_a_document_stands_beside_the_cell(tmp_path: Path) -> None:

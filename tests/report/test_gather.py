@@ -12,7 +12,7 @@ import pytest
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.report.documented import Key
-from rlbench.report.gather import Runs, differences, folders, gather
+from rlbench.report.gather import Runs, differences, file_of, folders, gather
 
 Record = Callable[..., Path]
 CELL = Key("atari", "dqn", "BreakoutNoFrameskip-v4", "")
@@ -159,3 +159,46 @@ def test_a_results_folder_may_be_moved(record_run: Record, tmp_path: Path) -> No
     record_run([1.0])
     shutil.move(tmp_path / "results", tmp_path / "elsewhere")
     assert len(only(tmp_path / "elsewhere").complete) == 1
+
+
+def learned(record_run: Record, file: str, **changed: object) -> Path:
+    """A run on data of one's own, which lie in a file of that SHA-256."""
+    told = {"name": "mine", "sha256": file * 64}
+    changed = {"sets": ["task.dataset=mine"], "task": "Hopper-v4", **changed}
+    return record_run([1.0], suite="offline", algo="il", data=told, **changed)
+
+
+def test_runs_on_data_of_ones_own_count_as_those_of_any_cell_do(record_run: Record, tmp_path: Path) -> None:
+    for seed, status in enumerate(("done", "done", "failed", "interrupted")):
+        learned(record_run, "a", seed=seed, status=status)
+    learned(record_run, "a", seed=4, sets=["task.dataset=mine", "budget.steps=25"])
+    learned(record_run, "a", seed=5, sets=["task.dataset=mine", "algo.batch=7"])
+    ((key, runs),) = gather(tmp_path / "results").items()
+    assert (key.task, key.dataset) == ("Hopper-v4", "mine")
+    parts = (runs.complete, runs.failed, runs.short, runs.variants)
+    assert [[run.seed for run in part] for part in parts] == [[0, 1], [2], [3, 4], [5]]
+    assert (runs.elsewhere, runs.strangers) == ([], [])
+    assert differences(runs.variants[0]) == ["algo.batch=7"]
+
+
+def test_runs_on_another_file_of_the_same_name_are_kept_apart_however_they_ended(
+    record_run: Record, tmp_path: Path
+) -> None:
+    for seed, file, status in ((0, "b", "failed"), (1, "a", "done"), (2, "a", "interrupted"), (3, "b", "interrupted")):
+        learned(record_run, file, seed=seed, status=status)
+    shutil.copytree(tmp_path / "results", tmp_path / "other")
+    learned(record_run, "b", seed=1, force=True)
+    shutil.move(tmp_path / "other", tmp_path / "results" / "other")
+    (runs,) = gather(tmp_path / "results").values()
+    parts = (runs.complete, runs.failed, runs.short, runs.strangers)
+    assert [[(run.seed, file_of(run)[0]) for run in part] for part in parts] == [
+        [(1, "b")], [(0, "b")], [(3, "b")], [(1, "a"), (2, "a")],
+    ]  # fmt: skip
+
+
+def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
+    learned(record_run, "a", sets=["task.dataset=hopper-medium-v2"])
+    learned(record_run, "a", sets=["task.dataset=hopper-medium-v2"], seed=1, status="failed")
+    ((key, runs),) = gather(tmp_path / "results").items()
+    assert key.dataset == "hopper-medium-v2"
+    assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())

@@ -1,0 +1,128 @@
+"""Data of the world they are learned for, in its numbers; anything else is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rlbench import suites
+from rlbench.build.environments import describe
+from rlbench.build.fitting import fitted, meant
+from rlbench.build.offline import experience
+from rlbench.cli.experience import Data
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.spec.run import Runtime
+from rlbench.spec.task import OfflineTask
+
+
+def task(world: str, dataset: str = "mine") -> OfflineTask:
+    """Other data than a row's own, judged on ``world``."""
+    found = suites.spec("offline", "il", world, dataset=dataset).task
+    assert isinstance(found, OfflineTask)
+    return found
+
+
+def flat(path: Path, features: int, actions: int, **attributes: str) -> Path:
+    """D4RL's layout: five steps of one episode, all actions 0.5."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for key, width in (("observations", features), ("next_observations", features), ("actions", actions)):
+            file[key] = np.full((5, width), 0.5, np.float32)
+        file["rewards"] = np.ones(5, np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(5, np.bool_), np.arange(5) == 4
+        file.attrs.update(attributes)
+    return path
+
+
+def farama(root: Path, name: str, env_id: str, features: int, action: list[float]) -> Path:
+    """Minari's layout: one episode of five steps, each with ``action``."""
+    folder = root / name
+    (folder / "data").mkdir(parents=True)
+    told = {"dataset_id": name, "env_spec": json.dumps({"id": env_id}), "total_episodes": 1, "total_steps": 5}
+    (folder / "data" / "metadata.json").write_text(json.dumps(told), encoding="utf-8")
+    with h5py.File(folder / "data" / "main_data.hdf5", "w") as file:
+        group = file.create_group("episode_0")
+        group["observations"] = np.zeros((6, features), np.float32)
+        group["actions"] = np.tile(np.array(action, np.float32), (5, 1))
+        group["rewards"] = np.ones(5, np.float32)
+        group["terminations"], group["truncations"] = np.zeros(5, np.bool_), np.arange(5) == 4
+    return folder
+
+
+def test_data_of_another_body_are_refused_whatever_says_so(tmp_path: Path) -> None:
+    """HalfCheetah and Walker2d show 17 numbers and take 6: widths cannot tell them apart."""
+    cheetah, other = task("HalfCheetah-v4"), "was recorded on Walker2d-v4, not HalfCheetah-v4; .*--task Walker2d-v4"
+    for path, meaning in (
+        (flat(tmp_path / "a.hdf5", 17, 6, task="Walker2d-v4"), cheetah),
+        (farama(tmp_path, "mujoco/walker2d/medium-v0", "Walker2d-v5", 17, [0.0] * 6), cheetah),
+        (flat(tmp_path / "b.hdf5", 17, 6), task("HalfCheetah-v4", "walker2d-medium-v2")),
+        (flat(tmp_path / "walker2d_medium-v2.hdf5", 17, 6), cheetah),
+    ):
+        with pytest.raises(RefusedFile, match=other):
+            meant(meaning, path)
+        meant(meaning.model_copy(update={"world": task("Walker2d-v4").world}), path)
+    meant(cheetah, flat(tmp_path / "anything.hdf5", 17, 6))  # which says nothing
+
+
+def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sent(tmp_path: Path) -> None:
+    """InvertedPendulum takes −3 to 3, which is what Minari's files hold; ours hold what was sent, −1 to 1."""
+    spec = suites.spec("offline", "il", "InvertedPendulum-v4", dataset="mine")
+    folder = farama(tmp_path, "mujoco/invertedpendulum/medium-v0", "InvertedPendulum-v5", 4, [-1.5])
+    own = flat(tmp_path / "rlb-x.hdf5", 4, 1, task="InvertedPendulum-v4", rlbench="0.1.0")
+    for path, due in ((folder, -0.5), (own, 0.5)):
+        assert isinstance(spec.task, OfflineTask)
+        found = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
+        action = fitted(spec.task, found.recorded, describe(spec), stretched=found.stretched).action
+        np.testing.assert_array_equal(action[:5], np.full((5, 1), due, np.float32))
+        assert action.dtype == np.float32
+
+
+def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_zero() -> None:
+    ant, info = task("Ant-v4"), describe(suites.spec("offline", "il", "Ant-v4", dataset="mine"))
+    obs = np.zeros((5, 111), np.float32)
+    obs[:, :27] = np.arange(27)
+    ends = np.zeros(5, np.bool_)
+    recorded = Recorded(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
+    found = fitted(ant, recorded, info, stretched=False)
+    assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
+    np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
+    obs[2, 100] = 1e-3
+    with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
+        fitted(ant, recorded, info, stretched=False)
+
+
+def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    flat(tmp_path / "hopper_medium.hdf5", 11, 3)
+    flat(tmp_path / "rlb-mine.hdf5", 11, 3, task="Hopper-v4")
+    flat(tmp_path / "rlb-silent.hdf5", 11, 3)
+    farama(tmp_path, "mujoco/swimmer/expert-v0", "Swimmer-v5", 8, [0.0, 0.0])
+    farama(tmp_path, "mujoco/pusher/expert-v0", "Pusher-v5", 23, [0.0] * 7)
+    assert Data("hopper-medium-v0").tasks("offline") == ("Hopper-v4",)
+    assert Data("rlb-mine").tasks("offline") == ("Hopper-v4",)
+    assert Data("mujoco/swimmer/expert-v0").tasks("offline") == ("Swimmer-v4",)
+    assert Data("halfcheetah-medium-v2").tasks("offline") == ("halfcheetah-medium-v2",)
+    assert Data("rlb-silent").tasks("offline", ("Hopper-v4",)) == ("Hopper-v4",)
+    with pytest.raises(UsageError, match="rlb-silent: does not say what it is of; say with --task on what to judge"):
+        Data("rlb-silent").tasks("offline")
+    with pytest.raises(UsageError, match="is of Pusher-v4, which judges nothing here; say with --task"):
+        Data("mujoco/pusher/expert-v0").tasks("offline")
+
+
+def test_a_set_that_is_no_row_is_not_taken_for_a_mistyped_one() -> None:
+    for name, use in (
+        ("ant-medium-v2", "--task Ant-v4 --dataset ant-medium-v2"),
+        ("hopper-medium-v0", "--task Hopper-v4 --dataset hopper-medium-v0"),
+        ("antmaze-umaze-v0", "nothing here judges its task"),
+    ):
+        with pytest.raises(UsageError, match=f"{name}: is a data set, but no row of the table; .*{use}"):
+            Data(None).tasks("offline", (name,))
+    assert Data(None).tasks("offline", ("hopper-*",)) == ("hopper-*",)
