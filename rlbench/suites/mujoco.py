@@ -36,6 +36,9 @@ OFF_POLICY = {
 SCHEDULE = 3_072_000
 """Live steps over which the documented learning rate falls: 100 epochs of 30,000, each rounded up to whole rollouts."""
 
+LONGEST = 10_260_480
+"""The same of REINFORCE, whose documented runs had 334 epochs."""
+
 EPOCH = 30_720
 """Steps between two evaluations, likewise."""
 
@@ -43,7 +46,7 @@ TANH = Mlp(widths=(64, 64), activation="tanh")
 PPO = Surrogate(clip=0.2, repeats=10, batches=32, recompute=True, value=0.25, entropy=0.0)
 
 ON_POLICY = {
-    "reinforce": PolicyGradient(method=Reinforce(), torso=TANH, lr=1e-3, decay=SCHEDULE, rows=32, bound="tanh"),
+    "reinforce": PolicyGradient(method=Reinforce(), torso=TANH, lr=1e-3, decay=LONGEST, rows=32, bound="tanh"),
     "a2c": PolicyGradient(
         method=Surrogate(), torso=TANH, optimizer="rmsprop", epsilon=1e-5, lr=7e-4, decay=3_000_000, rows=5
     ),
