@@ -322,6 +322,12 @@ def test_what_was_learned_from_data_plays_on_as_it_was_judged(
     policy.fits("Hopper-v4", features=11, actions=3)
     assert (trainer.scale is not None) == (algorithm == "td3bc")
     assert (policy.log_std is not None) == (algorithm == "cql")  # the others' spread lies behind the bound
+    if algorithm == "cql":
+        with torch.no_grad():
+            told = trainer.learner.policy()(seen)
+        ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 3)))
+        np.testing.assert_allclose(ones, (told.mean + told.log_std.exp()).tanh().numpy(), atol=1e-5)
+        assert (policy.facts.log_std_min, policy.facts.log_std_max) == (spec.algo.method.low, spec.algo.method.high)
 
 
 def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> None:

@@ -7,7 +7,7 @@ behind the bound, as those of IQL and CRR do, goes without it: the format has th
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from rlbench.datasets.policies import serialized
 from rlbench.envs.normalize import CUT, EPSILON
 from rlbench.errors import UsageError
 from rlbench.ops.state import State, branch, tensor
-from rlbench.spec.algo import ActorCritic, Deterministic, Mlp, PolicyGradient, Soft
-from rlbench.spec.offline import BatchConstrained, Conservative, Offline
+from rlbench.spec.algo import ActorCritic, DiscreteSAC, Mlp, PolicyGradient, QLearning, Soft
+from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
+from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Algo, Spec
 from rlbench.spec.task import OfflineTask
 
@@ -70,14 +71,16 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
 
 def _online(algo: Algo, kept: State, name: str) -> Actor:
     match algo:
-        case ActorCritic(policy=Deterministic()):
+        case ActorCritic(policy=policy):
+            if isinstance(policy, Soft):
+                return Actor(branch(kept, "policy"), "mean", bounds=(str(policy.low), str(policy.high)))
             return Actor(branch(kept, "policy"), "action")
-        case ActorCritic(policy=Soft(low=low, high=high)):
-            return Actor(branch(kept, "policy"), "mean", bounds=(str(low), str(high)))
         case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
             return Actor(_actor(branch(kept, "policy")), "mean", activation, squash)
-        case _:
+        case PolicyGradient() | QLearning() | DiscreteSAC() | Offline() | OfflineQ():
             raise UsageError(f"{name}: games of Q-learning are recorded with --epsilon; else record another run's")
+        case _:
+            assert_never(algo)
 
 
 def _offline(algo: Offline, kept: State, name: str) -> Actor:
@@ -87,9 +90,11 @@ def _offline(algo: Offline, kept: State, name: str) -> Actor:
             raise UsageError(f"{name}: BCQ's actor chooses among sampled candidates; record another run's")
         case Conservative(low=low, high=high):
             return Actor(state, "mean", bounds=(str(low), str(high)))
-        case _:
+        case Imitation() | TD3BC() | CriticRegularized() | ImplicitQ():
             mean = "action" if "action.weight" in state else "mean"
             return Actor({key: value for key, value in state.items() if key != "log_std"}, mean)
+        case _:
+            assert_never(algo.method)
 
 
 def _actor(state: State) -> State:

@@ -14,6 +14,7 @@ from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.spec.task import OfflineTask
+from rlbench.suites.offline import BODILY
 
 OWN = "rlb-"
 """What the names of our own sets begin with: a run on one is never taken for a run on D4RL's."""
@@ -34,9 +35,10 @@ def meant(task: OfflineTask, path: Path) -> None:
     otherwise = f"learn from it with --task {made} --dataset {path}"
     if made != world:
         raise RefusedFile(f"{path}: was recorded on {made}, not {world}; {otherwise}")
-    if task.dataset:
+    borrowed = name.startswith(OWN) and name != task.data
+    if task.dataset and not (borrowed and task.data in catalogue.d4rl()):
         return
-    if name.startswith(OWN) and name != task.data:
+    if borrowed:
         raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
     recipe = RECIPES.get(name)
     if recipe is not None and told.get("recipe", recipe.written()) != recipe.written():
@@ -54,13 +56,16 @@ def meant(task: OfflineTask, path: Path) -> None:
 def world_of(told: Mapping[str, str], name: str, path: Path) -> str | None:
     """The world of a data set: as it says, as Minari's metadata do, or as D4RL's names do; None where nothing says.
 
-    Minari's and D4RL's are judged on version 4 of their tasks, whichever version they were recorded on.
+    Minari's and D4RL's are judged on version 4 of MuJoCo's tasks, whichever version they were recorded on.
     """
     if "task" in told:
         return told["task"]
     if "env_id" in told:
-        return re.sub(r"-v\d+$", "-v4", told["env_id"])
-    known = catalogue.d4rl().get(name) or next((k for k in catalogue.d4rl().values() if k.file == path.name), None)
+        current = re.sub(r"-v\d+$", "-v4", told["env_id"])
+        return current if current in BODILY else told["env_id"]
+    called = path.resolve().name
+    by_file = (known for known in catalogue.d4rl().values() if called in {known.file, f"{known.name}.hdf5"})
+    known = catalogue.d4rl().get(name) or next(by_file, None)
     return None if known is None else known.env_id
 
 
@@ -68,7 +73,7 @@ def fitted(task: OfflineTask, recorded: Recorded, info: EnvInfo, *, stretched: b
     """The data in the world's numbers: actions in [−1, 1] unless they were ``stretched``; Ant's without its zeros.
 
     Raises:
-        RefusedFile: they are of another world: of other widths, or with actions that it does not take.
+        RefusedFile: they are of another world: of other widths or shapes, or with numbered actions that it has not.
     """
     if isinstance(info.actions, Discrete):
         _fits_numbers(task, recorded, info, info.actions.n)

@@ -36,6 +36,8 @@ class Data:
 
         if suite == "offline":
             _rows(globs)
+        if self.given in suites.tasks("offline") and globs == (suites.offline.world_of(self.given),):
+            return (self.given,)  # the row itself, said in two ways
         if globs or self.given is None or suite != "offline":
             return globs
         if self.path is not None or not self.given:
@@ -92,11 +94,15 @@ def _rows(globs: tuple[str, ...]) -> None:
 def _judged(name: str) -> str:
     """The world that judges what is learned from a set without a row of its own, as far as the set says."""
     from rlbench.build.fitting import world_of
+    from rlbench.datasets import catalogue
     from rlbench.datasets.places import found
     from rlbench.datasets.reading import told
     from rlbench.errors import UsageError
     from rlbench.suites.offline import WORLDS
 
+    known = catalogue.d4rl().get(name)
+    if known is not None and known.env_id is None:
+        raise UsageError(f"--dataset {name}: nothing here judges its task; the table has: {', '.join(WORLDS)}")
     path = found(name)
     said = world_of(told(path), name, path)
     if said not in WORLDS:

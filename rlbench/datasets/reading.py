@@ -41,8 +41,9 @@ def told(path: Path) -> dict[str, str]:
     """What a data set says of itself: D4RL's attributes, Minari's metadata, where recorded play came from."""
     if frames.is_frames(path):
         return {key: str(value) for key, value in frames.told(path).items()}
-    if path.is_dir():
-        said = minari.metadata(path)._asdict()
+    inside = path.parts[-2:] == MINARI_DATA.parts
+    if path.is_dir() or inside:
+        said = minari.metadata(path.parents[1] if inside else path)._asdict()
         return {key: str(value) for key, value in said.items() if value is not None}
     return d4rl.provenance(path)
 

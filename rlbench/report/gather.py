@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -69,11 +70,16 @@ def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
 
 
 def _of_one_file(group: Runs) -> None:
-    """Seeds that learned from different files of one name are not repeats of each other: the first file's are kept."""
-    parts = (group.complete, group.failed, group.short)
-    files = [digest for part in parts for run in part if (digest := file_of(run)) is not None]
+    """Seeds that learned from different files of one name are not repeats of each other.
+
+    Those of the file with the most complete runs are kept; of equals, and where none is complete, of the first.
+    """
+    parts = (group.complete, group.failed, group.short, group.elsewhere)
+    files = Counter(digest for run in group.complete if (digest := file_of(run)) is not None)
+    files = files or Counter(digest for part in parts for run in part if (digest := file_of(run)) is not None)
+    kept = {None, *(digest for digest, _ in files.most_common(1))}
     for part in parts:
-        group.strangers += [run for run in part if file_of(run) not in {None, *files[:1]}]
+        group.strangers += [run for run in part if file_of(run) not in kept]
         part[:] = [run for run in part if run not in group.strangers]
 
 

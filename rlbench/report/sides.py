@@ -45,10 +45,18 @@ def matched(left: Mapping[Key, Runs], right: Mapping[Key, Runs], names: tuple[st
         unlike = [] if several else _unlike(a[0], b[0])
         if several or unlike:
             why = several or [f"they differ in {', '.join(unlike)}"]
-            left_out.append(f"{key.suite}/{key.algorithm}/{task_name(key)}: {'; '.join(why)}")
-        else:
-            pairs.append((key, a[0], b[0]))
+            left_out.append(f"{_name(key)}: {'; '.join(why)}")
+            continue
+        pairs.append((key, a[0], b[0]))
+        for name, side, found in zip(names, (left, right), (a, b), strict=True):
+            apart = [run for run in side[key].strangers if run.status in ENDED]
+            if found[0].usual and apart:
+                left_out.append(f"{_name(key)}: {len(apart)} of {name} on another file of that name")
     return Matched(tuple(pairs), tuple(left_out))
+
+
+def _name(key: Key) -> str:
+    return f"{key.suite}/{key.algorithm}/{task_name(key)}"
 
 
 def ended(found: Iterable[Runs]) -> bool:
@@ -61,7 +69,7 @@ def _settings(runs: Runs) -> Sequence[Side]:
     if runs.scored:
         return [Side(runs=Runs(complete=runs.complete, failed=runs.failed), usual=True)]
     groups: dict[tuple[str, str | None], list[Run]] = defaultdict(list)
-    for run in (*runs.short, *runs.elsewhere, *runs.variants):
+    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.strangers):
         if run.status in ENDED:
             groups[run.id, file_of(run)].append(run)
     return [

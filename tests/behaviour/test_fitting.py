@@ -15,6 +15,7 @@ from rlbench.build.fitting import fitted, meant
 from rlbench.build.offline import experience
 from rlbench.cli.experience import Data
 from rlbench.datasets.types import Recorded
+from rlbench.envs.base import Box
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.spec.run import Runtime
 from rlbench.spec.task import OfflineTask
@@ -54,6 +55,11 @@ def farama(root: Path, name: str, env_id: str, features: int, action: list[float
     return folder
 
 
+def linked(link: Path, target: Path) -> Path:
+    link.symlink_to(target)
+    return link
+
+
 def test_data_of_another_body_are_refused_whatever_says_so(tmp_path: Path) -> None:
     """HalfCheetah and Walker2d show 17 numbers and take 6: widths cannot tell them apart."""
     cheetah, other = task("HalfCheetah-v4"), "was recorded on Walker2d-v4, not HalfCheetah-v4; .*--task Walker2d-v4"
@@ -62,6 +68,9 @@ def test_data_of_another_body_are_refused_whatever_says_so(tmp_path: Path) -> No
         (farama(tmp_path, "mujoco/walker2d/medium-v0", "Walker2d-v5", 17, [0.0] * 6), cheetah),
         (flat(tmp_path / "b.hdf5", 17, 6), task("HalfCheetah-v4", "walker2d-medium-v2")),
         (flat(tmp_path / "walker2d_medium-v2.hdf5", 17, 6), cheetah),
+        (flat(tmp_path / "walker2d-medium-v2.hdf5", 17, 6), cheetah),
+        (linked(tmp_path / "mine.hdf5", tmp_path / "walker2d_medium-v2.hdf5"), cheetah),
+        (tmp_path / "mujoco/walker2d/medium-v0/data/main_data.hdf5", cheetah),
     ):
         with pytest.raises(RefusedFile, match=other):
             meant(meaning, path)
@@ -91,9 +100,32 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     found = fitted(ant, recorded, info, stretched=False)
     assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
     np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
-    obs[2, 100] = 1e-3
-    with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
-        fitted(ant, recorded, info, stretched=False)
+    for shown in (recorded.obs, recorded.next_obs):
+        assert shown is not None
+        shown[2, 100] = 1e-3
+        with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
+            fitted(ant, recorded, info, stretched=False)
+        shown[2, 100] = 0
+
+
+def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
+    hopper = task("Hopper-v4")
+    info = describe(suites.spec("offline", "il", "Hopper-v4", dataset="mine"))
+    box = Box(np.array([0, -1, -4], np.float32), np.array([2, 1, 0], np.float32))
+    ends, obs = np.zeros(2, np.bool_), np.zeros((2, 11), np.float32)
+    action = np.array([[0, -1, -4], [1.5, 0.5, -1]], np.float32)
+    found = fitted(
+        hopper, Recorded(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), stretched=False
+    )
+    np.testing.assert_allclose(found.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
+
+
+def test_an_own_set_is_not_learned_from_under_a_name_of_d4rls(tmp_path: Path) -> None:
+    own = flat(tmp_path / "hopper_medium-v0.hdf5", 11, 3, name="rlb-standin", task="Hopper-v4")
+    with pytest.raises(RefusedFile, match="is rlb-standin, not hopper-medium-v0"):
+        meant(task("Hopper-v4", "hopper-medium-v0"), own)
+    meant(task("Hopper-v4", "rlb-standin"), own)
+    meant(task("Hopper-v4", "mine-1234abcd"), own)
 
 
 def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
@@ -109,11 +141,15 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
     assert Data("hopper-medium-v0").tasks("offline") == ("Hopper-v4",)
     assert Data("rlb-mine").tasks("offline") == ("Hopper-v4",)
     assert Data("mujoco/swimmer/expert-v0").tasks("offline") == ("Swimmer-v4",)
+    assert Data("hopper-medium-v2").tasks("offline", ("Hopper-v4",)) == ("hopper-medium-v2",)
+    assert Data("hopper-medium-v2").tasks("offline", ("Walker2d-v4",)) == ("Walker2d-v4",)  # refused when it is read
     assert Data("halfcheetah-medium-v2").tasks("offline") == ("halfcheetah-medium-v2",)
     assert Data("rlb-silent").tasks("offline", ("Hopper-v4",)) == ("Hopper-v4",)
     with pytest.raises(UsageError, match="rlb-silent: does not say what it is of; say with --task on what to judge"):
         Data("rlb-silent").tasks("offline")
-    with pytest.raises(UsageError, match="is of Pusher-v4, which judges nothing here; say with --task"):
+    with pytest.raises(UsageError, match="antmaze-umaze-v0: nothing here judges its task"):
+        Data("antmaze-umaze-v0").tasks("offline")  # before anyone is told to download it
+    with pytest.raises(UsageError, match="is of Pusher-v5, which judges nothing here; say with --task"):
         Data("mujoco/pusher/expert-v0").tasks("offline")
 
 

@@ -55,6 +55,11 @@ def test_recorded_play_counts_its_own_games_and_names_its_expert(
     assert worth(folder) == Worth(1.0, expert)
 
 
+def test_an_own_set_names_its_expert(tmp_path: Path) -> None:
+    path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={EXPERT: 20.5})
+    assert worth(path) == Worth(7.5, 20.5)
+
+
 @pytest.mark.parametrize("key", ["return_mean", EXPERT])
 @pytest.mark.parametrize("said", ["abc", "nan", "inf", ""])
 def test_a_worth_that_is_no_number_is_refused_by_its_key(tmp_path: Path, key: str, said: str) -> None:

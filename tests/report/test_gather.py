@@ -202,3 +202,13 @@ def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Rec
     ((key, runs),) = gather(tmp_path / "results").items()
     assert key.dataset == "hopper-medium-v2"
     assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
+    learned(record_run, "b", sets=["task.dataset=hopper-medium-v2"], seed=2)
+    (runs,) = gather(tmp_path / "results").values()
+    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.strangers]) == ([0], [2])
+
+
+def test_the_file_of_most_complete_runs_holds_the_row(record_run: Record, tmp_path: Path) -> None:
+    for seed, file in enumerate("abb"):
+        learned(record_run, file, seed=seed)
+    (runs,) = gather(tmp_path / "results").values()
+    assert ([run.seed for run in runs.complete], [run.seed for run in runs.strangers]) == ([1, 2], [0])

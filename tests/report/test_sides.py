@@ -109,6 +109,25 @@ def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run
     assert ("they differ in data" in capsys.readouterr().err) is (files[0] != files[1])
 
 
+def test_runs_on_a_second_file_of_the_name_are_told(record_run: Record, capsys: Capture) -> None:
+    def runs(files: str, folder: str, *sets: str) -> None:
+        for seed, digest in enumerate(files):
+            told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
+            words = {"suite": "offline", "task": "rlb-hopper-medium", "algo": "il", "data": told}
+            record_run([float(seed)], seed=seed, sets=sets, **words)
+        Path("results").rename(folder)
+
+    runs("aab", "left")
+    runs("aaa", "right")
+    assert scores(compare("left", "right", NOWHERE, None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
+    assert main(["compare", "left", "right"]) == 0
+    assert "1 of left on another file of that name" in " ".join(capsys.readouterr().out.split())
+    runs("abb", "short", "budget.steps=9")
+    runs("aaa", "shorter", "budget.steps=9")
+    assert main(["compare", "short", "shorter"]) == 2
+    assert "short has 2 settings of it" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record, capsys: Capture) -> None:
     Path("empty").mkdir()
     assert main(["compare", usual, "empty"]) == 2
