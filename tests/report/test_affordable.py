@@ -96,7 +96,8 @@ def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFi
 
 
 def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
-    found = gather(RESULTS)
+    unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
+    found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
     sac, redq = (
         pace(Key("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),
         pace(Key("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC"),
