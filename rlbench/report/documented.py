@@ -1,7 +1,8 @@
 """What was documented: for each cell the one document it is judged against, and every other that speaks of it.
 
 The numbers are package data, read by ``documents``; ``data/README.md`` says where they come from. A cell's primary
-document is Tianshou's newest README, whose settings the suites have; where it is silent, the first of ``PRIMARY``.
+document is Tianshou's newest README, whose settings the suites have, within as many steps as a run takes here; where it
+is silent, the first of ``PRIMARY``.
 """
 
 from __future__ import annotations
