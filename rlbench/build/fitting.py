@@ -9,17 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from rlbench.datasets import catalogue, places, reading
-from rlbench.datasets.recipes import RECIPES
+from rlbench.datasets.recipes import PREFIX, RECIPES
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.spec.task import OfflineTask
 from rlbench.suites.offline import BODILY
 
-OWN = "rlb-"
-"""What the names of our own sets begin with: a run on one is never taken for a run on D4RL's."""
-
-UNSEEN = {"Ant-v4": 27}
+SHOWN = {"Ant-v4": 27}
 """Numbers of an observation that the world shows; the contact forces that D4RL's sets hold after them are all zero."""
 
 
@@ -31,11 +28,12 @@ def meant(task: OfflineTask, path: Path) -> None:
             made by another recipe: rows of one name would be of different data.
     """
     told, world = reading.told(path), task.world.id
-    name, made = told.get("name", ""), world_of(told, task.data, path) or world
+    name, made = told.get("name", ""), recorded_on(told, task.data, path) or world
     otherwise = f"learn from it with --task {made} --dataset {path}"
     if made != world:
         raise RefusedFile(f"{path}: was recorded on {made}, not {world}; {otherwise}")
-    borrowed = name.startswith(OWN) and name != task.data
+    # a run on a set of our own is never taken for a run on D4RL's
+    borrowed = name.startswith(PREFIX) and name != task.data
     if task.dataset and not (borrowed and task.data in catalogue.d4rl()):
         return
     if borrowed:
@@ -53,7 +51,7 @@ def meant(task: OfflineTask, path: Path) -> None:
         )
 
 
-def world_of(told: Mapping[str, str], name: str, path: Path) -> str | None:
+def recorded_on(told: Mapping[str, str], name: str, path: Path) -> str | None:
     """The world of a data set: as it says, as Minari's metadata do, or as D4RL's names do; None where nothing says.
 
     Minari's and D4RL's are judged on version 4 of MuJoCo's tasks, whichever version they were recorded on.
@@ -80,7 +78,7 @@ def fitted(task: OfflineTask, recorded: Recorded, info: EnvInfo, *, stretched: b
         return recorded
     if recorded.obs.ndim != 2 or recorded.action.ndim != 2:
         raise RefusedFile(f"{task.data}: holds numbered actions, {task.world.id} has real ones; choose another task")
-    recorded = _seen(recorded, UNSEEN.get(task.world.id))
+    recorded = _seen(recorded, SHOWN.get(task.world.id))
     theirs = recorded.obs.shape[1], recorded.action.shape[1]
     ours = info.obs_shape[0], len(info.actions.low)
     if theirs != ours:

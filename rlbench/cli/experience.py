@@ -34,17 +34,19 @@ class Data:
         from rlbench.errors import UsageError
         from rlbench.suites.offline_discrete import RECORDINGS
 
-        if suite == "offline":
-            _rows(globs)
-        if self.given in suites.tasks("offline") and globs == (suites.offline.world_of(self.given),):
-            return (self.given,)  # the row itself, said in two ways
-        if globs or self.given is None or suite != "offline":
+        if suite != "offline":
+            return globs
+        _rows(globs)
+        row = self.path is None and self.given in suites.tasks(suite)
+        if row and globs == (suites.offline.world_of(str(self.given)),):
+            return (str(self.given),)  # the row itself, said in two ways
+        if globs or self.given is None:
             return globs
         if self.path is not None or not self.given:
             raise UsageError(f"--dataset {self.given!r}: say with --task what it is, or on what to judge: Hopper-v4")
         if self.given in RECORDINGS:
             return (RECORDINGS[self.given],)
-        return (self.given,) if self.given in suites.tasks(suite) else (_judged(self.given),)
+        return (self.given,) if row else (_judged(self.given),)
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
         """What the data are called where they are not the task's own.
@@ -93,7 +95,7 @@ def _rows(globs: tuple[str, ...]) -> None:
 
 def _judged(name: str) -> str:
     """The world that judges what is learned from a set without a row of its own, as far as the set says."""
-    from rlbench.build.fitting import world_of
+    from rlbench.build.fitting import recorded_on
     from rlbench.datasets import catalogue
     from rlbench.datasets.places import found
     from rlbench.datasets.reading import told
@@ -104,7 +106,7 @@ def _judged(name: str) -> str:
     if known is not None and known.env_id is None:
         raise UsageError(f"--dataset {name}: nothing here judges its task; the table has: {', '.join(WORLDS)}")
     path = found(name)
-    said = world_of(told(path), name, path)
+    said = recorded_on(told(path), name, path)
     if said not in WORLDS:
         of = "does not say what it is of" if said is None else f"is of {said}, which judges nothing here"
         raise UsageError(f"--dataset {name}: {of}; say with --task on what to judge: {', '.join(WORLDS)}")

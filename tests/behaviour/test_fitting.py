@@ -143,6 +143,7 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
     assert Data("mujoco/swimmer/expert-v0").tasks("offline") == ("Swimmer-v4",)
     assert Data("hopper-medium-v2").tasks("offline", ("Hopper-v4",)) == ("hopper-medium-v2",)
     assert Data("hopper-medium-v2").tasks("offline", ("Walker2d-v4",)) == ("Walker2d-v4",)  # refused when it is read
+    assert Data("hopper-medium-v2").tasks("mujoco", ("Hopper-v4",)) == ("Hopper-v4",)  # refused for the suite
     assert Data("halfcheetah-medium-v2").tasks("offline") == ("halfcheetah-medium-v2",)
     assert Data("rlb-silent").tasks("offline", ("Hopper-v4",)) == ("Hopper-v4",)
     with pytest.raises(UsageError, match="rlb-silent: does not say what it is of; say with --task on what to judge"):
