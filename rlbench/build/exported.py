@@ -18,10 +18,10 @@ from rlbench.envs.normalize import CUT, EPSILON
 from rlbench.errors import UsageError
 from rlbench.ops.state import State, branch, tensor
 from rlbench.spec.algo import ActorCritic, DiscreteSAC, Mlp, PolicyGradient, QLearning, Soft
+from rlbench.spec.footprint import world_of
 from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.run import Algo, Spec
-from rlbench.spec.task import OfflineTask
 
 HIDDEN = re.compile(r"torso\.layers\.(\d+)\.weight")
 
@@ -50,7 +50,7 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
         "format": "actor-v1",
         "name": name,
         "algorithm": spec.algorithm,
-        "env_evaluated": spec.task.world.id if isinstance(spec.task, OfflineTask) else spec.task.id,
+        "env_evaluated": world_of(spec.task).id,
         "input_dim": str(next(iter(arrays.values())).shape[-1]),
         "action_dim": str(len(arrays["mean.bias"])),
         "hidden_layers": str(sum(key.startswith("layers.") for key in arrays) // 2),
