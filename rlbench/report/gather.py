@@ -80,7 +80,7 @@ def _of_one_file(group: Runs) -> None:
     kept = {None, *(digest for digest, _ in files.most_common(1))}
     for part in parts:
         group.strangers += [run for run in part if file_of(run) not in kept]
-        part[:] = [run for run in part if run not in group.strangers]
+        part[:] = [run for run in part if file_of(run) in kept]
 
 
 def file_of(run: Run) -> str | None:
