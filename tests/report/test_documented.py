@@ -6,10 +6,10 @@ import csv
 
 import pytest
 
-from rlbench import suites as suites_
 from rlbench.report.curves import documented_curves
 from rlbench.report.documented import DATA, Documented, Key, about, documented, notes, primary, row_of, suites
 from rlbench.report.references import reference
+from rlbench.suites import spec
 
 RULES = (
     ("best reward", "best-of-run"),
@@ -108,7 +108,7 @@ def test_a_cell_is_judged_against_a_document_within_as_many_steps_as_its_runs_ta
     """REINFORCE is printed within 10 M steps, A2C within 3 M: their best there is not to be had in 1 M."""
     for suite in ("atari", "mujoco", "goals"):
         for cell in documented(suite):
-            steps = suites_.spec(suite, cell.key.algorithm, cell.key.task).budget.steps
+            steps = spec(suite, cell.key.algorithm, cell.key.task).budget.steps
             assert cell.primary.limit in {None, steps}, cell.key
     known = {"reinforce": (932.2, 76.1), "a2c": (1000.0, 0.0), "ppo": (1000.0, 0.0)}
     for algorithm, score in known.items():
