@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, comparable, documented, notes
-from rlbench.report.estimate import AMBIGUOUS, interquartile_mean, interval, mean, seed_scores
+from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, at_the_end, comparable, documented, notes
+from rlbench.report.estimate import AMBIGUOUS, final, interquartile_mean, interval, mean, peak, seed_scores, within
 from rlbench.report.experience import UNKNOWN, Experience, experience, noted
 from rlbench.report.gather import Runs, gather
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Run
 from rlbench.report.verdict import (
     ALPHA,
+    FEWEST,
     SHARE,
     Claim,
     Verdict,
@@ -23,6 +24,7 @@ from rlbench.report.verdict import (
     against_seeds,
     margin_of,
     no_more_than_consistent,
+    out_of_reach,
     settle,
     under_both,
     with_failures,
@@ -36,6 +38,9 @@ TOLERANCE = 0.05
 
 BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
 """What an offline score can be, told apart."""
+
+PEAKS: dict[Estimator, Callable[[Sequence[float]], float]] = {"max-of-mean": mean, "max-of-iqm": interquartile_mean}
+"""Estimators that pick the moment when the centre of the seeds is highest."""
 
 OTHER_READING: dict[Estimator, Estimator] = {
     "raw": "best-of-run",
@@ -227,6 +232,7 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
         found.append("the document does not say whether its score is the best or the last")
     if cell.document is not None and cell.claim is not None and _insensitive(cell.key, cell.document, cell.margin or 0):
         found.append("the documented spread reaches the random policy, so nothing is called reproduced")
+    found += _doubts(cell, verdict)
     if verdict.word == "PARTIAL":
         found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
@@ -244,6 +250,28 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
     if runs.strangers:
         found.append(f"{_count(len(runs.strangers), 'run')} on another file of that name")
     return found
+
+
+def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
+    """What a verdict's statistics cannot know: rarer failures, what came after the peak, the document's own error."""
+    document, measured = cell.document, cell.measured
+    if document is None or measured is None or cell.claim is None:
+        return
+    seeds = measured.seeds
+    if verdict.word == "REPRODUCED" and len(set(seeds)) == 1:
+        rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
+        yield f"{len(seeds)} equal seeds leave no spread to test with: up to {rate:.0%} of runs may still fail"
+    if document.estimator in PEAKS and cell.runs.complete and cell.margin is not None:
+        curves = [within(run.evaluations, document.limit) for run in cell.runs.complete]
+        last, theirs = mean([final(curve) for curve in curves]), at_the_end(cell.key, document.limit or 0)
+        if measured.score - last > cell.margin:
+            steps = min(evaluation.env_steps for evaluation in peak(curves, PEAKS[document.estimator]))
+            there = f", the document's {theirs.score:,.6g}" if theirs else ""
+            yield f"best after {steps:,} steps; at the end {last:,.1f}{there}"
+    if verdict.word == "INCONCLUSIVE" and document.std is not None and (document.n or 1) > 1 and len(seeds) >= FEWEST:
+        distance = mean(seeds) - document.score + (cell.margin or 0.0)
+        if out_of_reach(distance, document.std**2 / (document.n or 1)):
+            yield "no number of seeds can settle so small a difference from so uncertain a document"
 
 
 def _count(number: int, noun: str) -> str:

@@ -102,6 +102,13 @@ def primary(suite: str, algorithm: str, task: str) -> Documented | None:
     return None
 
 
+def at_the_end(key: Key, limit: int) -> Documented | None:
+    """What the documented runs came to in their last evaluation within ``limit`` steps, where that is known."""
+    known = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
+    within = [row for row in known if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit]
+    return max(within, key=lambda row: int(row.steps), default=None)
+
+
 @cache
 def notes(key: Key) -> tuple[str, ...]:
     """What a reader must know before comparing with the document of this cell."""

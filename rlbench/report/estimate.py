@@ -85,9 +85,14 @@ def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Eva
 
 def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[float]:
     """Every seed's evaluation at the moment when their centre is highest."""
+    return [evaluation.mean for evaluation in peak(curves, centre)]
+
+
+def peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[Evaluation]:
+    """The evaluations, one a seed, of that moment; the first such moment."""
     moments = range(max(map(len, curves), default=0))
-    columns = [[curve[min(moment, len(curve) - 1)].mean for curve in curves] for moment in moments]
-    return max(columns, key=centre) if columns else []
+    columns = [[curve[min(moment, len(curve) - 1)] for curve in curves] for moment in moments]
+    return max(columns, key=lambda column: centre([evaluation.mean for evaluation in column])) if columns else []
 
 
 def mean(scores: Sequence[float]) -> float:

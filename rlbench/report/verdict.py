@@ -143,17 +143,22 @@ def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
 
 
 def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: int = 0) -> int:
-    """Seeds to add until a mean at this distance from the margin would probably be told from it.
+    """Seeds to add until Welch's t, before Holm's correction, would probably tell such a ``distance`` from the margin.
 
-    ``noise`` is the squared error of the document's mean of ``n`` seeds; the spread is pooled over both.
+    ``noise`` is the squared error of the document's mean of ``n`` seeds; the spread is that of our own scores.
     """
-    have, theirs = len(scores), max(0, n - 1)
-    pooled = ((have - 1) * spread(scores) ** 2 + theirs * noise * n) / (have - 1 + theirs)
+    have, ours = len(scores), spread(scores) ** 2
     for count in range(have + 1, have + MOST + 1):
-        error = math.sqrt(pooled / count + noise)
-        if (quantile(1 - ALPHA, count - 1 + theirs) + normal_quantile(POWER)) * error < abs(distance):
+        error = math.sqrt(ours / count + noise)
+        degrees = _welch(ours / count, count, noise, n)
+        if (quantile(1 - ALPHA, degrees) + normal_quantile(POWER)) * error < abs(distance):
             return count - have
     return MOST + 1
+
+
+def out_of_reach(distance: float, noise: float) -> bool:
+    """Whether no number of seeds would settle it, because the document's mean is itself too uncertain (``noise``)."""
+    return (normal_quantile(1 - ALPHA) + normal_quantile(POWER)) * math.sqrt(noise) >= abs(distance)
 
 
 def _claim(found: Found, more: int | None, difference: float, margin: float, error: float, degrees: float) -> Claim:

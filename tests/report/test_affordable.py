@@ -95,6 +95,15 @@ def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFi
     assert len(capsys.readouterr().out.splitlines()) == len(told["include"]) + 1
 
 
+def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
+    found = gather(RESULTS)
+    assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in found)
+    assert pace(Key("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC") is None
+    toys = Key("toy", "redq", "Pendulum-v1", "")
+    assert toys in found, "its own runs do"
+    assert pace(toys, found, "AMD EPYC") is not None
+
+
 def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
     unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
     found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}

@@ -139,6 +139,38 @@ def test_a_margin_that_reaches_the_random_policy_reproduces_nothing(record_run: 
     assert "the documented spread reaches the random policy" in found.note
 
 
+def test_equal_seeds_and_a_peak_long_past_are_told_beside_reproduced(record_run: Record, tmp_path: Path) -> None:
+    """PPO on InvertedPendulum: documented 1000 ± 0 at its best, 824.1 in the last evaluation within a million steps."""
+    for seed in range(5):
+        record_run([5.0, 1000.0, 600.0], suite="mujoco", algo="ppo", task="InvertedPendulum-v4", seed=seed)
+    found = cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo")
+    assert found.verdict.word == "REPRODUCED"
+    assert found.note == (
+        "5 equal seeds leave no spread to test with: up to 45% of runs may still fail; "
+        "best after 30,720 steps; at the end 600.0, the document's 824.1"
+    )
+    hidden = (1 - 0.45) ** 5  # the chance that five runs show none of so many failures
+    assert hidden == pytest.approx(0.05, abs=0.001)
+
+
+def test_a_peak_within_the_margin_of_the_end_needs_no_note(record_run: Record, tmp_path: Path) -> None:
+    for seed in range(5):
+        record_run([5.0, 1000.0, 950.0 + seed], suite="mujoco", algo="ppo", task="InvertedPendulum-v4", seed=seed)
+    assert "at the end" not in cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
+
+
+@pytest.mark.parametrize(("score", "told"), [(2300.0, True), (600.0, False)])
+def test_a_document_too_uncertain_for_the_difference_is_told(
+    record_run: Record, tmp_path: Path, score: float, told: bool
+) -> None:
+    """PPO on Hopper: 2609.3 ± 700.8, so the margin lies at 1908.5 and the mean is known to 221.6."""
+    for seed in range(3):
+        record_run([0.0, score + 900 * (seed - 1)], suite="mujoco", algo="ppo", task="Hopper-v4", seed=seed)
+    found = cell(tmp_path / "results", "Hopper-v4", "mujoco", "ppo")
+    assert found.verdict.word == "INCONCLUSIVE"
+    assert ("no number of seeds can settle" in found.note) is told
+
+
 def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record, tmp_path: Path) -> None:
     record_run([99.0], sets=["algo.lr=0.1"])
     record_run([99.0], sets=["algo.lr=0.2"])

@@ -18,7 +18,7 @@ def test_the_whole_provenance_of_a_cell_is_printed() -> None:
         "max-of-mean: max average return within 1M steps",
         "seeds      10",
         "Ant-v3",
-        "10 episodes of the deterministic policy",
+        "10 episodes, of the deterministic policy (on-policy algorithms: of the policy that samples)",
         "examples/mujoco/README.md@f2402056b03a",
         "untrained policy",
         "random policy -59.3",

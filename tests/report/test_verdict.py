@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from rlbench.report.verdict import (
     margin_of,
     more_seeds,
     no_more_than_consistent,
+    out_of_reach,
     settle,
     under_both,
     with_failures,
@@ -210,12 +212,36 @@ def test_the_seeds_still_needed_are_the_fewest_whose_test_would_probably_settle_
     assert more_seeds(scores, distance) == needed - 3
 
 
-def test_the_spread_of_document_and_seeds_is_pooled() -> None:
-    scores, noise, n = [100.0, 110.0, 90.0], 20.0**2 / 10, 10
-    pooled = (2 * 10.0**2 + 9 * 20.0**2) / 11
+def test_the_seeds_still_needed_are_those_of_the_test_that_judges_them() -> None:
+    scores, noise, n = [100.0, 130.0, 70.0], 5.0**2 / 10, 10  # ours lie six times as far apart as the document's
     power = stats.norm.ppf(0.8)
-    needed = next(m for m in range(4, 200) if (stats.t.ppf(0.95, m + 8) + power) * math.sqrt(pooled / m + noise) < 25.0)
-    assert more_seeds(scores, 25.0, noise, n) == needed - 3
+
+    def reach(count: int) -> float:
+        ours = 30.0**2 / count
+        degrees = (ours + noise) ** 2 / (ours**2 / (count - 1) + noise**2 / (n - 1))
+        return float((stats.t.ppf(0.95, degrees) + power) * math.sqrt(ours + noise))
+
+    needed = next(count for count in range(4, 200) if reach(count) < 15.0)
+    assert needed == 28
+    assert more_seeds(scores, 15.0, noise, n) == needed - 3
+
+
+def test_that_many_seeds_settle_it_four_times_in_five() -> None:
+    ours, document, margin, n, spread_there = [-22.9, -21.0, -25.3, -20.0, -20.4], -21.5, 2.2, 10, 0.8
+    claim = against_seeds(ours, document, spread_there, n, margin)
+    assert claim.found == "INCONCLUSIVE"
+    assert claim.more is not None
+    count, draws = len(ours) + claim.more, np.random.default_rng(0)
+    again = draws.normal(np.mean(ours), np.std(ours, ddof=1), (400, count))
+    settled = np.mean([against_seeds(list(s), document, spread_there, n, margin).found == "REPRODUCED" for s in again])
+    assert 0.72 < settled < 0.9
+
+
+def test_what_a_vague_document_leaves_open_no_seeds_can_settle() -> None:
+    power = stats.norm.ppf(0.95) + stats.norm.ppf(0.8)
+    assert out_of_reach(0.99 * power * 3.0, 9.0)
+    assert not out_of_reach(1.01 * power * 3.0, 9.0)
+    assert not out_of_reach(0.1, 0.0)
 
 
 def test_a_difference_too_small_to_settle_is_said_to_need_too_many_seeds() -> None:
