@@ -76,7 +76,11 @@ def _cost(lacking: Mapping[str, Sequence[Missing]], cpu: str | None) -> str:
         f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}; "
         f"and on one {CARD}, by this project's speed targets, which are goals and were not measured:"
     )
-    return "\n".join([told, "", *lines])
+    barred = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
+    left_out = (
+        f"\n\n{barred:,} of these runs cannot be made, for want of their data; they count no steps." if barred else ""
+    )
+    return "\n".join([told, "", *lines]) + left_out
 
 
 def _section(suite: str, cells: Iterable[Cell], results: Path) -> str:

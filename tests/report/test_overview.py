@@ -96,6 +96,13 @@ def test_the_command_writes_markdown_where_the_file_is_called_so(tmp_path: Path)
     assert "![toy: interval](plots/toy-interval.png)" in text
 
 
+def test_runs_whose_data_nobody_published_are_counted_apart(tmp_path: Path) -> None:
+    barred = sum(len(row.seeds) for row in missing("offline", tmp_path) if not row.runnable)
+    assert barred == 120
+    assert f"{barred} of these runs cannot be made" in overview(["offline", "toy"], tmp_path)
+    assert "cannot be made" not in overview(["toy"], tmp_path)
+
+
 def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
     """Of BCQ on a body neither BCQ on Pong nor another method on a body says anything; TD3+BC speaks for TD3+BC."""
     found = {key: runs for key, runs in gather(RESULTS).items() if key.suite == "offline" and key.algorithm != "bcq"}
