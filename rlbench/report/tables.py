@@ -92,8 +92,8 @@ def to_html(cells: Sequence[Cell]) -> str:
 
 
 def html_table(cells: Sequence[Cell]) -> str:
-    """The table alone."""
-    header, _ = _filled(cells)
+    """The table alone; a note stands below its row, as wide as the table."""
+    header = [name for name in _filled(cells)[0] if name != "Note"]
     head = "".join(f"<th{_numeric(name)}>{name}</th>" for name in header)
     body = "\n".join(_html_row(cell, header) for cell in cells)
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
@@ -358,9 +358,12 @@ def _html_row(cell: Cell, header: Sequence[str]) -> str:
     texts = [html.escape(text) for text in _row(cell, header)]
     place = header.index("Verdict")
     texts[place] = f'<span class="word {STYLES[cell.verdict.word]}">{texts[place]}</span>'
-    fields = (f"<td{_numeric(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
-    return f"<tr>{''.join(fields)}</tr>"
+    fields = "".join(f"<td{_numeric(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
+    if not cell.note:
+        return f"<tr>{fields}</tr>"
+    below = f'<tr class="note"><td colspan="{len(header)}">{html.escape(cell.note)}</td></tr>'
+    return f'<tr class="noted">{fields}</tr>\n{below}'
 
 
 def _numeric(name: str) -> str:
-    return ' class="number"' if name in NUMBERS else ' class="note"' if name == "Note" else ""
+    return ' class="number"' if name in NUMBERS else ""

@@ -160,6 +160,13 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
     assert "{{" not in tables.to_html([FULL])
 
 
+def test_a_note_of_an_html_table_stands_below_its_row_and_is_as_wide_as_the_table() -> None:
+    text = tables.html_table([FULL, EMPTY])
+    assert text.count("<th") == 7 + 1  # <thead>
+    assert '<tr class="note"><td colspan="7">a &amp; b</td></tr>' in text
+    assert text.count("colspan") == 1
+
+
 def test_a_plain_table_is_never_cut_or_coloured() -> None:
     long = Cell(key=FULL.key, documented=DOCUMENT, measured=MEASURED, verdict=Verdict("BELOW"), note="word " * 200)
     text = tables.to_plain([long])
