@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from importlib.metadata import version
 
 import gymnasium
 import numpy as np
@@ -90,7 +91,9 @@ def main() -> None:
         if done >= due:
             judge.reset()
             found = judge.collect(n_episode=GAMES)
-            told = {"algorithm": "a2c", "task": task, "seed": seed, "steps": done}
+            told: dict[str, object] = {name: version(name) for name in ("gymnasium", "mujoco")}
+            told |= {"peer": f"tianshou {version('tianshou')}"}
+            told |= {"algorithm": "a2c", "task": task, "seed": seed, "steps": done}
             returns = {"returns": [round(float(x), 2) for x in found.returns], "lengths": [int(x) for x in found.lens]}
             sys.stdout.write(json.dumps(told | returns) + "\n")
             sys.stdout.flush()

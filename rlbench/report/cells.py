@@ -15,7 +15,7 @@ from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Run
 from rlbench.report.verdict import (
     ALPHA,
-    FEWEST,
+    MOST,
     SHARE,
     Claim,
     Verdict,
@@ -255,23 +255,26 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
 def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
     """What a verdict's statistics cannot know: rarer failures, what came after the peak, the document's own error."""
     document, measured = cell.document, cell.measured
-    if document is None or measured is None or cell.claim is None:
+    if document is None or measured is None or cell.claim is None or cell.margin is None:
         return
-    seeds = measured.seeds
-    if verdict.word == "REPRODUCED" and len(set(seeds)) == 1:
+    seeds, centre = measured.seeds, PEAKS.get(document.estimator)
+    if verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
-        yield f"{len(seeds)} equal seeds leave no spread to test with: up to {rate:.0%} of runs may still fail"
-    if document.estimator in PEAKS and cell.runs.complete and cell.margin is not None:
-        curves = [within(run.evaluations, document.limit) for run in cell.runs.complete]
-        last, theirs = mean([final(curve) for curve in curves]), at_the_end(cell.key, document.limit or 0)
-        if measured.score - last > cell.margin:
-            steps = min(evaluation.env_steps for evaluation in peak(curves, PEAKS[document.estimator]))
+        picked = "at the picked moment " if centre else ""
+        hidden = "" if centre or verdict.word == "BELOW" else f": up to {rate:.0%} of runs may still fail"
+        yield f"{len(seeds)} equal seeds {picked}leave no spread to test with{hidden}"
+    curves = [kept for run in cell.runs.complete if (kept := within(run.evaluations, document.limit))]
+    if centre and curves:
+        top, theirs = peak(curves, centre), at_the_end(cell.key, document.limit or 0)
+        last = centre([final(curve) for curve in curves])
+        if centre([evaluation.mean for evaluation in top]) - last > cell.margin:
+            steps = max(evaluation.env_steps for evaluation in top)
             there = f", the document's {theirs.score:,.6g}" if theirs else ""
             yield f"best after {steps:,} steps; at the end {last:,.1f}{there}"
-    if verdict.word == "INCONCLUSIVE" and document.std is not None and (document.n or 1) > 1 and len(seeds) >= FEWEST:
-        distance = mean(seeds) - document.score + (cell.margin or 0.0)
-        if out_of_reach(distance, document.std**2 / (document.n or 1)):
-            yield "no number of seeds can settle so small a difference from so uncertain a document"
+    if verdict.more is not None and verdict.more > MOST and document.std and document.n:
+        distance = mean(seeds) - document.score + cell.margin
+        if out_of_reach(distance, document.std**2 / document.n, document.n):
+            yield "with this mean no number of seeds would do: the document's own error is too large"
 
 
 def _count(number: int, noun: str) -> str:

@@ -89,7 +89,7 @@ def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[f
 
 
 def peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[Evaluation]:
-    """The evaluations, one a seed, of that moment; the first such moment."""
+    """The evaluations, one a seed, of the moment when their ``centre`` is highest; the first of equal ones."""
     moments = range(max(map(len, curves), default=0))
     columns = [[curve[min(moment, len(curve) - 1)] for curve in curves] for moment in moments]
     return max(columns, key=lambda column: centre([evaluation.mean for evaluation in column])) if columns else []

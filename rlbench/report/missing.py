@@ -16,7 +16,7 @@ from rlbench.report.documented import documented
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, gather
 from rlbench.report.runs import Run
-from rlbench.spec.algo import ActorCritic
+from rlbench.spec.algo import ActorCritic, DiscreteSAC, QLearning
 from rlbench.spec.offline import Offline
 from rlbench.spec.run import Spec
 
@@ -77,15 +77,15 @@ def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
     """The speed of the cell's own runs, or else of what is nearest in its suite; of those on a ``cpu``, if there are.
 
     Nearness counts before where it was made: algorithms differ more than machines do. One name on frames and on bodies
-    is two algorithms here. Methods on recorded data differ too much to speak for each other, and nothing speaks
-    for what takes many more gradient steps a step, as REDQ does: those are unknown.
+    is two algorithms here. Methods on recorded data differ too much to speak for each other, and so does
+    what takes many more gradient steps a step, as REDQ: those are unknown.
     """
     family = _family(key)
     near: tuple[tuple[str, Callable[[Key], bool]], ...] = (
         ("cell", lambda other: other == key),
         ("algorithm", lambda other: other[:2] == key[:2] and _family(other) == family),
-        ("family", lambda other: other.suite == key.suite and _family(other) == family),
-        ("suite", lambda other: other.suite == key.suite != "offline" and _effort(other) >= _effort(key)),
+        ("family", lambda other: other.suite == key.suite and _family(other) == family and _alike(other, key)),
+        ("suite", lambda other: other.suite == key.suite != "offline" and _alike(other, key)),
     )
     for nearest, wanted in near:
         every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
@@ -125,19 +125,20 @@ def _family(key: Key) -> str:
     spec = _spec(key)
     if spec is None:
         return key.algorithm if key.suite == "offline" else ""
-    match spec.algo:
-        case Offline():
-            return f"{spec.algo.family} {spec.algo.method.kind}"
-        case ActorCritic():
-            return f"{spec.algo.family} {_effort(key):g} updates"
-        case _:
-            return spec.algo.family
+    return f"{spec.algo.family} {spec.algo.method.kind}" if isinstance(spec.algo, Offline) else spec.algo.family
 
 
-def _effort(key: Key) -> float:
-    """Gradient steps an agent step of what learns from a replay store; 0 of everything else."""
+def _alike(key: Key, other: Key) -> bool:
+    """Whether both take about as many gradient steps an agent step: within a factor of five, above one in five."""
+    low, high = sorted(max(0.2, _updates(each)) for each in (key, other))
+    return high <= 5 * low
+
+
+def _updates(key: Key) -> float:
+    """Gradient steps an agent step, of what learns from a replay store; 0 of everything else."""
     spec = _spec(key)
-    return spec.algo.updates_per_step if spec and isinstance(spec.algo, ActorCritic) else 0.0
+    algo = spec.algo if spec else None
+    return algo.updates_per_step if isinstance(algo, QLearning | ActorCritic | DiscreteSAC) else 0.0
 
 
 @cache

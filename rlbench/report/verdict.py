@@ -145,20 +145,23 @@ def holm(probabilities: Sequence[float | None], alpha: float) -> list[bool]:
 def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: int = 0) -> int:
     """Seeds to add until Welch's t, before Holm's correction, would probably tell such a ``distance`` from the margin.
 
-    ``noise`` is the squared error of the document's mean of ``n`` seeds; the spread is that of our own scores.
+    ``noise`` is the squared error of the document's mean of ``n`` seeds. The test counts it, but that mean is
+    printed and stays: only ours would fall elsewhere.
     """
     have, ours = len(scores), spread(scores) ** 2
-    for count in range(have + 1, have + MOST + 1):
-        error = math.sqrt(ours / count + noise)
-        degrees = _welch(ours / count, count, noise, n)
-        if (quantile(1 - ALPHA, degrees) + normal_quantile(POWER)) * error < abs(distance):
-            return count - have
-    return MOST + 1
+
+    def enough(count: int) -> bool:
+        threshold = quantile(1 - ALPHA, _welch(ours / count, count, noise, n)) * math.sqrt(ours / count + noise)
+        return threshold + normal_quantile(POWER) * math.sqrt(ours / count) < abs(distance)
+
+    if not enough(have + MOST):
+        return MOST + 1
+    return next(count for count in range(1, MOST + 1) if enough(have + count))
 
 
-def out_of_reach(distance: float, noise: float) -> bool:
-    """Whether no number of seeds would settle it, because the document's mean is itself too uncertain (``noise``)."""
-    return (normal_quantile(1 - ALPHA) + normal_quantile(POWER)) * math.sqrt(noise) >= abs(distance)
+def out_of_reach(distance: float, noise: float, n: int) -> bool:
+    """Whether not even endless seeds with such a mean would settle it, for the error of the document's own mean."""
+    return noise > 0 and n > 1 and quantile(1 - ALPHA, n - 1) * math.sqrt(noise) >= abs(distance)
 
 
 def _claim(found: Found, more: int | None, difference: float, margin: float, error: float, degrees: float) -> Claim:

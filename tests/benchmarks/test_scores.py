@@ -84,6 +84,7 @@ def test_what_is_said_of_a2c_beside_tianshous_own_is_what_the_records_give() -> 
     runs = gather(ROOT / "results")[key].complete
     ours = [[e.mean for e in run.evaluations if 239_000 <= e.env_steps <= 601_000] for run in runs]
     assert {len(scores) for scores in [*theirs.values(), *ours]} == {13} and len(theirs) == 4
+    late = [[statistics.fmean(scores[2:]) for scores in side] for side in (ours, theirs.values())]
     curve = documented_curves()[key]
     documented = [y for x, y in zip(curve.env_steps, curve.mean, strict=True) if 240_000 <= x <= 600_000]
     means = [[statistics.fmean(scores) for scores in side] for side in (ours, theirs.values())]
@@ -93,5 +94,7 @@ def test_what_is_said_of_a2c_beside_tianshous_own_is_what_the_records_give() -> 
         f"the documented curve has {statistics.fmean(documented):,.0f}",
         f"has {statistics.fmean(means[1]):,.0f} there",
         f"Welch's p = {probability:.2f}",
+        f"it is {statistics.fmean(late[0]):,.0f} against {statistics.fmean(late[1]):,.0f}",
+        f"(p = {stats.ttest_ind(*late, equal_var=False).pvalue:.2f})",
     ):
         assert words in said, words

@@ -102,6 +102,7 @@ def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
     toys = Key("toy", "redq", "Pendulum-v1", "")
     assert toys in found, "its own runs do"
     assert pace(toys, found, "AMD EPYC") is not None
+    assert pace(Key("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC") is None, "nor does it for others"
 
 
 def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:

@@ -7,7 +7,18 @@ import csv
 import pytest
 
 from rlbench.report.curves import documented_curves
-from rlbench.report.documented import DATA, Documented, Key, about, documented, notes, primary, row_of, suites
+from rlbench.report.documented import (
+    DATA,
+    Documented,
+    Key,
+    about,
+    at_the_end,
+    documented,
+    notes,
+    primary,
+    row_of,
+    suites,
+)
 from rlbench.report.references import reference
 from rlbench.suites import spec
 
@@ -215,3 +226,10 @@ def test_the_bootstrap_of_c51_and_rainbow_is_noted_except_where_the_horizon_is_o
     told = {(a, g): " ".join(notes(Key("atari", a, f"{g}NoFrameskip-v4", ""))) for a in ALGORITHMS for g in GAMES}
     noted = {cell for cell, text in told.items() if "s_{t+3}" in text}
     assert noted == {(a, g) for a in ("c51", "rainbow") for g in GAMES if g != "Breakout"}
+
+
+def test_the_end_of_the_documented_runs_is_the_last_evaluation_within_the_steps() -> None:
+    key = Key("mujoco", "ppo", "InvertedPendulum-v4", "")
+    ends = {limit: at_the_end(key, limit) for limit in (1_000_000, 3_000_000, 900_000)}
+    assert [end and (end.score, end.std) for end in ends.values()] == [(824.1, 312.5), (934.5, 152.1), None]
+    assert at_the_end(Key("goals", "ddpg", "FetchReach-v4", ""), 10**9) is None
