@@ -145,7 +145,7 @@ def _row(row: Missing) -> dict[str, object]:
         "dataset": row.key.dataset or None,
         "seeds": ",".join(map(str, row.seeds)),
         "steps": row.steps,
-        "hours": None if row.hours is None else round(row.hours, 2),
+        "hours": None if row.hours is None else round(row.hours, 4),
         "memory": row.memory,
         "disk": DISK * len(row.seeds),
         "checkpoint": row.checkpoint,

@@ -89,7 +89,9 @@ def test_the_whole_atari_table_has_hours(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert sum(cell["hours"] for cell in told["include"]) <= 1.0 and told["include"] and len(told["after"]) == 1
+    rounding = 0.00005 * len(told["include"])  # four digits are printed: a fifth of a second
+    assert sum(cell["hours"] for cell in told["include"]) <= 1.0 + rounding
+    assert told["include"] and len(told["after"]) == 1
     assert [cell["hours"] for cell in told["include"]] == sorted(cell["hours"] for cell in told["include"])
     assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(told["include"]) + 1
