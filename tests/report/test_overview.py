@@ -105,8 +105,9 @@ def test_runs_whose_data_nobody_published_are_counted_apart(tmp_path: Path) -> N
 
 def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
     """Of BCQ on a body neither BCQ on Pong nor another method on a body says anything; TD3+BC speaks for TD3+BC."""
-    found = {key: runs for key, runs in gather(RESULTS).items() if key.suite == "offline" and key.algorithm != "bcq"}
-    games = {key: runs for key, runs in gather(RESULTS).items() if "pong" in key.dataset}
+    every, unknown = gather(RESULTS), {"bcq", "td3bc-raw"}  # as if nobody had run these yet
+    found = {key: runs for key, runs in every.items() if key.suite == "offline" and key.algorithm not in unknown}
+    games = {key: runs for key, runs in every.items() if "pong" in key.dataset}
     assert any(key.algorithm == "bcq" for key in games) and any(key.algorithm == "il" for key in found)
     bcq, raw = (Key("offline", name, "HalfCheetah-v4", "halfcheetah-medium-v2") for name in ("bcq", "td3bc-raw"))
     assert pace(bcq, found | games, "AMD EPYC") is None
