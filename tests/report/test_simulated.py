@@ -74,7 +74,7 @@ def test_a_table_of_honest_cells_is_rarely_called_below_anywhere() -> None:
     alarms = 0
     tables = 300
     for _ in range(tables):
-        claims = [against_run(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15))) for _ in range(30)]
+        claims = [against_run(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)]
         alarms += any(verdict.word == "BELOW" for verdict in settle(claims))
     assert alarms / tables <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / tables)
 
@@ -98,7 +98,7 @@ def test_a_single_document_is_held_consistent_as_often_as_designed(ratio: float,
     """The two-sided interval of five seeds against one run at a spread of 15 %: it cannot see much, and says so."""
     draw = np.random.default_rng(4)
     words = [
-        settle([against_run(draw.normal(ratio, 0.15, 5).tolist(), float(draw.normal(1, 0.15)))])[0].word
+        settle([against_run(draw.normal(ratio, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0)])[0].word
         for _ in range(REPEATS)
     ]
     assert words.count("CONSISTENT") / REPEATS == pytest.approx(rate, abs=bound(rate))
