@@ -217,7 +217,7 @@ def _lower_tail(difference: float, error: float, degrees: float) -> float:
 def _welch(ours: float, count: int, theirs: float, n: int) -> float:
     """Welch's degrees of freedom for two squared errors, rounded down; those of one side where the other has none.
 
-    Not rounded, three seeds against ten pass one margin below the document in 5.5 of 100 simulated cases.
+    Not rounded, three seeds against ten that lie one margin lower pass in 5 to 6 of 100 simulated cases.
     """
     parts = [(square, size) for square, size in ((ours, count), (theirs, n)) if square > 0 and size > 1]
     if not parts:
