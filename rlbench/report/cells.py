@@ -324,8 +324,10 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
 def _reaching(runs: Runs, document: Documented, stop: float) -> str:
     """How many seeds reached the threshold, and after how many steps."""
     reached = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
-    after = " to ".join(f"{steps:,}" for steps in dict.fromkeys((min(reached), max(reached)))) if reached else ""
-    text = f"{len(reached)} of {_count(len(runs.scored), 'run')} reached {stop:g}" + (f" after {after} steps" * bool(after))
+    text = f"{len(reached)} of {_count(len(runs.scored), 'run')} reached {stop:g}"
+    if reached:
+        ends = dict.fromkeys((min(reached), max(reached)))
+        text += f" after {' to '.join(f'{steps:,}' for steps in ends)} steps"
     theirs = document.steps_to_threshold
     return text + (f", the document's after about {theirs:,}" if theirs else ", where the document's stopped, too")
 

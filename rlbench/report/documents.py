@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args

@@ -115,7 +115,7 @@ def _test(cell: Cell) -> list[str]:
         return []
     several = document.source == OPTIMUM or (document.n or 1) > 1
     if insensitive(key, document, apart):
-        use = "around the primary document reaches the random policy, so nothing is called reproduced"
+        use = "reaches the random policy, so nothing is called reproduced"
     elif several:
         use = "below the primary document still counts as reproduced"
     else:

@@ -82,7 +82,7 @@ def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
         (
             ("mujoco", "ppo", "Swimmer-v4"),
             [
-                "  margin     99.1 around the primary document reaches the random policy, so nothing is called reproduced",
+                "  margin     99.1 reaches the random policy, so nothing is called reproduced",
                 "  seeds      fewer than three seeds are INCONCLUSIVE",
             ],
         ),

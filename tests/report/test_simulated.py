@@ -77,7 +77,9 @@ def test_a_table_of_honest_cells_is_rarely_called_below_anywhere() -> None:
     alarms = 0
     tables = 300
     for _ in range(tables):
-        claims = [against_run(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)]
+        claims = [
+            against_run(draw.normal(1, 0.15, 5).tolist(), float(draw.normal(1, 0.15)), 0.0, 0.0) for _ in range(30)
+        ]
         alarms += any(verdict.word == "BELOW" for verdict in settle(claims))
     assert alarms / tables <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / tables)
 

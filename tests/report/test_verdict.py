@@ -122,7 +122,7 @@ def test_a_single_run_is_judged_by_where_one_more_run_would_fall(document: float
         ([20.0, 20.0, 20.0], 20.51, 0.1, 0.1, "BELOW"),
         ([10.0, 12.0, 14.0], 22.0, 11.0, 1.0, "CONSISTENT"),  # outside the interval, within the margin
         ([10.0, 12.0, 14.0], 22.0, 9.0, 1.0, "BELOW"),
-        ([10.0, 12.0, 14.0], 22.0, 9.0, 3.0, "CONSISTENT"),  # a score that shows no less than 3 makes the interval wider
+        ([10.0, 12.0, 14.0], 22.0, 9.0, 3.0, "CONSISTENT"),  # the resolution widens the interval
     ],
 )
 def test_a_single_run_is_missed_only_beyond_the_margin_and_what_a_score_can_show(
@@ -147,7 +147,8 @@ def test_of_two_respects_the_worse_counts() -> None:
     [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")],
 )
 def test_fewer_than_three_seeds_say_nothing(scores: list[float], text: str) -> None:
-    for claim in (against_run(scores, 20.0, 0.0, 0.0), against_optimum(scores, 20.0, 1.0), against_seeds(scores, 20, 1, 5, 1)):
+    run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_optimum(scores, 20.0, 1.0)
+    for claim in (run, optimum, against_seeds(scores, 20, 1, 5, 1)):
         assert [str(v) for v in settle([claim])] == [f"INCONCLUSIVE (≈ {text})"]
 
 
