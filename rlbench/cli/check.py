@@ -37,7 +37,8 @@ def check(
             max=1.0,
             metavar="SHARE",
             help="The smallest drop that matters, as a share of the way from a random policy to the score it is "
-            "compared with; default: 0.1 of a published score (0.05 of an optimum), 0.05 of a baseline.",
+            "compared with, instead of a published spread, too; default: 0.1 of a published score or its spread, "
+            "whichever is larger (0.05 of an optimum), 0.05 of a baseline.",
             show_default=False,
         ),
     ] = None,

@@ -11,6 +11,7 @@ import csv
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from typing import TYPE_CHECKING
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report.documents import (
@@ -27,6 +28,9 @@ from rlbench.report.documents import (
     row_of,
     suites,
 )
+
+if TYPE_CHECKING:
+    from rlbench.spec.run import Spec
 
 __all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of", "suites"]
 
@@ -143,19 +147,20 @@ def _as_long(key: Key, first: Line, others: list[Line]) -> Line:
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
     """
-    limit, budget = parsed(first).limit, _budget(key)
-    if budget is None or limit in {None, budget}:
+    limit, spec = parsed(first).limit, settings(key)
+    if spec is None or limit in {None, spec.budget.steps}:
         return first
     alike = (r for r in others if r["estimator"] == first["estimator"])
-    return next((r for r in alike if parsed(r).limit == budget), first)
+    return next((r for r in alike if parsed(r).limit == spec.budget.steps), first)
 
 
-def _budget(key: Key) -> int | None:
-    """The steps of a run of ours; None where no suite has the cell."""
+@cache
+def settings(key: Key) -> Spec | None:
+    """The settings of a run of ours; None where no suite has the cell."""
     from rlbench import suites
 
     try:
-        return suites.spec(key.suite, key.algorithm, key.task).budget.steps
+        return suites.spec(key.suite, key.algorithm, key.task)
     except (UnknownName, UsageError):
         return None
 

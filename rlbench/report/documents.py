@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -73,6 +74,18 @@ class Documented:
     note: str = ""
     task: str = ""  # the environment's id in the document
     dataset: str = ""  # in the document's words
+    resolution: float = 0.0  # of the last printed digit of the score
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run ended once an evaluation reached a threshold."""
+        return "stop" in self.steps
+
+    @property
+    def steps_to_threshold(self) -> int | None:
+        """The agent steps after which the run stopped; None where the document names a bound or nothing."""
+        match = re.match(r"~([0-9.]+)M ", self.steps) if self.stops else None
+        return round(float(match[1]) * 1e6) if match else None
 
     @property
     def limit(self) -> int | None:
@@ -158,6 +171,7 @@ def parsed(line: Line) -> Documented:
         note=line["note"],
         task=line.get("task", ""),
         dataset=line["dataset"],
+        resolution=_last_digit(line["score"]),
     )
 
 
@@ -169,6 +183,14 @@ def _lines(name: str, suite: str) -> list[Line]:
         score = header.index("score")
         every = header[0] != "suite"
         return [dict(zip(header, row, strict=True)) for row in reader if (every or row[0] == suite) and row[score]]
+
+
+def _last_digit(text: str) -> float:
+    """The unit of a number's last printed digit: 0.1 of ``20.2``, 1 of ``316``."""
+    exponent = Decimal(text).as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise RlbenchError(f"{DATA}: {text!r} is no score; write a finite number")
+    return float(Decimal(1).scaleb(exponent))
 
 
 def _number(text: str) -> float | None:

@@ -199,7 +199,7 @@ def test_equal_seeds_against_a_known_optimum_may_hide_failures(record_run: Recor
 def test_a_document_too_uncertain_for_the_difference_is_told(
     record_run: Record, tmp_path: Path, score: float, apart: float, seeds: int, told: bool
 ) -> None:
-    """PPO on Hopper: 2609.3 ± 700.8, so the margin lies at 1908.5 and t times the mean's error is 406."""
+    """PPO on Hopper: 2609.3 ± 700.8, so the margin lies at 1908.5 and t times the mean's error is 428."""
     for seed in range(seeds):
         record_run([0.0, score + apart * (seed - 1)], suite="mujoco", algo="ppo", task="Hopper-v4", seed=seed)
     found = cell(tmp_path / "results", "Hopper-v4", "mujoco", "ppo")
