@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -132,11 +132,16 @@ Lag: TypeAlias = Literal[0, 1]
 """At 0 every step waits for all that is learned of those before."""
 
 
+def _revision(fields: dict[str, Any]) -> Literal[1, 2]:
+    """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
+    replay, head = fields.get("replay"), fields.get("head")  # absent where they are refused
+    return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
+
+
 class QLearning(Frozen):
     """Value-based control with a target network; the algorithm is the type of its head."""
 
     family: Literal["qlearning"] = "qlearning"
-    revision: Literal[1] = 1  # raised by every change of code that can move a score
     head: Head = Expected()
     torso: Torso = Nature()
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and head
@@ -154,6 +159,7 @@ class QLearning(Frozen):
     lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
+    revision: Literal[1, 2] = Field(default_factory=_revision)  # raised by every change of code that can move a score
     curiosity: Curiosity | None = None  # None pays what the environment pays
 
 
