@@ -191,6 +191,10 @@ class Soft(Frozen):
         return self
 
 
+ActionUnits: TypeAlias = Literal["normalized", "environment"]
+"""Units of the actions that critics see and that a log-density is of: [−1, 1], or between the environment's bounds."""
+
+
 class ActorCritic(Frozen):
     """Real actions, learned off-policy by an actor and K critics."""
 
@@ -207,6 +211,7 @@ class ActorCritic(Frozen):
     batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
+    action_units: ActionUnits = "normalized"
     warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
     lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     replay: Replay = Replay(capacity=1_000_000)
