@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -132,7 +132,7 @@ Lag: TypeAlias = Literal[0, 1]
 """At 0 every step waits for all that is learned of those before."""
 
 
-def _revision(fields: dict[str, Any]) -> Literal[1, 2]:
+def _revision(fields: dict[str, object]) -> Literal[1, 2]:
     """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
     replay, head = fields.get("replay"), fields.get("head")  # absent where they are refused
     return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
