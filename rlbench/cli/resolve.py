@@ -218,7 +218,8 @@ def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = ""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         known = isinstance(usual, type(model))
-        default = getattr(usual, name) if known else None if field.is_required() else field.default
+        usually = field.get_default(call_default_factory=True, validated_data=dict(model))
+        default = getattr(usual, name) if known else None if field.is_required() else usually
         if isinstance(value, BaseModel):
             found |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
             if isinstance(default, BaseModel):

@@ -28,10 +28,18 @@ class SquashedActor(nn.Module):
     """``[B, ...]`` to a squashed Gaussian whose spread depends on the observation."""
 
     def __init__(
-        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+        self,
+        *,
+        obs_shape: tuple[int, ...],
+        actions: int,
+        widths: Sequence[int],
+        low: float,
+        high: float,
+        log_scale: float = 0.0,
     ) -> None:
         super().__init__()
         self.low, self.high = low, high  # bounds of the logarithm of the spread
+        self.log_scale = log_scale  # Σ log(action scale), as in ``Squashed``
         self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.log_std = nn.Linear(self.torso.features, actions)
@@ -39,7 +47,7 @@ class SquashedActor(nn.Module):
     def forward(self, obs: Tensor) -> Squashed:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         features = self.torso(obs)
-        return Squashed(self.mean(features), self.log_std(features).clamp(self.low, self.high))
+        return Squashed(self.mean(features), self.log_std(features).clamp(self.low, self.high), self.log_scale)
 
 
 class BoundedActor(nn.Module):

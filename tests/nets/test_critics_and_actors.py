@@ -27,6 +27,18 @@ def test_critics_side_by_side_equal_plain_networks_one_by_one() -> None:
     torch.testing.assert_close(critics(obs, action, members=2), found[:2])
 
 
+def test_critics_with_units_see_the_environments_actions() -> None:
+    """By hand: actions −1, 0 and 1 of an interval from −2.5 to 3.5."""
+    torch.manual_seed(0)
+    critics = Critics(members=2, obs=4, actions=1, widths=(8,), units=(torch.tensor([3.0]), torch.tensor([0.5])))
+    torch.manual_seed(0)
+    plain = Critics(members=2, obs=4, actions=1, widths=(8,))
+    obs, action = torch.randn(3, 4), torch.tensor([[-1.0], [0.0], [1.0]])
+    own = torch.tensor([[-2.5], [0.5], [3.5]])
+    assert torch.equal(critics(obs, action), plain(obs, own))
+    assert torch.equal(critics.each(obs, action.expand(2, 3, 1)), plain.each(obs, own.expand(2, 3, 1)))
+
+
 def test_members_are_drawn_as_linear_layers_are_and_differ() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=17, actions=6, widths=(256, 256))
