@@ -80,7 +80,7 @@ def main(verb: str) -> int:
         return 0
     before = json.loads(GOLDEN.read_text(encoding="utf-8"))
     if before["machine"] != machine():
-        print(f"written on {before['machine']}, not {machine()}")  # noqa: T201
+        print(f"written on {before['machine']}, not {machine()}")  # noqa: T201 - to who started it
         return 2
     now = json.loads(json.dumps(now))
     moved = [name for name in before["runs"] if now.get(name) != before["runs"][name]]
@@ -88,7 +88,7 @@ def main(verb: str) -> int:
         with tempfile.TemporaryDirectory() as folder:
             if json.loads(json.dumps(resume(family, Path(folder)))) != now[family.name]:
                 moved.append(f"{family.name}, resumed")
-    print("\n".join(moved) or f"{len(before['runs'])} runs and {len(RESUMED)} resumed ones are equal")  # noqa: T201
+    print("\n".join(moved) or f"{len(before['runs'])} runs and {len(RESUMED)} resumed ones are equal")  # noqa: T201 - to who started it
     return 1 if moved else 0
 
 
