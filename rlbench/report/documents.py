@@ -90,8 +90,8 @@ class Documented:
     @property
     def limit(self) -> int | None:
         """The agent steps within which the score was reached; None where the document says less or something else."""
-        match = re.fullmatch(r"([0-9.]+)M( \(max at \d+\))?", self.steps)
-        return round(float(match[1]) * 1e6) if match else None
+        match = re.fullmatch(r"([0-9.]+)([kM])( \(max at \d+\))?", self.steps)
+        return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
 
 class Row(NamedTuple):
@@ -121,17 +121,49 @@ def row_of(suite: str, task: str, dataset: str) -> Row:
     return Row(task, dataset)
 
 
-def protocol_of(suite: str, system: str) -> str:
-    """How the evaluations behind a document were made, as far as it says."""
-    with (DATA / "protocols.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["suite"] == suite and fnmatchcase(system, row["systems"]):
-                return row["protocol"]
-    return ""
-
-
 Line = dict[str, str]
 """A row of a file, by its header."""
+
+SOURCE = re.compile(r"([\w.-]+/[\w.-]+:|rlbench:)?[^\s:@]+@[0-9a-f]{7,40}")
+"""A file at a commit: of thu-ml/tianshou, or of the repository named before the colon (``rlbench`` is this one)."""
+
+
+@cache
+def sourced(name: str) -> tuple[Line, ...]:
+    """The rows of a file of claims about others' code, each with the blank-separated files and commits that show it.
+
+    Raises:
+        RlbenchError: a row names no file and commit.
+    """
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        rows = tuple(csv.DictReader(file))
+    for number, row in enumerate(rows, start=2):
+        sources = (row.get("source") or "").split()
+        if not sources or not all(SOURCE.fullmatch(source) for source in sources):
+            raise RlbenchError(
+                f"{DATA / name}: row {number} names no file and commit; write PATH@COMMIT in its column source"
+            )
+    return rows
+
+
+class Protocol(NamedTuple):
+    """An evaluation procedure of published numbers."""
+
+    text: str
+    source: str  # the files and commits that show it, blank-separated
+
+
+def protocol_of(key: Key, number: Documented) -> Protocol:
+    """The evaluation procedure behind a published number of a cell; empty where nothing is known of it."""
+    for row in sourced("protocols.csv"):
+        alike = (
+            any(fnmatchcase(key.algorithm, glob) for glob in row["algorithms"].split())
+            and fnmatchcase(number.system, row["systems"])
+            and fnmatchcase(number.source, row["documents"])
+        )
+        if row["suite"] == key.suite and alike:
+            return Protocol(row["protocol"], row["source"])
+    return Protocol("", "")
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rlbench.errors import UnknownName
 from rlbench.report.curves import documented_curves
-from rlbench.report.documented import OPTIMUM, Cell, about, comparable, documented, notes
+from rlbench.report.documented import OPTIMUM, Cell, about, comparable, documented, sourced_notes
 from rlbench.report.documents import Documented, Key, protocol_of
 from rlbench.report.references import Reference, reference
 from rlbench.report.tables import published, task_name
@@ -50,7 +50,8 @@ def to_document(cells: Sequence[Cell]) -> dict[str, object]:
             {
                 **cell.key._asdict(),
                 "margin": _margin(cell),
-                "notes": list(notes(cell.key)),
+                "notes": [note.text for note in sourced_notes(cell.key)],
+                "note_sources": [note.source for note in sourced_notes(cell.key)],
                 "primary": _fields(cell.key, cell.primary),
                 "others": [_fields(cell.key, other) for other in cell.others],
             }
@@ -62,7 +63,8 @@ def to_document(cells: Sequence[Cell]) -> dict[str, object]:
 def _lines(cell: Cell) -> list[str]:
     key, scale, curve = cell.key, reference(cell.key), documented_curves().get(cell.key)
     lines = [f"{key.suite} {key.algorithm} {task_name(key)}"]
-    lines += [f"  note       {note}" for note in notes(key)]
+    for note in sourced_notes(key):
+        lines += [f"  note       {note.text}", *(f"             {source}" for source in note.source.split())]
     if scale is not None:
         lines.append(f"  scale      {_scale(scale)}")
     lines += _test(cell)
@@ -78,13 +80,14 @@ def _lines(cell: Cell) -> list[str]:
 def _paragraph(key: Key, found: Documented) -> list[str]:
     seeds = "not stated" if found.n is None else str(found.n)
     interval = "" if found.low is None or found.high is None else f"  [{found.low:,.10g}, {found.high:,.10g}]"
+    protocol = protocol_of(key, found)
     rows = {
         "score": published(found) + interval,
         "estimator": f"{found.estimator}: {found.metric}" if found.metric else found.estimator,
         "seeds": seeds if found.source != OPTIMUM else "none: by arithmetic",
         "steps": found.steps,
         "on": " with ".join(filter(None, (found.task, found.dataset))),
-        "protocol": protocol_of(key.suite, found.system),
+        "protocol": "\n               ".join([protocol.text, *protocol.source.split()]),
         "settings": found.variant,
         "system": found.system,
         "source": found.source,
@@ -95,7 +98,8 @@ def _paragraph(key: Key, found: Documented) -> list[str]:
 
 def _fields(key: Key, found: Documented) -> dict[str, object]:
     fields = {name: value for name, value in asdict(found).items() if name != "resolution"}  # the score says it
-    return {**fields, "protocol": protocol_of(key.suite, found.system)}
+    protocol = protocol_of(key, found)
+    return {**fields, "protocol": protocol.text, "protocol_source": protocol.source}
 
 
 def _margin(cell: Cell) -> float | None:

@@ -20,9 +20,10 @@ def test_the_whole_provenance_of_a_cell_is_printed() -> None:
         "max-of-mean: max average return within 1M steps",
         "seeds      10",
         "Ant-v3",
-        "10 episodes, of the deterministic policy (on-policy algorithms: of the policy that samples)",
+        "10 episodes, of the deterministic policy, raw returns\n",
+        "\n               examples/mujoco/mujoco_ddpg.py@e605bdea\n",
         "examples/mujoco/README.md@f2402056b03a",
-        "untrained policy",
+        "learning made it worse\n             examples/mujoco/benchmark/Ant-v3/result.json@63f0e9a0fb5b\n",
         "random policy -59.3",
         "margin     104.97",
         "Spinning Up (PyTorch)",
@@ -44,7 +45,9 @@ def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
     (cell,) = json.loads(json.dumps(content))["cells"]
     assert cell["primary"]["system"] == "CORL"
     assert len(cell["others"]) == 9
-    assert all(other["source"] for other in cell["others"])
+    assert all(other["source"] and other["protocol_source"] for other in cell["others"])
+    (noted,) = json.loads(json.dumps(to_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
+    assert noted["note_sources"] == ["examples/mujoco/benchmark/Humanoid-v3/result.json@63f0e9a0fb5b"]
 
 
 @pytest.mark.parametrize(
