@@ -176,6 +176,9 @@ def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Sca
     """The data with rewards as they are learned from, and a scale of observations; numbered ones as they are."""
     if not isinstance(algo, Offline):
         return recorded, None
+    if algo.terminate_on_end:
+        ended = recorded.terminated | recorded.truncated
+        recorded = recorded._replace(terminated=ended, truncated=np.zeros_like(ended))
     return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
 
 

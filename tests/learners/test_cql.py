@@ -9,7 +9,8 @@ import pytest
 import torch
 from scipy import special
 
-from rlbench.learners.cql import CQL, Conservatism, Multiplier, descend_apart
+from rlbench.learners.cql import CQL, Conservatism, descend_apart
+from rlbench.learners.multiplier import Multiplier
 from rlbench.learners.sac import SAC, Temperature
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics
