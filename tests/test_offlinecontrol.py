@@ -46,7 +46,7 @@ def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     assert bcq.net.perturbation.reach == 0.05
     cql = parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
     assert isinstance(cql, CQL)
-    assert cql.conservatism == (1.0, 1.0, 10, True, 1.0)
+    assert cql.conservatism == (1.0, 1.0, 10, True, 1.0, False)
     assert (cql.multiplier.threshold, cql.multiplier.most) == (10.0, 1e6)
     assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
     assert cql.sac.temperature.target == -6
