@@ -20,6 +20,7 @@ from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, frames, places, reading
 from rlbench.datasets.checksums import Seal
+from rlbench.datasets.episodes import terminated_on_end
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
@@ -177,8 +178,7 @@ def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Sca
     if not isinstance(algo, Offline):
         return recorded, None
     if algo.terminate_on_end:
-        ended = recorded.terminated | recorded.truncated
-        recorded = recorded._replace(terminated=ended, truncated=np.zeros_like(ended))
+        recorded = terminated_on_end(recorded)
     return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
 
 

@@ -99,7 +99,7 @@ def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
 
 
 def _cloning(sac: ClonedSAC, bc_steps: int) -> Schedule:
-    """Behaviour cloning in the first ``bc_steps`` updates, and no longer."""
+    """Behaviour cloning in the first ``bc_steps`` updates; the trainer asks once a stride of 25."""
 
     def put(cloning: float) -> None:
         sac.cloning.fill_(cloning)  # what is captured reads it where it lies

@@ -57,9 +57,7 @@ class Resolved:
     """A specification and where each of its fields came from."""
 
     spec: Spec
-    sources: Mapping[
-        str, str
-    ]  # path as overrides take it → "default", "suite table", "--set", a file and commit, …
+    sources: Mapping[str, str]  # path as overrides take it → "default", "suite table", "--set", a file and commit, …
 
     def rows(self) -> list[tuple[str, object, str]]:
         """Every field as ``(path, value, source)``, in the order of declaration."""
