@@ -194,7 +194,8 @@ def test_the_known_errors_of_the_documents_are_noted(key: Key, words: str) -> No
 
 
 def test_a_note_on_tianshous_code_is_not_put_on_others_cells() -> None:
-    assert notes(Key("offline", "cql", "Hopper-v2", "hopper-medium-v2")) == ()
+    found = notes(Key("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
+    assert found and not any("two bugs" in note for note in found)
     headed = [c.key.dataset for c in documented("offline") if any("headed CQL" in note for note in notes(c.key))]
     assert sorted(headed) == ["halfcheetah-expert-v2", "halfcheetah-medium-v2"]  # Walker2d's have a table of their own
 
