@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError
+from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError, beside
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.cells import every_cell
@@ -18,12 +18,13 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, differences, gather
 from rlbench.report.references import reference
+from rlbench.report.repeats import remarks
 from rlbench.report.runs import Run
 from rlbench.report.tables import rounded, task_name
 
 Aspect = Literal["score", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW"}
-OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE"}
+OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "NOT RUN", "PARTIAL"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +45,12 @@ class Finding:
 
 
 def against_documents(suite: str, results: Path, *, alpha: float, margin: float | None) -> list[Finding]:
-    """Every cell's verdict, and every run that failed."""
+    """Every cell's verdict, and every run that failed.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    _there(results)
     cells = every_cell([suite], results, alpha=alpha, share=margin)
     found = []
     for cell in cells:
@@ -64,8 +70,10 @@ def against_baseline(
     """Scores, speeds and the pooled score of a suite against what was saved; speeds only of machines that saved some.
 
     Raises:
-        UsageError: the runs were made on another class of machine, and nobody said that this is meant.
+        UsageError: there is no such folder, or the runs were made on another class of machine, and nobody said that
+            this is meant.
     """
+    _there(results)
     everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
     entries = {entry.key: entry for entry in baseline.entries if entry.key.suite == suite}
     later = {key: _later(everything.get(key, Runs())) for key in entries}
@@ -74,7 +82,7 @@ def against_baseline(
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     found: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        others = (run for run in (*runs.variants, *runs.strangers) if run.status == "failed")
+        others = (run for run in (*runs.variants, *runs.strangers, *runs.versions) if run.status == "failed")
         found += _failures(key, [*runs.failed, *others])
         if key not in entries and runs.complete:
             found.append(_finding(key, "score", "NEW", "not in the baseline"))
@@ -133,7 +141,7 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
             inside = f"<failure {message}/>"
         elif f.word == "FAILED":
             inside = f"<error {message}/>"
-        elif f.word in OPEN | {"NOT RUN", "NEW", "PARTIAL", "NOT COMPARABLE"}:
+        elif f.word in OPEN | {"NEW", "NOT COMPARABLE"}:
             inside = f"<skipped {message}/>"
         where = escape(".".join(filter(None, (f.suite, f.algorithm))))
         cases.append(
@@ -145,6 +153,11 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
         f'errors="{counts["error"]}" skipped="{counts["skipped"]}">'
     )
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
+
+
+def _there(results: Path) -> None:
+    if not results.exists():
+        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
 
 
 def _later(runs: Runs) -> list[list[Run]]:
@@ -191,8 +204,11 @@ def _score_findings(
     for place, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
         entry, runs = held[place]
         changed = [change for run in runs[:1] for change in differences(run)]
-        reason = "; ".join(filter(None, (ruling.reason, f"with {', '.join(changed)}" if changed else "")))
-        found[place] = _finding(entry.key, "score", ruling.word, reason)
+        few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
+        word = "TOO FEW" if few and ruling.word == "PASSED" else ruling.word  # the others may be the bad ones
+        provenance = remarks(everything.get(entry.key, Runs()))
+        parts = (ruling.reason, few, f"with {', '.join(changed)}" if changed else "", *provenance)
+        found[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [found[place] for place in range(len(held))]
 
 
