@@ -206,8 +206,8 @@ def _score_findings(
         changed = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         word = "TOO FEW" if few and ruling.word == "PASSED" else ruling.word  # the others may be the bad ones
-        provenance = remarks(everything.get(entry.key, Runs()))
-        parts = (ruling.reason, few, f"with {', '.join(changed)}" if changed else "", *provenance)
+        provenance = () if changed else remarks(everything[entry.key])
+        parts = (ruling.reason, few, *provenance, f"with {', '.join(changed)}" if changed else "")
         found[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [found[place] for place in range(len(held))]
 
