@@ -51,7 +51,7 @@ def epoch(number: int, mean: float, env_steps: int, seed: int = 0) -> Epoch:
 def record_run(tmp_path: Path) -> RecordRun:
     """Writes a run with the given evaluation means, as if it had been trained; gives its folder."""
 
-    def write(
+    def write(  # noqa: PLR0913 - a record has as many parts
         means: Sequence[float],
         *,
         suite: str = "atari",

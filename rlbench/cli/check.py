@@ -49,7 +49,8 @@ def check(
         ),
     ] = 0.05,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 4 where the evidence is too thin to decide.")
+        bool,
+        typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide."),
     ] = False,
     other_machine: Annotated[
         bool,
@@ -79,7 +80,7 @@ def check(
     """Say by the exit code whether anything has become worse.
 
     Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
-    5: a run failed; 4: undecided, under --strict.
+    5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's.
     """
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -127,21 +127,25 @@ def _trained(record: Record, last: int) -> Replay:
     data = checked(record.spec, runtime)
     with TemporaryDirectory(prefix="rlbench-replay-") as place, asked_to_stop() as stop:
         store = Store.claim(record.spec, Path(place), {})
-        assert store is not None, "nobody else knows the folder"
+        if store is None:
+            raise UsageError(f"{place}: another process holds it; replay again")
+        records = run(record.spec, runtime, store, stop, data and data.seal)
         try:
-            with closing(run(record.spec, runtime, store, stop, data and data.seal)) as records:
-                for epoch in records:
-                    if not isinstance(epoch, Epoch):
-                        continue
-                    parted = _parted(record.epochs[epoch.number], epoch)
-                    if parted is not None or epoch.number == last:
-                        steps = epoch.steps
-                        return Replay(
-                            folder=record.folder, epochs=epoch.number, steps=steps, parted=parted, changes=changes
-                        )
-                    remark(f"epoch {epoch.number} of {last}: equal")
+            epoch, parted = _followed(record, last, (epoch for epoch in records if isinstance(epoch, Epoch)))
         finally:
+            if isinstance(records, Generator):
+                records.close()
             store.release()
+    return Replay(folder=record.folder, epochs=epoch.number, steps=epoch.steps, parted=parted, changes=changes)
+
+
+def _followed(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch, Change | None]:
+    """The first epoch that differs, and in what; else the last that is compared."""
+    for epoch in epochs:
+        parted = _parted(record.epochs[epoch.number], epoch)
+        if parted is not None or epoch.number == last:
+            return epoch, parted
+        remark(f"epoch {epoch.number} of {last}: equal")
     raise UsageError(f"{record.folder}: its record goes on where the run itself ends; restore it")
 
 

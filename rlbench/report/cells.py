@@ -130,7 +130,7 @@ def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
 
 
 def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
-    """The verdict, INCONCLUSIVE where it is better and a documented seed has not come to its end: it may be a bad one."""
+    """The verdict, never better than INCONCLUSIVE while a documented seed is short: it may be the bad one."""
     good = verdict is not None and verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
     return Verdict("INCONCLUSIVE") if good and runs.short else verdict
 

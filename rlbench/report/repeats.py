@@ -65,7 +65,7 @@ def remarks(group: Runs) -> Iterator[str]:
 
 
 def _of_one(kind: Callable[[Run], str | None], group: Runs, parts: tuple[list[Run], ...], others: list[Run]) -> None:
-    """Keep the runs of one kind: that of the most complete runs; of equals, and where none is complete, of the first."""
+    """Keep the runs of one kind: that of most complete runs; of equals, and where none is complete, of the first."""
     kinds = Counter(name for run in group.complete if (name := kind(run)) is not None)
     kinds = kinds or Counter(name for part in parts for run in part if (name := kind(run)) is not None)
     kept = {None, *(name for name, _ in kinds.most_common(1))}
@@ -115,7 +115,7 @@ def _of_one_curve(group: Runs) -> None:
 def _mixed(runs: Iterable[Run]) -> Iterator[str]:
     """Versions in which runs of one cell differ, and code that nobody can look up."""
     every = [[known for known in run.environments if known] for run in runs]
-    packages = [known["packages"] for made in every for known in made if isinstance(known.get("packages"), Mapping)]
+    packages = [found for made in every for known in made if isinstance(found := known.get("packages"), Mapping)]
     versions = {"rlbench": {str(known["rlbench"]) for made in every for known in made if "rlbench" in known}}
     versions |= {name: {str(found[name]) for found in packages if name in found} for name in VERSIONS}
     mixed = [f"{name} {' and '.join(sorted(found))}" for name, found in versions.items() if len(found) > 1]

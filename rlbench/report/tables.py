@@ -290,11 +290,7 @@ def _flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
     """``documented.score`` as the column ``documented_score``."""
     found: list[tuple[str, object]] = []
     for name, value in content.items():
-        found += (
-            _flat(f"{prefix}{name}_", value)
-            if isinstance(value, dict)
-            else [(prefix + name, _field(value))]
-        )
+        found += _flat(f"{prefix}{name}_", value) if isinstance(value, dict) else [(prefix + name, _field(value))]
     return found
 
 

@@ -1,19 +1,21 @@
-"""``verify --replay``: a run that was trained is repeated to the bit, a forged one is not, and what is lacking is named."""
+"""``verify --replay``: a trained run is repeated to the bit, a forged one is not, and what is lacking is named."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from rlbench import run as training
 from rlbench.cli.app import main
 from rlbench.record import files, store
 from rlbench.report.documented import DATA
 from rlbench.report.verified import verified
+from rlbench.spec.run import Runtime, Spec
 from tests.schemas import complaints
 
 Capture = pytest.CaptureFixture[str]
@@ -102,12 +104,14 @@ def test_what_differs_is_said_beside_the_result(folder: Path, capsys: Capture) -
 
 
 def test_threads_and_engine_are_the_recorded_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlbench import run as module
-
     reseal(folder / "spec.json", environment(torch_threads=2, updates="compiled"))
-    given = []
-    real = module.run
-    monkeypatch.setattr(module, "run", lambda spec, runtime, *more: (given.append(runtime), real(spec, runtime, *more))[1])
+    given, run = [], training.run
+
+    def listening(spec: Spec, runtime: Runtime, *more: object) -> Iterator[object]:
+        given.append(runtime)
+        return run(spec, runtime, *more)
+
+    monkeypatch.setattr(training, "run", listening)
     main(["verify", "--replay", str(folder), "--epochs", "0"])
     torch.set_num_threads(1)
     assert [(runtime.threads, runtime.engine, runtime.device) for runtime in given] == [(2, "compiled", "cpu")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
 from rlbench.record import files, store
@@ -19,11 +20,13 @@ from rlbench.report.runs import read
 from rlbench.report.tables import document
 from rlbench.report.verified import verified
 from tests.conftest import RecordRun
+from tests.reliability.test_survivorship import cell_of, run_of, spec_of
 
 Change = Callable[[dict[str, object]], object]
 Capture = pytest.CaptureFixture[str]
 FULL = {"suite": "toy", "algo": "ppo", "task": "Catch"}
 WORLD = {"env": "rlbench/Catch", "numpy": "2.4.6"}
+OLD = {"env": {"env": "rlbench/Catch", "numpy": "1.0"}}
 
 
 def reseal(path: Path, change: Change) -> None:
@@ -53,8 +56,6 @@ def learned(folder: Path) -> Path:
 
 def full_run(record_run: RecordRun, mean: float, seed: int, **more: object) -> Path:
     """A run of Catch that reached its budget, by default done."""
-    from rlbench import suites
-
     budget = suites.spec("toy", "ppo", "Catch").budget
     return learned(record_run([mean] * (-(-budget.steps // budget.epoch) + 1), seed=seed, **FULL, **more))
 
@@ -93,9 +94,7 @@ class TestCutRuns:
         assert found.verdict.word == "INCONCLUSIVE"
         assert "1 run short of the budget" in found.note
 
-    def test_a_cell_that_is_below_stays_below_while_a_seed_is_short(self, record_run: RecordRun, tmp_path: Path) -> None:
-        from tests.reliability.test_survivorship import cell_of, run_of, spec_of
-
+    def test_a_cell_that_is_below_stays_below_while_a_seed_is_short(self) -> None:
         name = ("mujoco", "ppo", "Hopper-v4")
         low = [run_of(spec_of(name, s), [10.0 + s, 10.0 + s], "done", f"x/{s}") for s in range(5)]
         short = run_of(spec_of(name, 9), [10.0], "interrupted", "x/9")
@@ -130,9 +129,7 @@ class TestForcedRuns:
         assert "1 attempt put aside (1 failed)" in found.note
 
     @pytest.mark.parametrize("key", ["torch_threads", "updates", "OMP_NUM_THREADS", "MKL_CBWR", "cpu", "command"])
-    def test_what_only_rolls_the_dice_again_mends_nothing(
-        self, record_run: RecordRun, results: Path, key: str
-    ) -> None:
+    def test_what_only_rolls_the_dice_again_mends_nothing(self, record_run: RecordRun, results: Path, key: str) -> None:
         full_run(record_run, 1.0, 0, status="failed", environment={key: "1"})
         full_run(record_run, 1.0, 0, force=True, environment={key: "2"})
         assert "1 of 1 run failed" in cell(results).note
@@ -154,13 +151,11 @@ class TestForcedRuns:
 
 
 class TestVersions:
-    OLD = {"env": {"env": "rlbench/Catch", "numpy": "1.0"}}
-
     def test_runs_of_another_version_of_the_environment_are_kept_apart(
         self, record_run: RecordRun, results: Path
     ) -> None:
         for seed in range(5):
-            full_run(record_run, 1.0, seed, environment=self.OLD if seed > 2 else {"env": WORLD})
+            full_run(record_run, 1.0, seed, environment=OLD if seed > 2 else {"env": WORLD})
         found = cell(results)
         assert found.measured is not None and found.measured.n == 3
         assert "2 runs in other versions of the environment (rlbench/Catch, numpy 1.0)" in found.note
@@ -207,7 +202,7 @@ class TestSeeds:
         assert "seeds" not in cell(results).note.replace("3 equal seeds", "")
 
     def test_a_seed_under_other_numbers_counts_once_and_is_a_fault(self, record_run: RecordRun, results: Path) -> None:
-        folder = [full_run(record_run, 1.0, seed) for seed in range(3)][0]
+        folder, *_ = [full_run(record_run, 1.0, seed) for seed in range(3)]
         for seed in (5, 6):
             copy = folder.with_name(f"seed={seed}")
             shutil.copytree(folder, copy)
@@ -303,9 +298,8 @@ class TestGate:
             shutil.rmtree(folder)
         assert self.check(*words, "--strict") == 4
         findings = json.loads(capsys.readouterr().out)["findings"]
-        assert [(f["word"], "1 of the baseline's 5 seeds" in f["reason"]) for f in findings if f["aspect"] == "score"] == [
-            ("TOO FEW", True)
-        ]
+        (score,) = (f for f in findings if f["aspect"] == "score")
+        assert score["word"] == "TOO FEW" and "1 of the baseline's 5 seeds" in score["reason"]
         assert self.check(*words) == 0
 
     def test_a_baselines_cell_that_was_cut_short_decides_nothing(
