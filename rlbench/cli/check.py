@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UnknownName, UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.report.check import Finding
@@ -110,6 +110,8 @@ def _findings(
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
+    if not results.exists():
+        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     chosen = SUITES if suite == "all" else (suite,)
     if baseline is None:
         return [f for name in chosen for f in against_documents(name, results, alpha=alpha, margin=margin)]

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError, beside
+from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.cells import every_cell
@@ -45,12 +45,7 @@ class Finding:
 
 
 def against_documents(suite: str, results: Path, *, alpha: float, margin: float | None) -> list[Finding]:
-    """Every cell's verdict, and every run that failed.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
-    _there(results)
+    """Every cell's verdict, and every run that failed."""
     cells = every_cell([suite], results, alpha=alpha, share=margin)
     found = []
     for cell in cells:
@@ -70,10 +65,8 @@ def against_baseline(
     """Scores, speeds and the pooled score of a suite against what was saved; speeds only of machines that saved some.
 
     Raises:
-        UsageError: there is no such folder, or the runs were made on another class of machine, and nobody said that
-            this is meant.
+        UsageError: the runs were made on another class of machine, and nobody said that this is meant.
     """
-    _there(results)
     everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
     entries = {entry.key: entry for entry in baseline.entries if entry.key.suite == suite}
     later = {key: _later(everything.get(key, Runs())) for key in entries}
@@ -153,11 +146,6 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
         f'errors="{counts["error"]}" skipped="{counts["skipped"]}">'
     )
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
-
-
-def _there(results: Path) -> None:
-    if not results.exists():
-        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
 
 
 def _later(runs: Runs) -> list[list[Run]]:
