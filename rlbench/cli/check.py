@@ -110,12 +110,12 @@ def _findings(
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
+    saved = None if baseline is None else read(baseline)
     if not results.exists():
         raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     chosen = SUITES if suite == "all" else (suite,)
-    if baseline is None:
+    if saved is None:
         return [f for name in chosen for f in against_documents(name, results, alpha=alpha, margin=margin)]
-    saved = read(baseline)
     share = MARGIN if margin is None else margin
     return [
         finding
