@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.record.attempts import Resumption, resumptions
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
@@ -261,17 +262,19 @@ class Store:
 def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) -> None:
     """Add to a record's head what differs in the ``environment`` of the process that goes on after ``epoch`` epochs."""
     head = files.read_sealed(path)
-    first, later = head.get("environment"), head.get("resumed", [])
-    if not isinstance(first, dict) or not isinstance(later, list):
-        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force")
-    before = dict(first)
-    for process in later:
-        before.update(process["environment"])
+    first = head.get("environment")
+    try:
+        later = resumptions(head)
+    except TypeError:
+        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
+    before = dict(first) if isinstance(first, dict) else {}
+    for resumption in later:
+        before.update(resumption.environment)
     now = json.loads(json.dumps(environment))
     names = {**before, **now}.keys() - {"command"}
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
     if changes:
-        head["resumed"] = [*later, {"epoch": epoch, "environment": changes}]
+        head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
         files.replace(path, files.sealed(head) + "\n")
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.record.attempts import resumptions
 from rlbench.report.attempts import Attempt, attempts
 
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
@@ -149,7 +150,7 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
     spec, environment = head["spec"], head.get("environment")
     if not isinstance(spec, dict):
         raise TypeError
-    task, later = spec["task"], head.get("resumed", [])
+    task = spec["task"]
     _same_identity(spec, head, folder)
     return Run(
         folder=folder,
@@ -172,7 +173,7 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         status=status,
         reason="".join(letter if letter.isprintable() else "?" for letter in " ".join(reason.split())),
         curve=sha256("\n".join(line.numbers for line in epochs).encode()).hexdigest(),
-        resumed=tuple(dict(process["environment"]) for process in later) if isinstance(later, list) else (),
+        resumed=tuple(resumption.environment for resumption in resumptions(head)),
         attempts=attempts(folder),
     )
 

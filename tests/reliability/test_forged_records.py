@@ -185,6 +185,14 @@ class TestVersions:
         assert "rlbench 0.1.0 and 9.9.9" in cell(results).note
         assert "1 run of uncommitted code" in cell(results).note
 
+    @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
+    def test_a_resumption_that_is_none_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:
+        folder = record_run([1.0], status=None, **FULL)
+        reseal(folder / "spec.json", lambda head: head.update(resumed=resumed))
+        for reader in (lambda: read(folder), lambda: record_run([1.0, 1.0], status=None, **FULL)):
+            with pytest.raises(RefusedFile, match=r"spec\.json: not a "):
+                reader()
+
 
 class TestSeeds:
     def test_the_seeds_are_listed_and_told_where_some_are_missing(self, record_run: RecordRun, results: Path) -> None:
