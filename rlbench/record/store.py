@@ -1,7 +1,7 @@
 """The only writer below ``results/``: claims a run's folder, appends its epochs, replaces its outcome.
 
 results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
-    spec.json       the resolved Spec, its id and the environment it ran in
+    spec.json       the resolved Spec, its id, the environment it ran in, and what differed where it was resumed
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or stands
     failure.txt     the traceback of what ended it, if it failed
@@ -13,6 +13,7 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.record.attempts import Resumption, resumptions
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
@@ -242,6 +244,8 @@ class Store:
         found = read(self.folder)
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
+        if found.outcome is None or found.outcome.status == "interrupted":
+            _note_resumption(path, environment, len(found.epochs))
         self._epochs = list(found.epochs)
         lines, kept = self.folder / "epochs.jsonl", "".join(line_of(e) + "\n" for e in self._epochs)
         if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
@@ -253,6 +257,25 @@ class Store:
             for left in self.folder.glob("*.json*.tmp"):
                 left.unlink()
                 faults.point("claim.swept")
+
+
+def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) -> None:
+    """Add to a record's head what differs in the ``environment`` of the process that goes on after ``epoch`` epochs."""
+    head = files.read_sealed(path)
+    first = head.get("environment")
+    try:
+        later = resumptions(head)
+    except TypeError:
+        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
+    before = dict(first) if isinstance(first, dict) else {}
+    for resumption in later:
+        before.update(resumption.environment)
+    now = json.loads(json.dumps(environment))
+    names = {**before, **now}.keys() - {"command"}
+    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
+    if changes:
+        head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
+        files.replace(path, files.sealed(head) + "\n")
 
 
 def set_aside(folder: Path) -> None:

@@ -24,6 +24,7 @@ from rlbench.report.estimate import (
 from rlbench.report.experience import UNKNOWN, Experience, experience, noted
 from rlbench.report.gather import Runs, gather
 from rlbench.report.references import Reference, reference
+from rlbench.report.repeats import remarks
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.tolerances import insensitive, margin, on_scale, resolution, step_margin, threshold
 from rlbench.report.verdict import (
@@ -72,6 +73,7 @@ class Measured:
     env_steps: int  # the fewest of any run that counts
     env_id: str
     seeds: tuple[float, ...] = ()  # one score a seed, failed ones last
+    roots: tuple[int, ...] = ()  # the seeds themselves, in rising order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +126,13 @@ def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
     judged = [cell for cell in cells if cell.claim is not None]
     verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
     words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
-    return [_cell(cell, words.get(cell.key) or _unjudged(cell.runs)) for cell in cells]
+    return [_cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs)) for cell in cells]
+
+
+def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
+    """The verdict, never better than INCONCLUSIVE while a documented seed is short: it may be the bad one."""
+    good = verdict is not None and verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
+    return Verdict("INCONCLUSIVE") if good and runs.short else verdict
 
 
 def _cell(cell: _Open, verdict: Verdict) -> Cell:
@@ -169,11 +177,13 @@ def _opened(
             claim = in_both_respects(claim, _in_time(runs, document, stop, share))
         if insensitive(key, document, margin(key, document, share)):
             claim = no_more_than_consistent(claim)
+    roots = [run.seed for run in counted if within(run.evaluations, document.limit if document else None)]
+    roots += [run.seed for run in runs.failed]
     return _Open(
         key=key,
         document=document,
         runs=runs,
-        measured=_measured(counted, [*scores, *fallen], estimator, runs),
+        measured=_measured(counted, [*scores, *fallen], estimator, runs, roots),
         tested=tested,
         margin=margin(key, document, share) if document else None,
         claim=claim,
@@ -245,7 +255,9 @@ def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Ref
     return min([*known, *scores], default=0.0)
 
 
-def _measured(runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, found: Runs) -> Measured | None:
+def _measured(
+    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, found: Runs, roots: Sequence[int]
+) -> Measured | None:
     if not scores:
         return None
     low, high = interval(scores) if len(scores) > 1 else (None, None)
@@ -259,6 +271,7 @@ def _measured(runs: Sequence[Run], scores: Sequence[float], estimator: Estimator
         env_steps=min(run.env_steps for run in counted),
         env_id=", ".join(sorted({run.env_id for run in counted})),
         seeds=tuple(scores),
+        roots=tuple(sorted(roots)),
     )
 
 
@@ -287,9 +300,7 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
     others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
     if others:
         found.append(f"{_count(others, 'run')} with other settings")
-    if runs.strangers:
-        found.append(f"{_count(len(runs.strangers), 'run')} on another file of that name")
-    return found
+    return [*found, *remarks(runs)]
 
 
 def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:

@@ -227,7 +227,7 @@ def test_runs_that_do_not_count_are_told_beside_those_that_do(record_run: Record
         record_run([1.0], suite="offline", algo="td3bc", task="rlb-hopper-medium", seed=seed, sets=sets, data=told)
     (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.measured is not None)
     assert found.measured is not None and found.measured.n == 2
-    assert found.note.endswith("1 run with other settings; 1 run on another file of that name")
+    assert "1 run with other settings; seeds 2, 3 instead of 0 to 1; 1 run on another file of that name" in found.note
 
 
 def test_the_note_of_a_document_stands_beside_the_cell(tmp_path: Path) -> None:
