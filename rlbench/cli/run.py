@@ -58,6 +58,7 @@ def run(
 
     Stop it whenever you like: the same command goes on where it stopped, and skips what is finished.
     """
+    from rlbench.cli.preflight import refuse_links
     from rlbench.cli.track import following
     from rlbench.spec.run import Runtime
 
@@ -65,6 +66,7 @@ def run(
     data = Data(dataset)
     specs = _shared(_specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke), shard)
     cells = stacks(specs, updates, jobs, engine) if stack else [[spec] for spec in specs]
+    refuse_links(specs, results)
     if dry_run:
         _plan(specs, results, json=json)
         return

@@ -83,12 +83,14 @@ def folders(results: Path) -> Iterator[Path]:
 
     Raises:
         UsageError: ``results`` is no folder.
-        RefusedFile: a folder in it cannot be read.
+        RefusedFile: a folder in it cannot be read, or is a link.
     """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for place, names, _ in os.walk(results, onerror=_unreadable):
         names[:] = sorted(n for n in names if not n.startswith(("attempt-", ".")))
+        for name in names:
+            files.refuse_link(Path(place, name))
         if Path(place).name.startswith("seed="):
             names.clear()
             if any(Path(place, part).exists() for part in PARTS):
