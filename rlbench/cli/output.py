@@ -13,6 +13,7 @@ from io import TextIOWrapper
 import typer
 
 from rlbench.errors import Halted
+from rlbench.spec.names import printable
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE: what a shell reports for every tool whose reader closed the pipe."""
@@ -69,4 +70,4 @@ def _aside(line: str) -> None:
 
 def _one_line(message: str) -> str:
     """The message without line breaks, and without the escape codes that a name or a file may have brought along."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+    return printable(message, len(message))
