@@ -12,7 +12,7 @@ from io import TextIOWrapper
 
 import typer
 
-from rlbench.errors import Halted
+from rlbench.errors import UsageError
 from rlbench.spec.names import printable
 
 BROKEN_PIPE = 141
@@ -28,7 +28,7 @@ def emit(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(BROKEN_PIPE) from None
     except (OSError, AttributeError) as error:
-        raise Halted(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
+        raise UsageError(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
 
 
 def emit_json(document: Mapping[str, object]) -> None:

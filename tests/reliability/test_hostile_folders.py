@@ -77,7 +77,6 @@ def test_no_child_process_imports_from_the_current_folder(
     assert not (tmp_path / "canary").exists()
 
 
-
 def answer(words: Sequence[str]) -> tuple[int, str]:
     """Exit code of a command, and what it says: its stdout and, without tracebacks, its stderr."""
     code, out, error = told(words)
