@@ -28,7 +28,7 @@ def open_log(folder: Path) -> IO[bytes]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        log = files.opened(folder / LOG, append=True)
+        log = files.appended(folder / LOG)
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"

@@ -12,8 +12,9 @@ import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
@@ -26,28 +27,24 @@ LARGEST: Final = 2**28  # bytes of a text file of a record
 LONGEST: Final = 2**24  # letters of a sealed line: JSON takes some twenty times as much memory
 
 
-def opened(path: Path, *, largest: int | None = None, append: bool = False) -> IO[bytes]:
-    """A regular file of a record, to read, or with ``append`` to write at its end.
+def opened(path: Path, *, largest: int | None = None) -> BufferedReader:
+    """A regular file of a record, to be read.
 
     Raises:
         RefusedFile: a link, no regular file, or more than ``largest`` bytes.
         OSError: the system refuses.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT if append else os.O_RDONLY
-    try:  # without O_NONBLOCK a FIFO would wait for ever
-        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:
-            raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}") from None
-        raise
-    file = os.fdopen(handle, "ab" if append else "rb")
-    state = os.fstat(handle)
-    if not stat.S_ISREG(state.st_mode) or (largest is not None and state.st_size > largest):
-        file.close()
-        if stat.S_ISREG(state.st_mode):
-            raise RefusedFile(f"{path}: has {state.st_size:,} bytes, {largest:,} are allowed; restore it")
-        raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
-    return file
+    return os.fdopen(_handle(path, os.O_RDONLY, largest), "rb")
+
+
+def appended(path: Path) -> BufferedWriter:
+    """A regular file of a record, made if need be, to be written at its end.
+
+    Raises:
+        RefusedFile: a link, or no regular file.
+        OSError: the system refuses.
+    """
+    return os.fdopen(_handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, None), "ab")
 
 
 def refuse_links(folder: Path, results: Path) -> None:
@@ -74,6 +71,22 @@ def refuse_link(path: Path) -> None:
         return
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
+
+
+def _handle(path: Path, flags: int, largest: int | None) -> int:
+    try:  # without O_NONBLOCK a FIFO would wait for ever
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}") from None
+        raise
+    state = os.fstat(handle)
+    if stat.S_ISREG(state.st_mode) and (largest is None or state.st_size <= largest):
+        return handle
+    os.close(handle)
+    if stat.S_ISREG(state.st_mode):
+        raise RefusedFile(f"{path}: has {state.st_size:,} bytes, {largest:,} are allowed; restore it")
+    raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
 
 
 def _kind(path: Path) -> str:
@@ -161,7 +174,7 @@ def replace(path: Path, text: str) -> None:
 
 def append(path: Path, line: str) -> None:
     """Add one line and wait until the disk has it."""
-    with writing(path), opened(path, append=True) as file:
+    with writing(path), appended(path) as file:
         file.write(faults.cut("append.torn", (line + "\n").encode()))
         file.flush()
         faults.point("append.torn")

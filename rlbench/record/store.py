@@ -223,7 +223,7 @@ class Store:
             words = path.stat().st_size > 0
             self.died = f"an attempt crashed: {path} says where" if words else "the last attempt died without a word"
         with files.writing(path):
-            self.crash = TextIOWrapper(files.opened(path, append=True), encoding="utf-8")
+            self.crash = TextIOWrapper(files.appended(path), encoding="utf-8")
             faults.point("crash.opened")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
