@@ -80,6 +80,7 @@ def recorded(path: Path) -> Seal | None:
     """What was written down beside a file, which need not be there any more; None if nothing was.
 
     Raises:
+        UsageError: the name of the file is too long for another one beside it.
         RefusedFile: the record is damaged, or of a newer version.
     """
     beside = _beside(path)

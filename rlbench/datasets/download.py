@@ -175,9 +175,7 @@ def _receive(
     with writing(part):
         if not begin:
             part.unlink(missing_ok=True)  # before its new origin is noted, or a kill would mix the two
-    free = shutil.disk_usage(part.parent).free
-    if total is not None and total - begin > free:
-        raise DoesNotFit(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
+    _fits(part.parent, (total or 0) - begin)
     with writing(part):
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
         file = part.open("r+b" if begin else "wb", buffering=0)  # nothing is left to write when it is closed
@@ -201,6 +199,12 @@ def _receive(
     if total is None:  # the end of the connection is the only end there is
         with writing(part):
             _note(part, Origin(url=url, size=done, validator=None))
+
+
+def _fits(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DoesNotFit(f"{folder}: {needed:,} bytes are needed, {free:,} are free; free some space")
 
 
 def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:

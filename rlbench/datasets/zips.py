@@ -52,20 +52,7 @@ def imported(path: Path, *, task: str) -> bytes:
     Raises:
         RefusedFile: it is no zip of Stable-Baselines3, or of an actor that cannot be converted.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
-            weights = member(file, "policy.pth", WEIGHTS, str(path))
-    except OSError as error:
-        reason = error.strerror or error  # bz2 has no number for its own
-        raise RefusedFile(f"{path}: cannot be read ({reason}); check the file and its permissions") from None
-    except (
-        *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
-        *(NotImplementedError, EOFError, RuntimeError, ValueError),
-    ) as error:
-        raise RefusedFile(f"{path}: not a zip of Stable-Baselines3 ({error}); restore it") from None
-    if not isinstance(data, dict):
-        raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
+    data, weights = _members(path)
     arrays = tensors(weights, f"{path}/policy.pth")
     family, kind = _family(arrays, path)
     layers = _layers(arrays, kind, path)
@@ -90,6 +77,25 @@ def imported(path: Path, *, task: str) -> bytes:
         "source": "Stable-Baselines3",
     }
     return serialized(converted, facts)
+
+
+def _members(path: Path) -> tuple[dict[str, object], bytes]:
+    """The settings and the weights of a zip."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
+            weights = member(file, "policy.pth", WEIGHTS, str(path))
+    except OSError as error:
+        reason = error.strerror or error  # bz2 has no number for its own
+        raise RefusedFile(f"{path}: cannot be read ({reason}); check the file and its permissions") from None
+    except (
+        *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+        *(NotImplementedError, EOFError, RuntimeError, ValueError),
+    ) as error:
+        raise RefusedFile(f"{path}: not a zip of Stable-Baselines3 ({error}); restore it") from None
+    if not isinstance(data, dict):
+        raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
+    return data, weights
 
 
 def _bounded_text(raw: bytes, path: Path) -> bytes:

@@ -183,7 +183,9 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         status=status,
         reason=printable(reason),
         curve=sha256("\n".join(line.numbers for line in epochs).encode()).hexdigest(),
-        resumed=tuple(resumption.environment for resumption in resumptions(head)),
+        resumed=tuple(
+            resumption.environment for resumption in resumptions({"resumed": cleaned(head.get("resumed", []))})
+        ),
         attempts=attempts(folder),
     )
 

@@ -161,6 +161,7 @@ def safe_path(module: Module) -> Iterator[Finding]:
     for node in ast.walk(module.tree):
         words = [getattr(one, "value", None) for one in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
         python = not words or not isinstance(words[0], str) or words[0].startswith("-")
+        python &= not any(re.match(r"core\.\w+=", str(word)) for word in words)  # settings of git
         for place, word in enumerate(words):
             if python and word in {"-m", "-c"} and "-P" not in words[:place]:
                 yield Finding(node.lineno, f'"{word}" puts the current folder on sys.path: write "-P" before it')
