@@ -50,5 +50,7 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
         yield
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder{elsewhere}") from None
+    except FileNotFoundError:
+        raise Halted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:
         raise Halted(f"{path}: {error.strerror or error}; free some space and {then}") from None

@@ -11,7 +11,7 @@
     │   ├── Diverged            5   NaN or infinity in a loss, a weight or a return
     │   ├── Halted              5   a full disk or no memory left; the same command resumes
     │   └── BrokenEnvironment   5   an environment that broke its contract
-    └── Interrupted       130/143   a signal; the state is saved
+    └── Interrupted   129/130/143   a signal; the state is saved
 
 A message is one line: where, what, and what to do.
 """
@@ -86,7 +86,7 @@ class BrokenEnvironment(RunFailed):
 
 
 class Interrupted(RlbenchError):
-    """SIGINT or SIGTERM arrived; the state is saved and the same command resumes."""
+    """SIGHUP, SIGINT or SIGTERM arrived; the state is saved and the same command resumes."""
 
     def __init__(self, message: str, *, signal: int) -> None:
         super().__init__(message)

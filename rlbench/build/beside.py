@@ -26,7 +26,7 @@ from rlbench.errors import BrokenEnvironment, Halted, RunFailed
 from rlbench.ops.state import State, branch, of_module, tensors
 from rlbench.record.types import Evaluated
 
-PROGRAM: Final = ("-m", "rlbench.build.judge")
+PROGRAM: Final = ("-P", "-m", "rlbench.build.judge")
 PIPE: Final = 2**20  # bytes that a pipe holds, so that a policy goes over in few looks
 PIECE: Final = 2**16
 OFTEN: Final = 0.05  # seconds between two looks of somebody who does not wait: a look costs some 0.1 ms

@@ -5,6 +5,7 @@ A completion says nothing on a prompt: what cannot be read has no names.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,9 @@ from rlbench.errors import RlbenchError
 
 KINDS: Final = ("curves", "walltime", "profile", "interval", "improvement")
 """Of pictures; here, because where they are drawn takes long to import."""
+
+SAFE: Final = re.compile(r"[\w./=@+,:-]+")
+"""What a shell takes for a plain word: Tab puts a name on the line as it is, and ``$(…)`` in it would run."""
 
 MOST: Final = 2_000
 """Runs beyond which nobody reads on."""
@@ -80,7 +84,8 @@ def runs(context: typer.Context) -> list[str]:
     from rlbench.report.runs import folders
 
     with suppress(RlbenchError, OSError):
-        return [str(folder) for folder in islice(folders(Path(str(_typed(context, "results") or RESULTS))), MOST)]
+        found = map(str, folders(Path(str(_typed(context, "results") or RESULTS))))
+        return list(islice(filter(SAFE.fullmatch, found), MOST))
     return []
 
 

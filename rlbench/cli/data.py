@@ -12,6 +12,7 @@ from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
 from rlbench.cli.output import emit, emit_json, remark, terminal_width
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, meant
+from rlbench.spec.names import printable
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import Known
@@ -116,7 +117,7 @@ def show(
         )
         return
     head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
-    said = [(_plain(key), _plain(value)) for key, value in words.items()]
+    said = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in words.items()]
     found = [*head, *_facts(made, score)]
     wide = max(len(key) for key, _ in (*found, *said))
     own = ["", "what it says of itself", *_aligned(said, wide)] if said else []
@@ -296,11 +297,6 @@ def _named(path: Path) -> str:
     if name is None:
         raise UsageError(f"{path}: its name says nothing; give it one: --name rlb-…")
     return name
-
-
-def _plain(word: str) -> str:
-    """A word that a file brought along, short and without the codes that move a terminal's cursor."""
-    return "".join(letter if letter.isprintable() else "?" for letter in word[:LONGEST]) + "…" * (len(word) > LONGEST)
 
 
 def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, object]:

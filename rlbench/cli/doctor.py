@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
@@ -143,15 +143,18 @@ def _roms() -> Iterator[Finding]:
 
     absent = [game for game in GAMES if not _rom(roms, game)]
     if absent:
-        remedy = f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
+        given = "`unset ALE_ROMS_DIR`, or put them there"
+        remedy = given if os.environ.get("ALE_ROMS_DIR") else f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
         yield Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
     else:
         yield Finding("ok", "ale roms", f"{len(GAMES)} games")
 
 
 def _rom(roms: ModuleType, game: str) -> bool:
-    path: str | Path | None = roms.get_rom_path(game)
-    return path is not None and Path(path).exists()
+    """Whether the ROM of a game is there, whole."""
+    with suppress(OSError), redirect_stdout(StringIO()):  # ale-py says on stdout where it looks
+        return roms.get_rom_path(game) is not None
+    return False
 
 
 def _package(name: str, requirement: str) -> Iterator[Finding]:

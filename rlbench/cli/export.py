@@ -77,5 +77,6 @@ def _meant(names: list[str], results: Path) -> list[Path]:
 
     found: list[Path] = []
     for name in names or suites.names():
-        found += folders(results / name) if name in suites.names() else [run_folder(name, results)]
+        suite = (folder for folder in folders(results) if folder.relative_to(results).parts[0] == name)
+        found += suite if name in suites.names() else [run_folder(name, results)]
     return list({folder.resolve(): folder for folder in found}.values())

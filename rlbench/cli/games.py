@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.errors import UsageError, beside
+from rlbench.spec.names import printable
 
 if TYPE_CHECKING:
     from rlbench.generate import Filming
@@ -147,7 +148,7 @@ def shown(path: Path, *, json: bool) -> None:
         *words.items(),
     ]
     wide = max(len(key) for key, _ in lines)
-    emit("\n".join(f"{_plain(key):<{wide}}  {_plain(value)}" for key, value in lines))
+    emit("\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines))
 
 
 def _count(text: str) -> int:
@@ -159,8 +160,3 @@ def _count(text: str) -> int:
     if not 1 <= number <= 1e12 or number != int(number):
         raise UsageError(f"--steps {text}: no whole number of transitions; write it as 100000 or 1e5")
     return int(number)
-
-
-def _plain(word: str) -> str:
-    """A word that a file brought along, without the codes that move a terminal's cursor."""
-    return "".join(letter if letter.isprintable() else "?" for letter in word[:400])

@@ -43,7 +43,7 @@ def look(spec: Spec) -> str:
 
 def _renders(library: str) -> bool:
     """Whether a picture comes of it."""
-    environ, words = os.environ | {"MUJOCO_GL": library}, [sys.executable, "-c", PROBE]
+    environ, words = os.environ | {"MUJOCO_GL": library}, [sys.executable, "-P", "-c", PROBE]
     try:
         done = subprocess.run(  # noqa: S603 - no shell, and nothing of the user's in it
             words, env=environ, capture_output=True, check=False, timeout=PATIENCE

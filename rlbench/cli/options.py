@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from rlbench.cli import complete
+from rlbench.errors import UsageError
 
 Suite: TypeAlias = Annotated[
     str,
@@ -98,9 +99,25 @@ Patience: TypeAlias = Annotated[
         help="End a run whose environments have not answered for so many seconds.",
     ),
 ]
+
+
+def folder_named(text: str | Path) -> Path:
+    """A folder; an empty name, as an unset variable of a shell leaves it, would be the current one."""
+    if not str(text):
+        raise UsageError("--results: is empty; name a folder, or . for the current one")
+    return Path(text)
+
+
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Results: TypeAlias = Annotated[
-    Path, typer.Option("--results", envvar="RLBENCH_RESULTS", metavar="DIR", help="The folder that holds the records.")
+    Path,
+    typer.Option(
+        "--results",
+        envvar="RLBENCH_RESULTS",
+        metavar="DIR",
+        help="The folder that holds the records.",
+        parser=folder_named,
+    ),
 ]
 Sets: TypeAlias = Annotated[
     list[str] | None,

@@ -12,7 +12,8 @@ from io import TextIOWrapper
 
 import typer
 
-from rlbench.errors import Halted
+from rlbench.errors import UsageError
+from rlbench.spec.names import printable
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE: what a shell reports for every tool whose reader closed the pipe."""
@@ -27,7 +28,7 @@ def emit(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(BROKEN_PIPE) from None
     except (OSError, AttributeError) as error:
-        raise Halted(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
+        raise UsageError(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
 
 
 def emit_json(document: Mapping[str, object]) -> None:
@@ -69,4 +70,4 @@ def _aside(line: str) -> None:
 
 def _one_line(message: str) -> str:
     """The message without line breaks, and without the escape codes that a name or a file may have brought along."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+    return printable(message, len(message))

@@ -21,6 +21,15 @@ def fits(specs: list[Spec], runtime: Runtime, results: Path, *, at_once: int = 1
     _disk(due, results, at_once)
 
 
+def refuse_links(specs: list[Spec], results: Path) -> None:
+    """Refuse runs whose folders are reached by links, or hold any: their files may be somebody else's."""
+    from rlbench.record import files
+    from rlbench.record.store import folder_of
+
+    for spec in specs:
+        files.refuse_links(folder_of(spec, results), results)
+
+
 def room(folder: Path, needed: int, what: str, remedy: str) -> None:
     """Refuse ``what`` takes ``needed`` bytes, if the disk that ``folder`` is or will be on has fewer.
 

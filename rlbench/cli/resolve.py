@@ -42,6 +42,12 @@ IDENTITY = {
 }
 """Fields that say which run is meant; each has its own place on the command line."""
 
+CONFIG = 2**16
+"""Bytes of a TOML file of settings."""
+
+DOTS = 1_000
+"""On a line of it; TOML's parser takes time and memory by the square of the dots of a key."""
+
 SCALARS = (str, int, float, bool, list)
 """What a TOML file may hold that a field can be; a date is taken as text."""
 
@@ -106,7 +112,11 @@ def smoke(spec: Spec) -> Spec:
 def from_file(path: Path) -> list[Setting]:
     """The fields a TOML file sets; the choice of a part comes before the part's own fields."""
     try:
-        settings = flatten(tomllib.loads(path.read_text(encoding="utf-8")), path.name)
+        with path.open("rb") as file:
+            text = file.read(CONFIG + 1).decode()
+        if len(text) > CONFIG or any(line.count(".") > DOTS for line in text.splitlines()):
+            raise UsageError(f"--config {path}: more than some settings; expected plain fields as algo.lr = 1e-4")
+        settings = flatten(tomllib.loads(text), path.name)
     except OSError as error:
         near = beside(path) or "; check the path"
         raise UsageError(f"--config {path}: cannot be read ({error.strerror}){near}") from None

@@ -62,8 +62,8 @@ def run(
     from rlbench.spec.run import Runtime
 
     _leashed(pipe)
-    data = Data(dataset)
-    specs = _shared(_specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data, smoke=smoke), shard)
+    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data := Data(dataset), smoke=smoke)
+    specs = _shared(specs, shard, results)
     cells = stacks(specs, updates, jobs, engine) if stack else [[spec] for spec in specs]
     if dry_run:
         _plan(specs, results, json=json)
@@ -144,11 +144,14 @@ def _in_turn(
     return told, worst
 
 
-def _shared(specs: list[Spec], shard: str | None) -> list[Spec]:
-    """One share of the runs, whatever of them is done already; all where none is asked for."""
+def _shared(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
+    """One share of the runs, whatever of them is done already; none of them behind a link or with one."""
+    from rlbench.cli.preflight import refuse_links
     from rlbench.sweep.plan import parse_share, shared
 
-    return specs if shard is None else shared(specs, parse_share(shard))
+    chosen = specs if shard is None else shared(specs, parse_share(shard))
+    refuse_links(chosen, results)
+    return chosen
 
 
 def _thread_policy(specs: list[Spec]) -> None:

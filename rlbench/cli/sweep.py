@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlbench.sweep.news import Ending
     from rlbench.sweep.plan import Job, Order
 ENGINES = ("local", "ray")
+GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 
 Row: TypeAlias = "Callable[[Spec, Path, str, Outcome | None], dict[str, object]]"
 """Tells what became of a run."""
@@ -164,9 +165,9 @@ def _words(asked: Asked) -> Callable[[Order], list[str]]:
 
 def _cards(device: str) -> tuple[int, ...]:
     """Bytes free on each graphics card that may be used; torch is asked in a process that then gives them back."""
-    if device == "cpu" or not any(Path(place).exists() for place in ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")):
+    if device == "cpu" or not any(Path(place).exists() for place in GPU_DRIVERS):
         return ()
-    asked = [sys.executable, "-c", CARDS]
+    asked = [sys.executable, "-P", "-c", CARDS]
     done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603 - our own words
     free = tuple(int(word) for word in done.stdout.split()) if done.returncode == 0 else ()
     _, _, number = device.partition(":")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from rlbench import faults
 from rlbench.datasets.columns import opened
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.spec.names import printable
 
 SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"
@@ -79,11 +80,15 @@ def recorded(path: Path) -> Seal | None:
     """What was written down beside a file, which need not be there any more; None if nothing was.
 
     Raises:
+        UsageError: the name of the file is too long for another one beside it.
         RefusedFile: the record is damaged, or of a newer version.
     """
     beside = _beside(path)
-    if not beside.is_file():
-        return None
+    try:
+        if not beside.is_file():
+            return None
+    except OSError as error:  # a name so long that nothing fits behind it
+        raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
     try:
         return _parsed(json.loads(beside.read_text(encoding="utf-8")), beside)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

@@ -34,6 +34,10 @@ PAUSE = 1.0
 """Seconds before a connection that follows an idle one, each time more."""
 PATIENCE = 30.0
 """Seconds without a single byte after which a connection is given up."""
+SLOWEST = 1024
+"""Bytes a second, over ``PATIENCE``, below which a server only keeps us."""
+UNANNOUNCED = 1 << 33
+"""Bytes, at most, of a file whose size the server does not say."""
 
 
 class Progress(NamedTuple):
@@ -153,10 +157,12 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
             raise
         raise UsageError(f"{url}: the server says {error.code} {error.reason}; check the name, or the mirror") from None
     with response:
-        yield from _receive(response, url, part, begin, size)
+        yield from _receive(response, url, part, begin, size, patience)
 
 
-def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int | None) -> Iterator[Progress]:
+def _receive(
+    response: HTTPResponse, url: str, part: Path, begin: int, size: int | None, patience: float
+) -> Iterator[Progress]:
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     total = _total(response.headers, begin)
     known = _origin(part)
@@ -166,25 +172,57 @@ def _receive(response: HTTPResponse, url: str, part: Path, begin: int, size: int
     if size is not None and total not in {None, size}:
         part.unlink(missing_ok=True)
         raise RefusedFile(f"{url}: has {total:,} bytes, expected were {size:,}; the server has another file now")
-    free = shutil.disk_usage(part.parent).free
-    if total is not None and total - begin > free:
-        raise DoesNotFit(f"{part.parent}: {total - begin:,} bytes are needed, {free:,} are free; free some space")
     with writing(part):
         if not begin:
             part.unlink(missing_ok=True)  # before its new origin is noted, or a kill would mix the two
+    _fits(part.parent, (total or 0) - begin)
+    with writing(part):
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
         file = part.open("r+b" if begin else "wb", buffering=0)  # nothing is left to write when it is closed
+    most = total or size or UNANNOUNCED
     with file:
         done = file.seek(begin)
-        while block := response.read(BLOCK):
-            with writing(part):
-                _put(file, block)
+        for block in _blocks(response, url, patience):
+            if done + len(block) > most:
+                part.unlink()
+                raise RefusedFile(f"{url}: sends more than {most:,} bytes; not kept, the server has another file now")
+            try:
+                with writing(part):
+                    _put(file, block)
+            except Halted:
+                if total is None:  # a body without an end would keep the disk full
+                    part.unlink()
+                raise
             faults.point("download.block")
             done += len(block)
             yield Progress(done, total)
     if total is None:  # the end of the connection is the only end there is
         with writing(part):
             _note(part, Origin(url=url, size=done, validator=None))
+
+
+def _fits(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DoesNotFit(f"{folder}: {needed:,} bytes are needed, {free:,} are free; free some space")
+
+
+def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:
+    """The body in blocks.
+
+    Raises:
+        Halted: fewer than ``SLOWEST`` bytes a second have come for ``patience`` seconds.
+    """
+    came, since = 0, time.monotonic()
+    while block := response.read1(BLOCK):
+        yield block
+        came += len(block)
+        if (seconds := time.monotonic() - since) > patience:
+            if came < SLOWEST * seconds:
+                raise Halted(
+                    f"{url}: fewer than {SLOWEST:,} bytes a second come; run the same command again: it resumes"
+                )
+            came, since = 0, time.monotonic()
 
 
 def _put(file: FileIO, block: bytes) -> None:

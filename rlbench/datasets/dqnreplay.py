@@ -164,8 +164,12 @@ def _head(path: Path, total: int) -> int:
         return 0
     try:
         with gzip.open(counted, "rb") as file:
-            return int(npy.read_array(file, allow_pickle=False)) % total
-    except (OSError, EOFError, zlib.error, ValueError, TypeError) as error:
+            reader = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = reader(file)
+            if shape or dtype.kind not in "iu":  # the header of a few bytes may claim any number of numbers
+                raise RefusedFile(f"{counted}: holds {dtype} {list(shape)}, one whole number was due")
+            return int(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) % total
+    except (OSError, EOFError, zlib.error, ValueError, IndexError) as error:
         raise RefusedFile(f"{counted}: damaged ({error}); download it again") from None
 
 

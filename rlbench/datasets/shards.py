@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,6 +28,7 @@ Convert: TypeAlias = Callable[[Path, Film], dict[str, int]]
 """Puts a file on film and says how much it was; refuses what is damaged."""
 
 DONE = ".done.json"
+SAFE_PATH: Final = "PYTHONSAFEPATH"
 PR_SET_PDEATHSIG: Final = 1  # of Linux' prctl
 
 
@@ -86,7 +87,7 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     count, bound = min(workers, len(left)), (os.getpid(),)
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
+    with _safe_path(), ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
         waiting: list[Future[Brought]] = [
             pool.submit(_one, path, source, folder, convert) for source, path in left.items()
         ]
@@ -98,6 +99,20 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
             raise
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Child processes that ``multiprocessing`` starts import nothing from the current folder: ``-P`` of Python."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def _bound(parent: int) -> None:

@@ -14,6 +14,7 @@ from rlbench.datasets.types import Recorded
 
 BINS = 20
 SEEN = 1e-3  # share of all steps from which on a bin counts as seen
+WIDE = 2_000  # numbers in an observation, from which on as many steps have to do
 SAMPLE = 100_000  # steps that are enough to say how many ways the observations vary
 
 
@@ -135,7 +136,10 @@ def _cover(action: NDArray[np.float32]) -> float:
 def _directions(recorded: Recorded) -> float:
     """The participation ratio of the correlations, (Σλ)² / Σλ²: 1 on a line, F where all numbers go their own way."""
     some = recorded.obs[:: max(1, len(recorded.obs) // SAMPLE)]
+    if some.shape[1] > WIDE:
+        some = some[:: max(1, len(some) // WIDE)][:WIDE]
     scaled = scale_of(recorded).applied(some).astype(np.float64)
-    covariance = scaled.T @ scaled / len(scaled)
+    # either product has the same trace and norm; of very wide observations the one over steps is the smaller
+    covariance = (scaled @ scaled.T if some.shape[1] > WIDE else scaled.T @ scaled) / len(scaled)
     total = float(np.trace(covariance))
     return total**2 / float((covariance**2).sum()) if total > 0 else 0.0

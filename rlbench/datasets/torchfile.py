@@ -6,6 +6,7 @@ of the few steps that a plain dictionary of tensors needs. It knows six names, c
 
 from __future__ import annotations
 
+import lzma
 import pickletools
 import zipfile
 import zlib
@@ -57,6 +58,7 @@ def tensors(raw: bytes, where: str) -> dict[str, Array]:
     except (
         zipfile.BadZipFile,
         zlib.error,
+        lzma.LZMAError,
         NotImplementedError,
         EOFError,
         RuntimeError,

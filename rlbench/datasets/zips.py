@@ -6,6 +6,7 @@ A zip does not hold what ``VecNormalize`` knew of observations, so an actor that
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ from rlbench.datasets.torchfile import Array, member, shown, tensors
 from rlbench.errors import RefusedFile
 
 TEXT: Final = 256 * 2**20  # bytes of ``data``, which may hold a replay buffer's worth of text
+VALUES: Final = 2**20  # of ``data``
 WEIGHTS: Final = 512 * 2**20
 BOUNDS: Final = ("-20", "2")  # of the logarithm of SAC's and TQC's spread
 
@@ -50,16 +52,7 @@ def imported(path: Path, *, task: str) -> bytes:
     Raises:
         RefusedFile: it is no zip of Stable-Baselines3, or of an actor that cannot be converted.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            data = json.loads(member(file, "data", TEXT, str(path)))
-            weights = member(file, "policy.pth", WEIGHTS, str(path))
-    except OSError as error:
-        raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
-        raise RefusedFile(f"{path}: not a zip of Stable-Baselines3 ({error}); restore it") from None
-    if not isinstance(data, dict):
-        raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
+    data, weights = _members(path)
     arrays = tensors(weights, f"{path}/policy.pth")
     family, kind = _family(arrays, path)
     layers = _layers(arrays, kind, path)
@@ -84,6 +77,33 @@ def imported(path: Path, *, task: str) -> bytes:
         "source": "Stable-Baselines3",
     }
     return serialized(converted, facts)
+
+
+def _members(path: Path) -> tuple[dict[str, object], bytes]:
+    """The settings and the weights of a zip."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
+            weights = member(file, "policy.pth", WEIGHTS, str(path))
+    except OSError as error:
+        reason = error.strerror or error  # bz2 has no number for its own
+        raise RefusedFile(f"{path}: cannot be read ({reason}); check the file and its permissions") from None
+    except (
+        *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+        *(NotImplementedError, EOFError, RuntimeError, ValueError),
+    ) as error:
+        raise RefusedFile(f"{path}: not a zip of Stable-Baselines3 ({error}); restore it") from None
+    if not isinstance(data, dict):
+        raise RefusedFile(f"{path}: data is no dictionary; expected a zip of Stable-Baselines3")
+    return data, weights
+
+
+def _bounded_text(raw: bytes, path: Path) -> bytes:
+    """JSON of so few values that they fit into memory; a replay buffer is one long text."""
+    values = sum(raw.count(sign) for sign in (b"[", b"{", b","))
+    if values > VALUES:
+        raise RefusedFile(f"{path}: data holds {values:,} values, {VALUES:,} are allowed; look at the file")
+    return raw
 
 
 def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:

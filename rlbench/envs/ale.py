@@ -23,13 +23,12 @@ from typing import Any, Final, NamedTuple
 
 import ale_py
 import numpy as np
-from ale_py import roms
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import FIRE, Answers, known, one_seed_per_lane, played, referee
+from rlbench.envs.atari import FIRE, Answers, one_seed_per_lane, played, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.inspection import Inspection
-from rlbench.errors import UsageError
+from rlbench.envs.roms import rom_of
 from rlbench.spec.task import AtariTask
 
 SCREEN: Final = (210, 160, 3)
@@ -52,9 +51,7 @@ class AleVector:
     """N lanes of one game; ``coloured`` ones show the screen as people see it, ``[N, 210, 160, 3]``."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, coloured: bool = False) -> None:
-        rom = roms.get_rom_path(known(task.game, roms.get_all_rom_ids(), where="ale"))
-        if rom is None:
-            raise UsageError(f"ale: the ROM of {task.game!r} is not in this ale-py")
+        rom = rom_of(task.game, "ale")
         self._task = task
         self._seeds = one_seed_per_lane(seeds)
         self._engines = [_engine(task, rom, coloured=coloured) for _ in seeds]

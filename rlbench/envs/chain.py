@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import ale_py
 import gymnasium
 import numpy as np
-from ale_py import roms
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import FIRE, NOOP, known
+from rlbench.envs.atari import FIRE, NOOP
+from rlbench.envs.roms import rom_of
 from rlbench.errors import UsageError
 from rlbench.spec.task import AtariTask
 
@@ -36,7 +36,7 @@ def documented(task: AtariTask, *, training: bool) -> Callable[[], Game]:
     Raises:
         UsageError: one of them is missing.
     """
-    known(task.game, roms.get_all_rom_ids(), where="gymnasium")
+    rom_of(task.game, "gymnasium")
     if find_spec("cv2") is None:
         raise UsageError(f"task.env: 'gymnasium' resizes Atari frames with OpenCV, which is not installed: {REMEDY}")
     return lambda: _chain(task, training=training)

@@ -25,12 +25,12 @@ from typing import Any, Final, Protocol, cast
 
 import ale_py
 import numpy as np
-from ale_py import roms
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import FIRE, Answers, known, one_seed_per_lane, played, referee
+from rlbench.envs.atari import FIRE, Answers, one_seed_per_lane, played, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.inspection import Inspection
+from rlbench.envs.roms import rom_of
 from rlbench.errors import UsageError
 from rlbench.spec.task import AtariTask
 
@@ -50,7 +50,7 @@ class EnvPoolVector:
     """N lanes of one game."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, threads: int) -> None:
-        known(task.game, roms.get_all_rom_ids(), where="envpool")
+        rom_of(task.game, "envpool")  # before a pool is made of it
         self._pool = _pool(task, one_seed_per_lane(seeds), threads)
         actions = _actions(task)
         self._fire = task.fire and ale_py.Action.FIRE in actions
@@ -154,8 +154,5 @@ def _actions(task: AtariTask) -> list[ale_py.Action]:
     """The game's actions by name, which EnvPool knows but does not tell."""
     emulator = ale_py.ALEInterface()
     emulator.setLoggerMode(ale_py.LoggerMode.Error)
-    rom = roms.get_rom_path(task.game)
-    if rom is None:
-        raise UsageError(f"envpool: the ROM of {task.game!r} is not in this ale-py")
-    emulator.loadROM(rom)
+    emulator.loadROM(rom_of(task.game, "envpool"))
     return emulator.getLegalActionSet() if task.full_actions else emulator.getMinimalActionSet()

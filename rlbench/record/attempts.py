@@ -24,10 +24,11 @@ def open_log(folder: Path) -> IO[bytes]:
 
     Raises:
         UsageError: the folder cannot be written.
+        RefusedFile: the log is a link or a special file.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        log = (folder / LOG).open("ab")
+        log = files.appended(folder / LOG)
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
@@ -39,10 +40,10 @@ def open_log(folder: Path) -> IO[bytes]:
 def last_line(folder: Path) -> str:
     """The last line of the log that says anything, empty without one."""
     try:
-        with (folder / LOG).open("rb") as file:
+        with files.opened(folder / LOG) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
+    except (OSError, RefusedFile):
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
@@ -52,8 +53,8 @@ def note(folder: Path, what: Mapping[str, object]) -> None:
     path = folder / ATTEMPTS
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("note.made")
-    before = path.read_bytes() if path.exists() else b""
-    torn = bool(before) and not before.endswith(b"\n")
+    before = files.read_text(path) if path.exists() else ""
+    torn = bool(before) and not before.endswith("\n")
     line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})
     files.append(path, "\n" + line if torn else line)
 
@@ -62,7 +63,9 @@ def noted(folder: Path) -> list[dict[str, object]]:
     """Every line that is whole, in order."""
     path, found = folder / ATTEMPTS, []
     if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with files.opened(path, largest=files.LARGEST) as file:
+            lines = file.read().decode(errors="replace").splitlines()
+        for line in lines:
             try:
                 found.append(files.unsealed(line, str(path)))
             except RefusedFile:

@@ -10,7 +10,7 @@ from pathlib import Path
 def held(folder: Path) -> bool:
     """Whether a process is at work in a run's folder; asks for a shared lock and gives it back at once."""
     try:
-        handle = os.open(folder / ".lock", os.O_RDONLY)
+        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

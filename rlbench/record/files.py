@@ -1,19 +1,96 @@
-"""Files that survive a crash: every write is complete or absent, every read is whole or refused."""
+"""Files that survive a crash: every write is complete or absent, every read is whole or refused.
+
+Records come from strangers too: no link is followed, and only regular files of a sane size are read.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
+from typing import Final
 
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION = 1
 """Of every JSON file below ``results/``. Readers take this one and older ones; a newer one is refused."""
+
+REMEDY: Final = "put the file or folder itself in its place; only the folder of --results may be a link"
+LARGEST: Final = 2**28  # bytes of a text file of a record
+LONGEST: Final = 2**24  # letters of a sealed line: JSON takes some twenty times as much memory
+
+
+def opened(path: Path, *, largest: int | None = None) -> BufferedReader:
+    """A regular file of a record, to be read.
+
+    Raises:
+        RefusedFile: a link, no regular file, or more than ``largest`` bytes.
+        OSError: the system refuses.
+    """
+    return os.fdopen(_handle(path, os.O_RDONLY, largest), "rb")
+
+
+def appended(path: Path) -> BufferedWriter:
+    """A regular file of a record, made if need be, to be written at its end.
+
+    Raises:
+        RefusedFile: a link, or no regular file.
+        OSError: the system refuses.
+    """
+    return os.fdopen(_handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, None), "ab")
+
+
+def refuse_links(folder: Path, results: Path) -> None:
+    """Refuse a run's folder that is reached by a link below ``results``, or holds a link or special file.
+
+    Raises:
+        RefusedFile: it does; the message names the first.
+    """
+    inside = [Path(place, name) for place, folders, names in os.walk(folder) for name in (*folders, *names)]
+    above = [path for path in (folder, *folder.parents) if path != results and path.is_relative_to(results)]
+    for path in (*reversed(above), *inside):
+        refuse_link(path)
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse what is neither a folder nor a regular file; what is missing passes.
+
+    Raises:
+        RefusedFile: it is a link or a special file.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
+
+
+def _handle(path: Path, flags: int, largest: int | None) -> int:
+    try:  # without O_NONBLOCK a FIFO would wait for ever
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}") from None
+        raise
+    state = os.fstat(handle)
+    if stat.S_ISREG(state.st_mode) and (largest is None or state.st_size <= largest):
+        return handle
+    os.close(handle)
+    if stat.S_ISREG(state.st_mode):
+        raise RefusedFile(f"{path}: has {state.st_size:,} bytes, {largest:,} are allowed; restore it")
+    raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
+
+
+def _kind(path: Path) -> str:
+    return "is a link, and records are read and written through none" if path.is_symlink() else "is no regular file"
 
 
 def sealed(content: Mapping[str, object]) -> str:
@@ -32,6 +109,8 @@ def unsealed(text: str, where: str) -> dict[str, object]:
     Raises:
         RefusedFile: not JSON, the checksum is wrong, or the schema is newer than this version.
     """
+    if len(text) > LONGEST:
+        raise RefusedFile(f"{where}: has {len(text):,} letters, {LONGEST:,} are allowed; restore it")
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -76,10 +155,11 @@ def read_text(path: Path) -> str:
     """The whole of a text file.
 
     Raises:
-        RefusedFile: it is missing, or no UTF-8.
+        RefusedFile: it is missing, a link, no regular file, too large, or no UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with opened(path, largest=LARGEST) as file:
+            return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: damaged (not UTF-8); restore it, or start over with --force") from None
     except OSError as error:
@@ -94,8 +174,8 @@ def replace(path: Path, text: str) -> None:
 
 def append(path: Path, line: str) -> None:
     """Add one line and wait until the disk has it."""
-    with writing(path), path.open("a", encoding="utf-8") as file:
-        file.write(faults.cut("append.torn", line + "\n"))
+    with writing(path), appended(path) as file:
+        file.write(faults.cut("append.torn", (line + "\n").encode()))
         file.flush()
         faults.point("append.torn")
         os.fsync(file.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -31,9 +32,21 @@ def environment(**more: object) -> dict[str, object]:
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
         "memory": psutil.virtual_memory().total,
         "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None},
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([Path(sys.argv[0]).name, *map(_public, sys.argv[1:])]),
         **more,
     }
+
+
+def _public(word: str) -> str:
+    """A word of the command line; a path of this machine is relative to the current folder, or just ``PATH``."""
+    match = re.search(r"(?:^|(?<==))[/~].*", word)
+    if match is None:
+        return word
+    try:
+        public = str(Path(match[0]).relative_to(Path.cwd()))
+    except (OSError, ValueError):  # the current folder was removed, or the path leads out of it
+        public = "PATH"
+    return word[: match.start()] + public
 
 
 def processor() -> str:

@@ -74,7 +74,7 @@ def sha256_of(path: Path) -> str:
         RefusedFile: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with files.opened(path) as file:
             return file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None

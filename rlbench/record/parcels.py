@@ -172,6 +172,7 @@ def _state(folder: Path) -> dict[str, bytes] | None:
 
 def _bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except OSError:
+        with files.opened(path) as file:
+            return file.read()
+    except (OSError, RefusedFile):
         return None

@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
@@ -137,9 +138,10 @@ class Store:
 
         Raises:
             UsageError: the folder cannot be written.
-            RefusedFile: what lies there is damaged or newer.
+            RefusedFile: what lies there is damaged or newer, a link or a special file.
         """
         folder = folder_of(spec, results)
+        files.refuse_links(folder, results)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -221,7 +223,7 @@ class Store:
             words = path.stat().st_size > 0
             self.died = f"an attempt crashed: {path} says where" if words else "the last attempt died without a word"
         with files.writing(path):
-            self.crash = path.open("a", encoding="utf-8")
+            self.crash = TextIOWrapper(files.appended(path), encoding="utf-8")
             faults.point("crash.opened")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.spec.names import cleaned, printable
 
 MENDED = ("rlbench", "commit", "python", "packages", "env", "data")
 """Parts of an environment whose change can mend a failure. Threads, engine, processor and the command line only round
@@ -31,12 +32,12 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
 
 def _attempt(folder: Path) -> Attempt:
     try:
-        environment = files.read_sealed(folder / "spec.json").get("environment")
+        environment = cleaned(files.read_sealed(folder / "spec.json").get("environment"))
         path = folder / "outcome.json"
         outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}
     except (RefusedFile, UsageError):
         return Attempt(folder.name, "damaged", "", {})
-    reason = "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(outcome.get("reason")).split()))
+    reason = printable(str(outcome.get("reason")))
     known = environment if isinstance(environment, dict) else {}
     return Attempt(folder.name, str(outcome.get("status")), reason, known)
 

@@ -18,6 +18,7 @@ from rlbench.report.documents import Key
 from rlbench.report.estimate import curve_mean
 from rlbench.report.gather import Runs
 from rlbench.report.runs import Run
+from rlbench.spec.names import cleaned
 
 SCHEMA_VERSION = 1
 KIND = "rlbench baseline"
@@ -100,8 +101,8 @@ def read(path: Path) -> Baseline:
     """
     if not path.exists():
         raise UsageError(f"{path}: no such baseline{beside(path)}; make one with: rlbench baseline save {path}")
-    content = files.read_sealed(path)
-    if content.get("kind") != KIND:
+    content = cleaned(files.read_sealed(path))
+    if not isinstance(content, dict) or content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")
     try:
         return Baseline(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escaped
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ from rlbench.report.references import reference
 from rlbench.report.repeats import remarks
 from rlbench.report.runs import Run
 from rlbench.report.tables import rounded, task_name
+from rlbench.spec.names import printable
 
 Aspect = Literal["score", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW"}
@@ -123,6 +124,11 @@ def to_markdown(findings: Sequence[Finding], title: str) -> str:
     order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
     rows = [f"| {_mark(f.word)} {f.word} | {f.name} | {f.reason.replace('|', '/')} |" for f in order]
     return "\n".join([f"### {title}", "", counted(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def escape(text: str) -> str:
+    """A text as an attribute of XML, without the characters that no XML may hold."""
+    return escaped(printable(text))
 
 
 def to_junit(findings: Sequence[Finding], title: str) -> str:

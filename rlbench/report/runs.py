@@ -21,6 +21,7 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.record.attempts import resumptions
 from rlbench.report.attempts import Attempt, attempts
+from rlbench.spec.names import cleaned, named, printable, texts
 
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
 STATUSES = ("done", "failed", "interrupted")
@@ -83,12 +84,16 @@ def folders(results: Path) -> Iterator[Path]:
 
     Raises:
         UsageError: ``results`` is no folder.
-        RefusedFile: a folder in it cannot be read.
+        RefusedFile: a folder in it cannot be read, is a link, or has a name that does not print.
     """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for place, names, _ in os.walk(results, onerror=_unreadable):
         names[:] = sorted(n for n in names if not n.startswith(("attempt-", ".")))
+        for name in names:
+            files.refuse_link(Path(place, name))
+            if not name.isprintable():
+                raise RefusedFile(f"{Path(place, printable(name))}: has a name that does not print; rename the folder")
         if Path(place).name.startswith("seed="):
             names.clear()
             if any(Path(place, part).exists() for part in PARTS):
@@ -125,7 +130,7 @@ def _read(folder: Path, stamps: tuple[tuple[int, int, int], ...]) -> Run:
         )
     try:
         return _run(folder, head, epochs, status, str(ended.get("reason", "")))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise RefusedFile(f"{folder / 'spec.json'}: not a spec of this schema; restore it") from None
 
 
@@ -147,9 +152,14 @@ class _Line(NamedTuple):
 
 
 def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str, reason: str) -> Run:
-    spec, environment = head["spec"], head.get("environment")
+    spec, environment = head["spec"], cleaned(head.get("environment"))
     if not isinstance(spec, dict):
         raise TypeError
+    try:
+        for text in filter(None, (str(head["id"]), *texts(spec))):
+            named(text)
+    except ValueError as error:
+        raise RefusedFile(f"{folder / 'spec.json'}: {error}") from None
     task = spec["task"]
     _same_identity(spec, head, folder)
     return Run(
@@ -171,9 +181,11 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         env_steps=epochs[-1].env_steps if epochs else 0,
         seconds=epochs[-1].seconds if epochs else 0.0,
         status=status,
-        reason="".join(letter if letter.isprintable() else "?" for letter in " ".join(reason.split())),
+        reason=printable(reason),
         curve=sha256("\n".join(line.numbers for line in epochs).encode()).hexdigest(),
-        resumed=tuple(resumption.environment for resumption in resumptions(head)),
+        resumed=tuple(
+            resumption.environment for resumption in resumptions({"resumed": cleaned(head.get("resumed", []))})
+        ),
         attempts=attempts(folder),
     )
 

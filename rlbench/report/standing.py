@@ -12,6 +12,7 @@ from rlbench.record.claims import held
 from rlbench.record.store import Record, read
 from rlbench.report.estimate import best_of_run
 from rlbench.report.gather import folders
+from rlbench.spec.names import printable
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3
@@ -54,7 +55,7 @@ def standing(folder: Path) -> Standing:
             budget=0,
             best=None,
             eta=None,
-            reason=str(error),
+            reason=printable(str(error)),
         )
     state = _state(record)
     return Standing(
@@ -67,7 +68,7 @@ def standing(folder: Path) -> Standing:
         budget=record.spec.budget.steps,
         best=best_of_run(record),
         eta=_eta(record) if state == "running" else None,
-        reason="" if state == "running" else _reason(record),
+        reason="" if state == "running" else printable(_reason(record)),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from rlbench.spec.algo import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
-from rlbench.spec.canon import Frozen, canonical, digest
+from rlbench.spec.canon import Frozen, canonical, digest, fields
+from rlbench.spec.names import named
 from rlbench.spec.offline import Offline
 from rlbench.spec.offline_discrete import OfflineQ
 from rlbench.spec.task import AtariTask, MujocoTask, OfflineTask, Task
@@ -75,6 +76,15 @@ class Spec(Frozen):
     def answers(self) -> int | None:
         """Lanes the policy waits for before it acts again; None: for all, in step, as only that repeats bit for bit."""
         return self.task.answers if isinstance(self.task, AtariTask | MujocoTask) else None
+
+    @model_validator(mode="after")
+    def _texts_are_names(self) -> Self:
+        for path, value in fields(self):
+            if isinstance(value, str) and value:
+                named(value)
+            if value and path in {"suite", "algorithm"} and "/" in str(value):
+                raise ValueError(f"{path}={value}: a name without / is needed")
+        return self
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from types import ModuleType
 
+from pydantic import ValidationError
+
 from rlbench.errors import UnknownName, UsageError
+from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
 from rlbench.suites import atari, goals, mujoco, offline, toy
 
@@ -81,7 +84,10 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str =
     if not plays(suite, algorithm, known):
         able = _few([t for t in module.DOCUMENTED if plays(suite, algorithm, t)])
         raise UsageError(f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}")
-    found: Spec = module.spec(algorithm, known, seed, dataset) if dataset else module.spec(algorithm, known, seed)
+    try:
+        found: Spec = module.spec(algorithm, known, seed, dataset) if dataset else module.spec(algorithm, known, seed)
+    except ValidationError as error:
+        raise UsageError(f"{suite}/{algorithm}: {one_line(error)}") from None
     return found
 
 

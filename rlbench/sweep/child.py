@@ -32,7 +32,7 @@ class Child:
         try:
             with attempts.open_log(folder) as log:
                 self.process = subprocess.Popen(  # noqa: S603 - our own command line, and no shell
-                    [sys.executable, "-m", "rlbench", *words, "--pipe", str(theirs)],
+                    [sys.executable, "-P", "-m", "rlbench", *words, "--pipe", str(theirs)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

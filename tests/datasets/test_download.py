@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 import time
@@ -368,3 +369,55 @@ def test_the_hub_has_a_repository_for_each_first_part_of_a_name(
     server.files["/api/datasets?author=farama-minari&limit=1000"] = b'{"error": 1}'
     with pytest.raises(RefusedFile, match="not as expected"):
         remote.names()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "reason"),
+    [
+        ({"announce": False}, RefusedFile, "sends more than 4,096 bytes"),
+        ({"announce": True, "stall": 0.3, "block": 10}, Halted, "bytes a second come"),
+    ],
+)
+def test_a_body_without_an_end_is_given_up(
+    behaviour: dict[str, object],
+    error: type[Exception],
+    reason: str,
+    server: Server,
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(download, "UNANNOUNCED", 4_096, raising=False)
+    vars(server).update(behaviour)
+    server.files[PATH] = bytes(50_000)
+    with pytest.raises(error, match=reason):
+        fetch(patience=1.0)
+    assert not target.exists()
+    if error is RefusedFile:
+        assert not download.part_of(target).exists()
+
+
+def test_a_part_that_is_begun_anew_needs_no_room_of_its_own(
+    server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files[PATH] = content
+    part = download.part_of(target)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(3 * len(content)))
+    usage = shutil.disk_usage(part.parent)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=4 * len(content) * (not part.exists()) or 1))
+    fetch()
+    assert target.read_bytes() == content
+
+
+def test_a_body_without_a_length_does_not_keep_the_disk_full(
+    server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files[PATH], server.announce = content, False
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(download, "_put", full)
+    with pytest.raises(Halted, match="No space left"):
+        fetch()
+    assert not download.part_of(target).exists()

@@ -155,6 +155,22 @@ def safe_reading(module: Module) -> Iterator[Finding]:
             yield Finding(call.lineno, f"{dotted(call.func)}() writes where the archive says: read members by name")
 
 
+def safe_path(module: Module) -> Iterator[Finding]:
+    """No Python that is started imports from the current folder, where anybody's files may lie."""
+    text = any(isinstance(node, ast.Constant) and node.value == "PYTHONSAFEPATH" for node in ast.walk(module.tree))
+    for node in ast.walk(module.tree):
+        words = [getattr(one, "value", None) for one in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
+        python = not words or not isinstance(words[0], str) or words[0].startswith("-")
+        python &= not any(re.match(r"core\.\w+=", str(word)) for word in words)  # settings of git
+        for place, word in enumerate(words):
+            if python and word in {"-m", "-c"} and "-P" not in words[:place]:
+                yield Finding(node.lineno, f'"{word}" puts the current folder on sys.path: write "-P" before it')
+    for _, call in module.calls:
+        starts = module.full(call.func) in {"multiprocessing.get_context", "multiprocessing.Process"}
+        if starts and not text:
+            yield Finding(call.lineno, "multiprocessing starts Python by -c: set PYTHONSAFEPATH around it")
+
+
 def narrow_excepts(module: Module) -> Iterator[Finding]:
     """An error is caught by name, and not to be forgotten."""
     for node in ast.walk(module.tree):
@@ -197,6 +213,7 @@ LAWS: Final = (
     given_devices,
     roles_not_modes,
     safe_reading,
+    safe_path,
     narrow_excepts,
     no_pass_through,
     finished,

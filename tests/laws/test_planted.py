@@ -125,6 +125,13 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.safe_reading, "buffers/dataset.py", "def f(np):\n    np.load('x', allow_pickle=True)  # !"),
     (bans.safe_reading, "checkpoint.py", "def f(load):\n    load('x', weights_only=False)  # !"),
     (bans.safe_reading, "record/machine.py", "import subprocess\nsubprocess.run('ls', shell=True)  # !"),
+    (bans.safe_path, "sweep/child.py", "import sys\nx = [sys.executable, '-m', 'rlbench']  # !"),
+    (
+        bans.safe_path,
+        "build/beside.py",
+        "x = ('-c', 'pass')  # !\ny = ('-P', '-m', 'rlbench')\nz = ['git', '-c', 'a=b']",
+    ),
+    (bans.safe_path, "datasets/shards.py", "import multiprocessing as m\nm.get_context('spawn')  # !"),
     (bans.safe_reading, "datasets/zips.py", "def f(file):\n    file.extractall('x')  # !"),
     (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept:  # !\n    g()"),
     (bans.narrow_excepts, "run.py", "try:\n    f()\nexcept Exception:  # !\n    pass"),

@@ -18,6 +18,7 @@ import pytest
 from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import Halted
+from rlbench.record import files
 from rlbench.record.store import Store, read, scores
 from rlbench.record.types import Epoch
 from rlbench.run import Stop, run
@@ -167,15 +168,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_begins(
 def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
     golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = Path.open
+    appended = files.appended
 
-    def refused(path: Path, mode: str = "r", **more: object) -> object:
-        if path.name == "epochs.jsonl" and "a" in mode:
+    def refused(path: Path) -> object:
+        if path.name == "epochs.jsonl":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return opened(path, mode, **more)
+        return appended(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", refused)
+        patch.setattr(files, "appended", refused)
         assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--quiet")) == 0
     assert ending(tmp_path) == golden

@@ -1,0 +1,298 @@
+"""R10: no code of the current folder runs, and no link, special file or name in a stranger's results is followed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import typer
+from typer.core import TyperCommand
+
+from rlbench.build import beside
+from rlbench.cli import complete, opengl, sweep
+from rlbench.cli.resolve import resolve
+from rlbench.datasets import dqnreplay, shards
+from rlbench.record.store import Store, folder_of
+from rlbench.report.check import Finding, to_junit
+from rlbench.sweep.child import Child
+from tests.conftest import epoch
+from tests.record.test_store import outcome
+from tests.reliability.odd import sealed, told
+from tests.reliability.test_fuzz_data import CORPUS
+
+PLANTED = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
+
+
+def sweep_child() -> None:
+    """A run of a sweep."""
+    child = Child(["--version"], Path("results"), os.environ)
+    child.process.wait(60)
+    os.close(child.pipe)
+
+
+def judge() -> None:
+    """An offline evaluation worker."""
+    words = [sys.executable, *beside.PROGRAM, "0", "1"]
+    subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
+
+
+def import_workers() -> None:
+    """Workers of a data import."""
+    missing = {name: Path(name) for name in ("a", "b")}
+    Path("set").mkdir()
+    results = list(shards._converted(missing, Path("set"), dqnreplay.converted, 2))
+    assert all(result.refused is not None for result in results)
+
+
+CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
+    "a sweep's run, a library": (sweep_child, "typer.py"),
+    "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
+    "an offline evaluation worker": (judge, "numpy.py"),
+    "the look for OpenGL": (lambda: opengl._renders("disabled"), "mujoco.py"),
+    "the look for GPUs": (lambda: sweep._cards("cuda"), "torch.py"),
+    "a data import's workers": (import_workers, "pickle.py"),
+}
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_no_child_process_imports_from_the_current_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, planted = CHILDREN[name]
+    (tmp_path / "work" / planted).parent.mkdir(parents=True)
+    (tmp_path / "work" / planted).write_text(PLANTED)
+    if "/" in planted:
+        (tmp_path / "work" / planted).with_name("__init__.py").write_text("__version__ = '9.9.9'\n")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("CANARY", str(tmp_path / "canary"))
+    monkeypatch.setattr(sweep, "GPU_DRIVERS", ("/",), raising=False)
+    start()
+    assert not (tmp_path / "canary").exists()
+
+
+def answer(words: Sequence[str]) -> tuple[int, str]:
+    """Exit code of a command, and what it says: its stdout and, without tracebacks, its stderr."""
+    code, out, error = told(words)
+    return code, out + "".join(f"{line}\n" for line in error.splitlines() if line.startswith("rlbench: "))
+
+
+RUN = ("run", "toy", "dqn", "--task", "Catch", "--smoke", "--quiet", "--device", "cpu")
+READERS = {
+    "table": ("table", "toy"),
+    "status": ("status",),
+    "verify": ("verify", "results"),
+    "check": ("check", "toy"),
+    "plan": ("plan", "toy"),
+    "export": ("export", "tensorboard", "--output", "out"),
+}
+
+
+def recorded(*, smoke: bool = False) -> Path:
+    """The folder of a run that has begun, below the current folder."""
+    spec = resolve("toy", "dqn", "Catch", smoke=smoke).spec
+    store = Store.claim(spec, Path("results"), {})
+    assert store is not None
+    store.release()
+    return folder_of(spec, Path("results"))
+
+
+@pytest.fixture
+def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of somebody else's beside the current one."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "victim" / "resume").mkdir(parents=True)
+    (tmp_path / "victim" / "resume" / "cv.tex").write_text("precious")
+    (tmp_path / "victim" / "file").write_text("precious")
+    return tmp_path / "victim"
+
+
+def content(folder: Path) -> dict[Path, str | None]:
+    """Every file below a folder with its text."""
+    return {path: path.read_text() if path.is_file() else None for path in folder.rglob("*")}
+
+
+LINKS = {
+    "log.txt": "file",
+    "attempts.jsonl": "file",
+    "epochs.jsonl": "new",
+    "crash.txt": "new",
+    "outcome.json": "file",
+    "checkpoint": ".",
+    "checkpoint/resume": "resume",
+    "checkpoint/.best.9.tmp": "resume",
+    ".": ".",
+    "..": ".",
+    "../..": ".",
+    "../../../..": ".",
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--jobs", "1"), ("--force",)], ids=" ".join)
+@pytest.mark.parametrize("name", LINKS)
+def test_a_run_writes_through_no_link_in_its_results(name: str, more: tuple[str, ...], victim: Path) -> None:
+    link = Path(os.path.normpath(recorded(smoke=True) / name))
+    if link.exists():
+        link.rename(victim.parent / "moved") if link.is_dir() else link.unlink()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.normpath(victim / LINKS[name]))
+    before = content(victim)
+    code, text = answer([*RUN, *more])
+    assert code == 2, text
+    assert f"{link}: is " in text
+    assert content(victim) == before
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("depth", [0, 1, 4])
+def test_a_linked_folder_of_results_is_named_by_every_reader(depth: int, reader: str, victim: Path) -> None:
+    folder = recorded()
+    linked = [folder, *folder.parents][depth]
+    linked.rename(victim.parent / "moved")
+    linked.symlink_to(victim.parent / "moved")
+    code, text = answer(READERS[reader])
+    assert code == 2, text
+    assert f"{linked}: is a link" in text
+
+
+def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:
+    recorded()
+    Path("results").rename(victim.parent / "disk")
+    Path("results").symlink_to(victim.parent / "disk")
+    assert told(["table", "toy"])[0] == 0
+    recorded()
+
+
+SPECIALS: dict[str, Callable[[Path], None]] = {
+    "FIFO": os.mkfifo,
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "link to a file": lambda path: path.symlink_to("/proc/self/environ"),
+    "larger than any record": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 2**40),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "outcome.json"])
+@pytest.mark.parametrize("kind", SPECIALS)
+def test_a_special_file_in_a_record_is_refused_by_every_reader(kind: str, name: str, reader: str, victim: Path) -> None:
+    path = recorded() / name
+    path.unlink(missing_ok=True)
+    SPECIALS[kind](path)
+    code, text = answer(READERS[reader])
+    assert code == 2, text
+    assert str(path) in text
+
+
+ODD_NAMES = {
+    "absolute": "/canary",
+    "above": "../../canary",
+    "above, behind a good part": "a/../../../canary",
+    "title of a terminal": "\x1b]0;PWNED\x07",
+    "line break": "a\nb",
+    "right to left": "a\u202eb",
+    "markup": "<script>x</script>",
+    "formula of a spreadsheet": "=1+1",
+    "column of Markdown": "a|b",
+    "command": "$(touch canary)",
+    "mathematics": "$\\frac$",
+    "template": "{{machines}}",
+    "12 KB": "a " * 6_000,
+}
+FIELDS = ("suite", "algorithm", "task.id", "task.dataset", "protocol.name", "task.world.id")
+
+
+def renamed(field: str, name: str) -> None:
+    """A record whose spec has an odd name in a field."""
+    spec = resolve("offline", "il", "hopper-medium-v2").spec.model_dump(mode="json")
+    *branches, leaf = field.split(".")
+    branch = spec
+    for key in branches:
+        branch = branch[key]
+    branch[leaf] = name
+    folder = Path("results", "offline", "il", "x", "0123456789ab", "seed=0")
+    folder.mkdir(parents=True)
+    text = sealed({"schema_version": 1, "id": "0123456789ab", "spec": spec, "environment": {}})
+    (folder / "spec.json").write_text(text)
+
+
+def prints(out: str) -> bool:
+    """Every line is of letters that a terminal shows."""
+    return all(line.isprintable() for line in out.replace("\t", " ").split("\n"))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_an_odd_name_in_a_record_reaches_neither_a_path_nor_a_terminal(name: str, field: str, victim: Path) -> None:
+    renamed(field, ODD_NAMES[name])
+    for words in (("table", "offline"), ("export", "tensorboard", "--output", "out"), ("verify", "results")):
+        code, text = answer(words)
+        assert code == 2, text
+        assert "spec.json" in text and prints(text) and len(text) < 1_000
+    code, out, _ = told(["status"])
+    assert code == 2 and "damaged" in out and prints(out)
+    assert not [path for path in victim.parent.rglob("*") if "canary" in path.name or "pwned" in path.name.lower()]
+
+
+@pytest.mark.parametrize("name", ["\x1b]0;PWN\x07\n", "$(touch canary)", "$\\frac$", "a" * 240, "=1+1", "-x"])
+def test_a_data_file_of_an_odd_name_is_refused_with_what_to_do(name: str, victim: Path) -> None:
+    shutil.copy(next(CORPUS.glob("*.hdf5")), name + ".hdf5")
+    code, out, error = told(["run", "offline", "il", "--task", "Hopper-v4", "--dataset", f"./{name}.hdf5", "--dry-run"])
+    assert (code, out) == (2, "")
+    assert "rename" in error and prints(error)
+
+
+TEXT = "\x1b]0;PWNED\x07 \u202e {}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("status",), ("status", "--json"), ("table", "toy", "--format", "csv"), ("table", "toy", "--format", "md")],
+    ids=" ".join,
+)
+def test_texts_of_a_record_are_shown_without_control_characters(words: tuple[str, ...], victim: Path) -> None:
+    spec = resolve("toy", "dqn", "Catch").spec
+    store = Store.claim(spec, Path("results"), {"cpu": TEXT, "commit": TEXT, "env": {"env": TEXT}})
+    assert store is not None
+    store.append(epoch(0, 1.0, 0))
+    store.finish(replace(outcome("failed", 1), reason=TEXT * 1_000))
+    store.release()
+    code, out, error = told(words)
+    assert code == 0, error
+    assert prints(out) and len(out) < 20_000
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202e"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_folder_whose_name_does_not_print_is_refused(reader: str, name: str, victim: Path) -> None:
+    folder = recorded()
+    folder.parent.rename(folder.parent.with_name(name))
+    code, text = answer(READERS[reader])
+    assert code == 2, text
+    assert "does not print" in text and prints(text)
+
+
+def test_junit_is_well_formed_whatever_a_name_holds() -> None:
+    odd = "\x00\x1b<&\ufffe\ud800"
+    finding = Finding(suite=odd, algorithm=odd, task=odd, aspect="score", word="BELOW", reason=odd)
+    case = ET.fromstring(to_junit([finding], odd).encode())[0]  # noqa: S314 - our own text
+    assert case.attrib["classname"].startswith("??<&")
+
+
+@pytest.mark.parametrize("name", ["$(touch canary)", "`x`", "a b", "a;b", "a'b", "a\nb", "&", "~", "#", "*"])
+def test_completion_offers_no_folder_that_a_shell_would_run(name: str, victim: Path) -> None:
+    plain = recorded()
+    other = plain.parent.parent / name / "seed=0"
+    other.mkdir(parents=True)
+    (other / "spec.json").write_text("")
+    context = typer.Context(TyperCommand("eval"))
+    context.params["results"] = "results"
+    offers = complete.runs(context)
+    assert str(plain) in offers or "\n" in name
+    assert str(other) not in offers

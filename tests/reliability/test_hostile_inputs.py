@@ -1,0 +1,222 @@
+"""R10 and R14: odd input of every other kind is refused in one line, within bounds of memory, disk and time."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import resource
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from ale_py import roms
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from rlbench import suites
+from rlbench.build.environments import environments
+from rlbench.cli.output import emit
+from rlbench.errors import Halted, UsageError
+from rlbench.record import files, machine
+from rlbench.report.plots import STYLE
+from rlbench.spec.override import applied, parse
+from tests.laws.source import ROOT
+from tests.reliability.odd import told
+
+
+def linked(folder: Path) -> None:
+    """ale-py's own ROMs."""
+    for path in Path(str(roms.__file__)).parent.glob("*.bin"):
+        (folder / path.name).symlink_to(path)
+
+
+def falsified(folder: Path) -> None:
+    """Another file under the name of each ROM."""
+    for name in roms.get_all_rom_ids():
+        (folder / f"{name}.bin").write_bytes(b"x")
+
+
+ROMS: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "whole": (linked, True),
+    "empty": (lambda folder: None, False),
+    "missing": (lambda folder: folder.rmdir(), False),
+    "a file": (lambda folder: (folder.rmdir(), folder.touch()), False),
+    "of other bytes": (falsified, False),
+}
+
+
+@pytest.mark.parametrize("kind", ROMS)
+@pytest.mark.parametrize("engine", ["ale", "envpool", "gymnasium"])
+def test_a_folder_of_roms_is_used_in_silence_or_refused(
+    engine: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if engine != "ale":
+        pytest.importorskip("cv2" if engine == "gymnasium" else "envpool")
+    prepare, good = ROMS[kind]
+    (tmp_path / "roms").mkdir()
+    prepare(tmp_path / "roms")
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path / "roms"))
+    task = applied(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), [parse(f"task.env={engine}")]).task
+    if good:
+        env = environments(task, seeds=(1,), training=True)
+        env.reset()
+        env.close()
+    else:
+        with pytest.raises(UsageError, match="ALE_ROMS_DIR"):
+            environments(task, seeds=(1,), training=True)
+    code, out, _ = told(["doctor", "atari", "--json"])
+    assert code == (0 if good else 2)
+    states = {finding["what"]: finding["state"] for finding in json.loads(out)["findings"]}
+    assert states["ale roms"] == ("ok" if good else "missing")
+    assert capfd.readouterr().out == ""
+
+
+def member(method: int) -> bytes:
+    """A zip whose one member's compressed bytes are damaged."""
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", method) as file:
+        file.writestr("data", b"{}" + b" " * 9_000)
+        file.writestr("policy.pth", b"")
+    made = bytearray(raw.getvalue())
+    start = 30 + len("data")
+    made[start + 9 : start + 25] = b"\xff" * 16
+    return bytes(made)
+
+
+def archive(data: bytes) -> bytes:
+    """A zip of Stable-Baselines3 with such a member ``data``."""
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("data", data)
+        file.writestr("policy.pth", b"")
+    return raw.getvalue()
+
+
+def counted(head: bytes) -> list[str]:
+    """A log of DQN replay whose ``add_count`` has such a header and a few bytes."""
+    Path("logs").mkdir()
+    columns = {"observation": np.zeros((9, 84, 84), np.uint8), "action": np.zeros(9, np.int32)}
+    columns |= {"reward": np.ones(9, np.float32), "terminal": np.zeros(9, np.uint8)}
+    for name, values in columns.items():
+        with gzip.open(f"logs/$store$_{name}_ckpt.0.gz", "wb") as file:
+            np.save(file, values)
+    raw = io.BytesIO()
+    np.lib.format.write_array_header_1_0(raw, {"descr": "<i8", "fortran_order": False, "shape": (int(head),)})
+    Path("logs/add_count_ckpt.0.gz").write_bytes(gzip.compress(raw.getvalue()))
+    return ["data", "import", "dqn-replay", "logs", "--task", "PongNoFrameskip-v4", "--name", "rlb-evil"]
+
+
+def wide(columns: int) -> list[str]:
+    """A data set of very wide observations."""
+    with h5py.File("wide.hdf5", "w") as file:
+        file.create_dataset("observations", (40, columns), "f4", compression="gzip", fillvalue=1.0)
+        for key, shape in {"actions": (40, 2), "rewards": (40,), "terminals": (40,), "timeouts": (40,)}.items():
+            file.create_dataset(key, data=np.zeros(shape, "f4" if key in {"actions", "rewards"} else "?"))
+    return ["data", "show", "wide.hdf5"]
+
+
+def written(name: str, raw: bytes, *words: str) -> list[str]:
+    """A file, and a command whose last word it is."""
+    Path(name).write_bytes(raw)
+    return [*words, name]
+
+
+POLICY = ("data", "import", "--task", "HalfCheetah-v4")
+CONFIG = ("run", "toy", "dqn", "--dry-run", "--config")
+ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
+    "damaged LZMA": (lambda: written("e.zip", member(zipfile.ZIP_LZMA), *POLICY), "e.zip: not a zip"),
+    "damaged bzip2": (lambda: written("e.zip", member(zipfile.ZIP_BZIP2), *POLICY), "e.zip: cannot be read (Inv"),
+    "JSON of brackets": (lambda: written("e.zip", archive(b"[[" + b"],[" * 2**21 + b"]]"), *POLICY), "values"),
+    "count of 10^13": (lambda: counted(b"10000000000000"), "one whole number was due"),
+    "count of 10^9": (lambda: counted(b"1000000000"), "one whole number was due"),
+    "config of a device": (lambda: [*CONFIG, "/dev/zero"], "more than some settings"),
+    "config of dots": (lambda: written("e.toml", b"a" + b".a" * 20_000 + b" = 1", *CONFIG), "more than some settings"),
+    "results without a name": (lambda: ["run", "toy", "dqn", "--smoke", "--dry-run", "--results", ""], "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_input_is_refused_within_a_gigabyte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
+    words, reason = ODD[name]
+    with memory(more=2**30):
+        code, _, error = told(words())
+    assert code == 2
+    assert reason in error
+
+
+def test_very_wide_observations_are_summed_up_within_two_gigabytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with memory(more=2**31):
+        assert told(wide(60_000))[0] == 0
+
+
+@contextmanager
+def memory(*, more: int) -> Iterator[None]:
+    """So many more bytes of address space, and no further ones."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_signs_of_mathematics_in_a_picture_are_letters() -> None:
+    with rc_context(fname=STYLE):
+        figure = Figure()
+        figure.suptitle("$\\frac$ of $x")
+        figure.savefig(io.BytesIO())
+
+
+def test_a_folder_of_results_that_is_gone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Halted, match="its folder is gone; put it back and run the same command again"):
+        files.replace(tmp_path / "gone" / "outcome.json", "{}")
+
+
+def test_a_closed_stdout_is_no_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(UsageError, match="stdout: cannot be written"):
+        emit("done")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--results", "/home/alice/secret"], "--results PATH"),
+        (["--results=/home/alice/secret"], "--results=PATH"),
+        (["--set", "runtime.dataset=/home/alice/a=b.hdf5"], "--set runtime.dataset=PATH"),
+        (["--config", "~alice/x.toml"], "--config PATH"),
+        (["--results", "HERE/results/new"], "--results results/new"),
+        (["--results=HERE"], "--results=."),
+        (["--task", "mujoco/hopper/medium-v0", "--set", "algo.lr=1e-3"], None),
+    ],
+)
+def test_a_record_names_no_path_of_the_machine(
+    words: list[str], line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("HERE", str(tmp_path)) for word in words]
+    monkeypatch.setattr("sys.argv", ["/home/alice/.venv/bin/rlbench", "run", *words])
+    assert machine.environment()["command"] == f"rlbench run {line or ' '.join(words)}"
+
+
+def test_no_committed_record_names_a_path_of_a_machine() -> None:
+    commands = {path: str(files.read_sealed(path)["environment"]) for path in (ROOT / "results").rglob("spec.json")}
+    assert commands
+    assert not [path for path, text in commands.items() if re.search(r"[ '=](/|~)", text)]
+
+
+def test_tracebacks_are_not_committed() -> None:
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert "/results/**/failure.txt" in ignored
