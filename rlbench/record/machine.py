@@ -13,6 +13,9 @@ import psutil
 
 import rlbench
 
+POLICY = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
+"""Variables by which libraries choose their threads."""
+
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 
 
@@ -63,11 +66,7 @@ def available_memory() -> int:
 
 def threads() -> dict[str, str]:
     """The thread policy that libraries were started with."""
-    return {
-        name: os.environ[name]
-        for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
-        if name in os.environ
-    }
+    return {name: os.environ[name] for name in POLICY if name in os.environ}
 
 
 def _reclaimable() -> int:

@@ -20,10 +20,10 @@ from rlbench import disk, faults
 from rlbench.errors import RefusedFile
 from rlbench.record import files
 from rlbench.record.attempts import LOG
-from rlbench.record.store import read
+from rlbench.record.store import RESUMED, read
 from rlbench.spec.run import Spec
 
-RECORD = ("spec.json", "epochs.jsonl", "outcome.json")
+RECORD = ("spec.json", "epochs.jsonl", RESUMED, "outcome.json")
 STATES = ("resume", "best", "last")
 """Checkpoints by what they are for."""
 
@@ -121,7 +121,7 @@ def _put(fresh: Path, folder: Path, parcel: Parcel) -> None:
     """Epochs before the checkpoint that counts them, and never an outcome that counts other epochs."""
     if "outcome.json" not in parcel.record:
         (folder / "outcome.json").unlink(missing_ok=True)
-    for name in ("spec.json", "epochs.jsonl", LOG):
+    for name in ("spec.json", "epochs.jsonl", RESUMED, LOG):
         if name in parcel.record:
             (fresh / name).replace(folder / name)
             faults.point("parcel.placed")

@@ -4,6 +4,7 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     spec.json       the resolved Spec, its id and the environment it ran in
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or stands
+    resumed.jsonl   one sealed line for each resume by other code, libraries or hardware
     failure.txt     the traceback of what ended it, if it failed
     crash.txt       there while it runs; left behind by a process that died, with what it could still say
     checkpoint/     what resuming needs; never committed
@@ -13,11 +14,12 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, NamedTuple, Self, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.record.machine import POLICY
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
@@ -32,12 +35,22 @@ from rlbench.spec.run import Spec
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
-PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
+RESUMED = "resumed.jsonl"
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", RESUMED, "failure.txt", "crash.txt")
+ASKED = ("command", "memory", "updates", "torch_threads", *POLICY)
+"""What of an environment may differ between two attempts of equal numbers: a resumed run keeps its threads and engine."""
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
     """Where the run lives: equal specs, equal folder."""
     return results / spec.suite / spec.algorithm / spec.place / spec.id / f"seed={spec.seed}"
+
+
+class Resume(NamedTuple):
+    """A run goes on in another environment than before."""
+
+    epoch: int  # the first one that is recorded there
+    environment: Mapping[str, object]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +59,10 @@ class Record:
 
     folder: Path
     spec: Spec
-    environment: Mapping[str, object]
+    environment: Mapping[str, object]  # of the first attempt
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
+    resumes: tuple[Resume, ...] = ()
 
 
 def read(folder: Path) -> Record:
@@ -76,7 +90,24 @@ def read(folder: Path) -> Record:
         environment=environment if isinstance(environment, dict) else {},
         epochs=epochs,
         outcome=outcome,
+        resumes=read_resumes(folder),
     )
+
+
+def read_resumes(folder: Path) -> tuple[Resume, ...]:
+    """The resumes of a run by other code, libraries or hardware, in order.
+
+    Raises:
+        RefusedFile: a line is damaged or newer.
+    """
+    path, resumes = folder / RESUMED, list[Resume]()
+    for number, line in enumerate(files.read_text(path).splitlines() if path.exists() else ()):
+        content = files.unsealed(line, f"{path}:{number + 1}")
+        epoch, environment = content.get("epoch"), content.get("environment")
+        if not isinstance(epoch, int) or not isinstance(environment, dict):
+            raise RefusedFile(f"{path}:{number + 1}: not a resume of this schema; restore it")
+        resumes.append(Resume(epoch, environment))
+    return tuple(resumes)
 
 
 def read_outcome(folder: Path) -> Outcome | None:
@@ -123,8 +154,8 @@ def epoch_of(line: str, where: str) -> Epoch:
 class Store:
     """One run's folder, held by one process."""
 
-    def __init__(self, folder: Path, lock: FileLock) -> None:
-        self.folder, self._lock = folder, lock
+    def __init__(self, folder: Path, lock: FileLock, environment: Mapping[str, object]) -> None:
+        self.folder, self._lock, self.environment = folder, lock, environment
         self._epochs: list[Epoch] = []
         self.crash: IO[str] | None = None  # where a dying process may still write
         self.died: str | None = None  # what is known of an attempt that ended without a word
@@ -154,7 +185,7 @@ class Store:
             raise UsageError(
                 f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
-        store = cls(folder, lock)
+        store = cls(folder, lock, environment)
         try:
             store._open(spec, environment, force=force)
             store._begin()
@@ -207,6 +238,17 @@ class Store:
     def finish(self, outcome: Outcome) -> None:
         """Replace the outcome."""
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
+
+    def note_resume(self, epoch: int, threads: int) -> None:
+        """Write down that the run goes on from ``epoch`` here, where that is another environment than before."""
+        head = files.read_sealed(self.folder / "spec.json").get("environment")
+        resumes = read_resumes(self.folder)
+        before = resumes[-1].environment if resumes else head if isinstance(head, dict) else {}
+        if _comparable(before) == _comparable(self.environment):
+            return
+        resumes = (*resumes, Resume(epoch, {**self.environment, "torch_threads": threads}))
+        lines = [files.sealed({"schema_version": files.SCHEMA_VERSION, **resume._asdict()}) for resume in resumes]
+        files.replace(self.folder / RESUMED, "".join(line + "\n" for line in lines))
 
     def explain(self, text: str) -> None:
         """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
@@ -292,6 +334,11 @@ def scores(epoch: Epoch) -> tuple[object, ...]:
         epoch.updated,
         judged,
     )
+
+
+def _comparable(environment: Mapping[str, object]) -> object:
+    """An environment as its JSON reads back, without what equal numbers do not depend on."""
+    return json.loads(json.dumps({name: value for name, value in environment.items() if name not in ASKED}))
 
 
 def _plain(record: Epoch | Outcome) -> dict[str, object]:

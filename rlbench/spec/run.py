@@ -17,6 +17,9 @@ Algo = Annotated[
 ]
 
 
+EngineName = Literal["auto", "eager", "byhand", "compiled", "captured"]
+
+
 class Protocol(Frozen):
     """How a policy is judged: a named, versioned procedure on environments of its own."""
 
@@ -141,7 +144,8 @@ class Runtime(Frozen):
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
-    engine: Literal["auto", "eager", "byhand", "compiled", "captured"] = "auto"  # of gradient steps
+    saved_threads: int | None = Field(default=None, ge=1)  # the same in the checkpoint that is resumed; overrules
+    engine: EngineName = "auto"  # of gradient steps
     judges: int | None = Field(default=None, ge=0)  # processes that judge beside offline training; None: what pays
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
