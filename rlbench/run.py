@@ -218,6 +218,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
             _sound(trainer)
             made = _computing(trainer, device_of(runtime).type)._asdict()
             whose = manifest.origin(spec, store.environment)
+            store.assert_held()
             checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "run": {**whose}, **made})
             saved, segment = monotonic(), now
         if stop.signal is not None:
@@ -227,6 +228,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
                 signal=stop.signal,
             )
     policy = of_module(trainer.learner.policy())
+    store.assert_held()
     checkpoint.save(folder / "last", _kept(spec, store, trainer, policy, trainer.clock.epochs - 1))
     _finish(store, trainer.clock, trainer.inexact, reason, "done", weights(trainer))
     _swept(folder)

@@ -21,12 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Self, TypeVar
 
-from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.record.claims import Claim
 from rlbench.record.machine import POLICY
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
@@ -35,6 +35,7 @@ from rlbench.spec.run import Spec
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
+CHANGED = "was changed while the run was under way"
 RESUMED = "resumed.jsonl"
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", RESUMED, "failure.txt", "crash.txt")
 ASKED = ("command", "memory", "updates", "torch_threads", *POLICY)
@@ -154,9 +155,10 @@ def epoch_of(line: str, where: str) -> Epoch:
 class Store:
     """One run's folder, held by one process."""
 
-    def __init__(self, folder: Path, lock: FileLock, environment: Mapping[str, object]) -> None:
-        self.folder, self._lock, self.environment = folder, lock, environment
+    def __init__(self, folder: Path, claim: Claim, spec: Spec, environment: Mapping[str, object]) -> None:
+        self.folder, self._claim, self.spec, self.environment = folder, claim, spec, environment
         self._epochs: list[Epoch] = []
+        self._size = 0  # bytes of epochs.jsonl
         self.crash: IO[str] | None = None  # where a dying process may still write
         self.died: str | None = None  # what is known of an attempt that ended without a word
 
@@ -176,16 +178,15 @@ class Store:
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
         faults.point("claim.made")
-        lock = FileLock(folder / ".lock")
+        claim = Claim(folder)
         try:
-            lock.acquire(timeout=0.2)  # `status` looks for a moment
-        except Timeout:
-            return None
+            if not claim.acquire():
+                return None
         except OSError as error:
             raise UsageError(
                 f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
-        store = cls(folder, lock, environment)
+        store = cls(folder, claim, spec, environment)
         try:
             store._open(spec, environment, force=force)
             store._begin()
@@ -198,13 +199,14 @@ class Store:
         """Let other processes have the folder."""
         if self.crash is not None:
             self.crash.close()
-            self.crash = None
+        if self.crash is not None and self._claim.intact():
             with suppress(OSError):
                 path = self.folder / "crash.txt"
                 if path.stat().st_size == 0:  # what a crash has said stays
                     path.unlink()
                     faults.point("crash.removed")
-        self._lock.release()
+        self.crash = None
+        self._claim.release()
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -221,7 +223,11 @@ class Store:
 
         After a resume the epochs since the checkpoint come again. One that repeats what is recorded changes
         nothing; one that differs (another machine, another library) replaces it and all that followed.
+
+        Raises:
+            Halted: the folder is no longer as this process left it, or the disk is full.
         """
+        self.assert_held()
         replaces = epoch.number < len(self._epochs)
         if replaces:
             if scores(self._epochs[epoch.number]) == scores(epoch):
@@ -229,14 +235,35 @@ class Store:
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
             faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
-            kept = [line_of(e) + "\n" for e in self._epochs]
-            files.replace(self.folder / "epochs.jsonl", "".join(kept))
-        files.append(self.folder / "epochs.jsonl", line_of(epoch))
+            files.replace(self.folder / "epochs.jsonl", self._text())
+            self._size = len(self._text().encode())
+        line = line_of(epoch)
+        files.append(self.folder / "epochs.jsonl", line)
         self._epochs.append(epoch)
+        self._size += len(line.encode()) + 1
         return replaces
 
+    def assert_held(self) -> None:
+        """Do nothing while the folder is this process's and its epochs are as long as they were written.
+
+        Raises:
+            Halted: another process may hold it, or something else has written there.
+        """
+        lines = self.folder / "epochs.jsonl"
+        if not self._claim.intact():
+            raise Halted(f"{self._claim.path}: the lock {CHANGED}; type the same command again: it resumes")
+        if _size(lines) != self._size:
+            raise Halted(f"{lines}: {CHANGED}; restore it, or start over with --force")
+
     def finish(self, outcome: Outcome) -> None:
-        """Replace the outcome."""
+        """Replace the outcome.
+
+        Raises:
+            Halted: the folder is no longer as this process left it, or the disk is full.
+        """
+        self.assert_held()
+        if outcome.status == "done":
+            self._reread()
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
 
     def note_resume(self, epoch: int, threads: int) -> None:
@@ -253,7 +280,23 @@ class Store:
     def explain(self, text: str) -> None:
         """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
         with suppress(Halted, UsageError):
+            self.assert_held()
             files.replace(self.folder / "failure.txt", text)
+
+    def _reread(self) -> None:
+        """Refuse to call a record done that a reader would refuse, or would not find to be this run's."""
+        lines = self.folder / "epochs.jsonl"
+        try:
+            text = files.read_text(lines) if self._epochs else ""
+            same = read(self.folder).spec == self.spec and text == self._text()
+        except RefusedFile as error:
+            raise Halted(f"{error} (it {CHANGED})") from None
+        if not same:
+            raise Halted(f"{self.folder}: {CHANGED}; restore it, or start over with --force")
+
+    def _text(self) -> str:
+        """All of ``epochs.jsonl``."""
+        return "".join(line_of(epoch) + "\n" for epoch in self._epochs)
 
     def _begin(self) -> None:
         path = self.folder / "crash.txt"
@@ -285,9 +328,10 @@ class Store:
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
         self._epochs = list(found.epochs)
-        lines, kept = self.folder / "epochs.jsonl", "".join(line_of(e) + "\n" for e in self._epochs)
-        if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
-            files.replace(lines, kept)
+        lines = self.folder / "epochs.jsonl"
+        if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
+            files.replace(lines, self._text())
+        self._size = _size(lines)
 
     def _sweep(self) -> None:
         """Remove what a crash left half written; the folder is ours."""
@@ -339,6 +383,14 @@ def scores(epoch: Epoch) -> tuple[object, ...]:
 def _comparable(environment: Mapping[str, object]) -> object:
     """An environment as its JSON reads back, without what equal numbers do not depend on."""
     return json.loads(json.dumps({name: value for name, value in environment.items() if name not in ASKED}))
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _plain(record: Epoch | Outcome) -> dict[str, object]:

@@ -83,7 +83,7 @@ def shortened(state: State) -> State:
     """A weight of another shape."""
     learner = branch(branch(state, "trainer"), "learner")
     online = branch(learner, "online")
-    name = sorted(online)[0]
+    name = min(online)
     online[name] = torch.zeros(3)
     return state
 
