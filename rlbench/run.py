@@ -79,16 +79,8 @@ def run(
     trainer: Trainer | None = None
     try:
         saved = _saved(spec, device_of(runtime).type, store)
-        if saved is not None and member is None:
-            runtime = _as_saved(runtime, saved)
-        trainer = build(spec, runtime, describe(spec), seal)
-        if saved is not None:
-            _resume(trainer, store)
-        if member is not None:
-            member.join(trainer)
-        if saved is not None and saved != _computing(trainer, saved.device):
-            trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
-        store.note_resume(trainer.clock.epochs, torch.get_num_threads())
+        trainer = build(spec, runtime if member is not None else _as_saved(runtime, saved), describe(spec), seal)
+        _take_over(trainer, saved, member, store)
         yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
@@ -142,8 +134,10 @@ def _saved(spec: Spec, device: str, store: Store) -> Saved | None:
     return Saved(device, threads, engine)
 
 
-def _as_saved(runtime: Runtime, saved: Saved) -> Runtime:
+def _as_saved(runtime: Runtime, saved: Saved | None) -> Runtime:
     """How to go on to the bit: by the checkpoint's threads, and by its engine unless another one was asked for."""
+    if saved is None:
+        return runtime
     names: tuple[EngineName, ...] = get_args(EngineName)
     engine = next((name for name in names if name == saved.engine and runtime.engine == "auto"), runtime.engine)
     return runtime.model_copy(update={"saved_threads": saved.threads, "engine": engine})
@@ -152,6 +146,17 @@ def _as_saved(runtime: Runtime, saved: Saved) -> Runtime:
 def _computing(trainer: Trainer, device: str) -> Saved:
     """How a trainer computes now."""
     return Saved(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
+
+
+def _take_over(trainer: Trainer, saved: Saved | None, member: Member | None, store: Store) -> None:
+    """Load what was saved, if anything was, and note where the run does not go on to the bit, or by other code."""
+    if saved is not None:
+        _resume(trainer, store)
+    if member is not None:
+        member.join(trainer)
+    if saved is not None and saved != _computing(trainer, saved.device):
+        trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
+    store.note_resume(trainer.clock.epochs, torch.get_num_threads())
 
 
 def _resume(trainer: Trainer, store: Store) -> None:

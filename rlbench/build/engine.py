@@ -181,7 +181,7 @@ def refusals(updater: object, learner: object) -> tuple[str, ...]:
 
 
 def engaged(updater: object, learner: object) -> str:
-    """The name of the engine that computes the updates, as a checkpoint says it: ``stacked``, or one of ``Engine``'s."""
+    """The engine that computes the updates, as a checkpoint names it: ``stacked``, or a name of ``Engine``'s."""
     inner = learner.inner if isinstance(learner, CuriousReplay | CuriousRollouts) else learner
     wrapped = [getattr(owner, name) for owner, name in losses(learner)]
     by_hand = getattr(inner, "through", None), getattr(inner, "regress", None)

@@ -90,6 +90,7 @@ def show(
     from rlbench.datasets import catalogue, checksums, frames, places
     from rlbench.datasets.reading import data_file, read, told
     from rlbench.datasets.summary import summary
+    from rlbench.record.machine import available_memory
 
     of, path = places.resolved(name)
     if frames.is_frames(path):
@@ -98,7 +99,7 @@ def show(
         shown(path, json=json)
         return
     seal = checksums.verified(data_file(path))  # before HDF5 opens it: damage could end the process
-    made = summary(read(path, of))
+    made = summary(read(path, of, room=available_memory()))
     score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
     words = told(path)
     if json:
@@ -142,6 +143,7 @@ def verify(
     """
     from rlbench.datasets import checksums, frames, places
     from rlbench.datasets.reading import data_file, read
+    from rlbench.record.machine import available_memory
 
     rows: list[tuple[str, str, str | None]] = []
     for name in names or [there.name for there in places.local()]:
@@ -151,7 +153,7 @@ def verify(
             if frames.is_frames(path):
                 frames.verify(path)
             else:
-                read(path, of)
+                read(path, of, room=available_memory())
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
@@ -261,6 +263,7 @@ def bring(
     from rlbench.cli.generate import import_policy
     from rlbench.cli.shards import KINDS, assembled
     from rlbench.datasets.obtain import imported
+    from rlbench.record.machine import available_memory
 
     path, *more = paths
     if str(path) in KINDS and not path.exists():
@@ -279,7 +282,7 @@ def bring(
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        emit(str(imported(path, name or _named(path)).path))
+        emit(str(imported(path, name or _named(path), room=available_memory()).path))
 
 
 def _named(path: Path) -> str:

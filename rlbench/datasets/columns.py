@@ -15,19 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.spec.footprint import size
+
+UNREAD = frozenset({"infos", "metadata"})
+"""Groups of D4RL's and Minari's that nothing is learned from."""
 
 CHUNK = 1 << 16
 """Rows looked at in one go, so that a check costs no second copy of a column."""
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file to read from.
+def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
+    """An HDF5 file to read from, whose numbers fit into ``room`` bytes where that is given.
 
     Raises:
         UsageError: there is no such file, or it may not be read.
-        RefusedFile: it is no HDF5 file, or not a whole one; a part of it lies in another file; or it turns out to be
-            broken while it is read.
+        RefusedFile: it is no HDF5 file, or not a whole one; a part of it lies in another file; its numbers do not fit;
+            or it turns out to be broken while it is read.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; check the path")
@@ -41,6 +45,8 @@ def opened(path: Path) -> Iterator[h5py.File]:
     with file:
         try:
             _refuse_external(file)
+            if room is not None:
+                _refuse_oversized(file, room)
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # HDF5's words for what is broken
             raise damaged(str(path), error) from None
@@ -91,6 +97,15 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
         yield start, values
 
 
+def rows(group: h5py.Group, key: str) -> int:
+    """Numbers in an array ``[N]`` as its head says, none of them read.
+
+    Raises:
+        RefusedFile: missing, damaged, not numbers, or of another shape.
+    """
+    return _shape(_stored(group, key), named(group, key), rank=1)[0]
+
+
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """Actions ``[N, A]``.
 
@@ -137,6 +152,20 @@ def _refuse_external(file: h5py.File) -> None:
         if kind != h5py.h5l.TYPE_HARD or _stored_elsewhere(h5py.h5o.open(file.id, name)):
             where = f"{file.filename}: {name.decode(errors='replace')}"
             raise RefusedFile(f"{where}: lies in another file, which no checksum covers; copy the data into this one")
+
+
+def _refuse_oversized(file: h5py.File, room: int) -> None:
+    """Refuse a file of more numbers than ``room`` bytes hold twice, as read and as laid out for what learns."""
+    sizes: list[int] = []
+
+    def add(name: str, stored: object) -> None:
+        if isinstance(stored, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")):
+            sizes.append(2 * 4 * int(stored.size or 0))
+
+    file.visititems(add)
+    if sum(sizes) > room:
+        held = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(room)} free"
+        raise RefusedFile(f"{file.filename}: {held}; check the file, or use a larger machine")
 
 
 def _stored_elsewhere(stored: object) -> bool:

@@ -39,7 +39,7 @@ CHANGED = "was changed while the run was under way"
 RESUMED = "resumed.jsonl"
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", RESUMED, "failure.txt", "crash.txt")
 ASKED = ("command", "memory", "updates", "torch_threads", *POLICY)
-"""What of an environment may differ between two attempts of equal numbers: a resumed run keeps its threads and engine."""
+"""Entries of an environment on which no number depends: a resumed run keeps its threads and its engine."""
 
 
 def folder_of(spec: Spec, results: Path) -> Path:

@@ -24,8 +24,8 @@ class Protocol(Frozen):
     """How a policy is judged: a named, versioned procedure on environments of its own."""
 
     name: str  # e.g. "atari-nature-v4"
-    episodes: int = Field(default=10, ge=1)  # per evaluation; each lane plays the same number
-    envs: int = Field(default=10, ge=1)  # lanes; must divide ``episodes``
+    episodes: int = Field(default=10, ge=1, le=100_000)  # per evaluation; each lane plays the same number
+    envs: int = Field(default=10, ge=1, le=10_000)  # lanes; must divide ``episodes``
     epsilon: float = Field(default=0.0, ge=0, le=1)  # chance of a random action
     stop: float | None = None  # the run ends once the mean return of an evaluation reaches this
 
