@@ -29,6 +29,7 @@ from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchEr
 from rlbench.ops.state import State, branch, of_module, whole
 from rlbench.record import manifest
 from rlbench.record.attempts import note
+from rlbench.record.resumes import note_resume
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import EngineName, Runtime, Spec
@@ -156,7 +157,7 @@ def _take_over(trainer: Trainer, saved: Saved | None, member: Member | None, sto
         member.join(trainer)
     if saved is not None and saved != _computing(trainer, saved.device):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
-    store.note_resume(trainer.clock.epochs, torch.get_num_threads())
+    note_resume(store.folder, store.environment, trainer.clock.epochs, torch.get_num_threads())
 
 
 def _resume(trainer: Trainer, store: Store) -> None:

@@ -149,7 +149,7 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
 
 
 def _tell_rounding(jobs: Sequence[Job], machine: Machine) -> None:
-    """Say where the numbers are not those of a run alone; with ``OMP_NUM_THREADS`` both compute with as many threads."""
+    """Say where the numbers are not those of a run alone; ``OMP_NUM_THREADS`` is the number of both."""
     from rlbench.sweep.plan import fewer_threads
 
     reason = "" if "OMP_NUM_THREADS" in os.environ else fewer_threads(jobs, machine)

@@ -19,7 +19,8 @@ from rlbench.errors import RefusedFile
 from rlbench.record import files
 from rlbench.record.attempts import LOG
 from rlbench.record.claims import Claim
-from rlbench.record.store import RESUMED, read
+from rlbench.record.resumes import RESUMED
+from rlbench.record.store import read
 from rlbench.spec.run import Spec
 
 RECORD = ("spec.json", "epochs.jsonl", RESUMED, "outcome.json")

@@ -14,12 +14,11 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple, Self, TypeVar
+from typing import IO, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,7 +26,7 @@ from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
 from rlbench.record import files
 from rlbench.record.claims import Claim
-from rlbench.record.machine import POLICY
+from rlbench.record.resumes import RESUMED, Resume, read_resumes
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
@@ -36,22 +35,12 @@ RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED = "was changed while the run was under way"
-RESUMED = "resumed.jsonl"
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", RESUMED, "failure.txt", "crash.txt")
-ASKED = ("command", "memory", "updates", "torch_threads", *POLICY)
-"""Entries of an environment on which no number depends: a resumed run keeps its threads and its engine."""
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
     """Where the run lives: equal specs, equal folder."""
     return results / spec.suite / spec.algorithm / spec.place / spec.id / f"seed={spec.seed}"
-
-
-class Resume(NamedTuple):
-    """A run goes on in another environment than before."""
-
-    epoch: int  # the first one that is recorded there
-    environment: Mapping[str, object]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,22 +82,6 @@ def read(folder: Path) -> Record:
         outcome=outcome,
         resumes=read_resumes(folder),
     )
-
-
-def read_resumes(folder: Path) -> tuple[Resume, ...]:
-    """The resumes of a run by other code, libraries or hardware, in order.
-
-    Raises:
-        RefusedFile: a line is damaged or newer.
-    """
-    path, resumes = folder / RESUMED, list[Resume]()
-    for number, line in enumerate(files.read_text(path).splitlines() if path.exists() else ()):
-        content = files.unsealed(line, f"{path}:{number + 1}")
-        epoch, environment = content.get("epoch"), content.get("environment")
-        if not isinstance(epoch, int) or not isinstance(environment, dict):
-            raise RefusedFile(f"{path}:{number + 1}: not a resume of this schema; restore it")
-        resumes.append(Resume(epoch, environment))
-    return tuple(resumes)
 
 
 def read_outcome(folder: Path) -> Outcome | None:
@@ -266,17 +239,6 @@ class Store:
             self._reread()
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
 
-    def note_resume(self, epoch: int, threads: int) -> None:
-        """Write down that the run goes on from ``epoch`` here, where that is another environment than before."""
-        head = files.read_sealed(self.folder / "spec.json").get("environment")
-        resumes = read_resumes(self.folder)
-        before = resumes[-1].environment if resumes else head if isinstance(head, dict) else {}
-        if _comparable(before) == _comparable(self.environment):
-            return
-        resumes = (*resumes, Resume(epoch, {**self.environment, "torch_threads": threads}))
-        lines = [files.sealed({"schema_version": files.SCHEMA_VERSION, **resume._asdict()}) for resume in resumes]
-        files.replace(self.folder / RESUMED, "".join(line + "\n" for line in lines))
-
     def explain(self, text: str) -> None:
         """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
         with suppress(Halted, UsageError):
@@ -378,11 +340,6 @@ def scores(epoch: Epoch) -> tuple[object, ...]:
         epoch.updated,
         judged,
     )
-
-
-def _comparable(environment: Mapping[str, object]) -> object:
-    """An environment as its JSON reads back, without what equal numbers do not depend on."""
-    return json.loads(json.dumps({name: value for name, value in environment.items() if name not in ASKED}))
 
 
 def _size(path: Path) -> int:

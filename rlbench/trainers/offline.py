@@ -128,7 +128,7 @@ class Offline:
             raise RefusedFile(f"checkpoint: made with other data than {self.data[:12]}; bring them back, or --force")
         for name in _PARTS:
             getattr(self, name).load_state_dict(branch(state, name))
-        self._began, self.inexact = int(tensor(state, "began")), tuple(tensor(state, "inexact").tolist())
+        self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
         self.noise.load_state_dict(branch(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in branch(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]
