@@ -29,7 +29,6 @@ from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchEr
 from rlbench.ops.state import State, branch, of_module, whole
 from rlbench.record import manifest
 from rlbench.record.attempts import note
-from rlbench.record.resumes import note_resume
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from rlbench.spec.run import EngineName, Runtime, Spec
@@ -150,14 +149,13 @@ def _computing(trainer: Trainer, device: str) -> Saved:
 
 
 def _take_over(trainer: Trainer, saved: Saved | None, member: Member | None, store: Store) -> None:
-    """Load what was saved, if anything was, and note where the run does not go on to the bit, or by other code."""
+    """Load what was saved, if anything was, and note where the run does not go on to the bit."""
     if saved is not None:
         _resume(trainer, store)
     if member is not None:
         member.join(trainer)
     if saved is not None and saved != _computing(trainer, saved.device):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
-    note_resume(store.folder, store.environment, trainer.clock.epochs, torch.get_num_threads())
 
 
 def _resume(trainer: Trainer, store: Store) -> None:

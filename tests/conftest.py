@@ -12,6 +12,7 @@ import pytest
 from rlbench import suites
 from rlbench.record.store import Store
 from rlbench.record.types import Collected, Epoch, Evaluated, Outcome, Status
+from rlbench.seeds import Seeds
 from rlbench.spec.override import applied, parse
 
 RecordRun = Callable[..., Path]
@@ -32,8 +33,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("rlbench")
 
 
-def epoch(number: int, mean: float, env_steps: int) -> Epoch:
-    """An epoch whose two evaluation games average ``mean``."""
+def epoch(number: int, mean: float, env_steps: int, seed: int = 0) -> Epoch:
+    """An epoch whose two evaluation games average ``mean``, of a run of ``seed``."""
+    lanes = Seeds(seed).child("evaluation", number, "env").numbers(2)
     return Epoch(
         number=number,
         env_steps=env_steps,
@@ -41,7 +43,7 @@ def epoch(number: int, mean: float, env_steps: int) -> Epoch:
         seconds=float(number),
         collected=Collected(episodes=1, steps=env_steps, returns=(mean,), lengths=(10,), steps_per_second=100.0),
         updated=None,
-        evaluated=Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=(1, 2), seconds=0.5),
+        evaluated=Evaluated(returns=(mean - 1.0, mean + 1.0), lengths=(10, 10), seeds=lanes, seconds=0.5),
     )
 
 
@@ -49,7 +51,7 @@ def epoch(number: int, mean: float, env_steps: int) -> Epoch:
 def record_run(tmp_path: Path) -> RecordRun:
     """Writes a run with the given evaluation means, as if it had been trained; gives its folder."""
 
-    def write(
+    def write(  # noqa: PLR0913 - a record has as many parts
         means: Sequence[float],
         *,
         suite: str = "atari",
@@ -60,12 +62,14 @@ def record_run(tmp_path: Path) -> RecordRun:
         status: Status | None = "done",
         force: bool = False,
         data: Mapping[str, object] | None = None,
+        environment: Mapping[str, object] | None = None,
     ) -> Path:
         spec = applied(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
         told: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
+        told |= environment or {}
         store = Store.claim(spec, tmp_path / "results", told, force=force)
         assert store is not None
-        epochs = [epoch(i, mean, i * spec.budget.epoch) for i, mean in enumerate(means)]
+        epochs = [epoch(i, mean, i * spec.budget.epoch, spec.seed) for i, mean in enumerate(means)]
         for made in epochs:
             store.append(made)
         if status is not None:

@@ -301,12 +301,20 @@ def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
     assert (policy.facts.log_std_min, policy.facts.log_std_max) == (spec.algo.policy.low, spec.algo.policy.high)
 
 
-@pytest.mark.parametrize("algorithm", ["il", "td3bc", "td3bc-raw", "cql", "crr", "iql"])
+@pytest.mark.parametrize(
+    ("algorithm", "change"),
+    [
+        *((algorithm, "smoke=true") for algorithm in ("il", "td3bc", "td3bc-raw", "cql", "crr", "iql")),
+        ("cql", "algo.method.log_std_offset=-1"),
+        ("iql", "algo.method.policy=deterministic"),
+        ("iql", "algo.method.policy=conditional"),
+    ],
+)
 def test_what_was_learned_from_data_plays_on_as_it_was_judged(
-    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    algorithm: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
-    spec = applied(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true")])
+    spec = applied(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     kept = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
     if trainer.scale is not None:

@@ -9,16 +9,20 @@ import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
 
+from rlbench import suites
 from rlbench.build.offlinecontrol import parts
+from rlbench.build.parts import OfflineParts
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.learners.bcq import BCQ
+from rlbench.learners.clonedsac import ClonedSAC
 from rlbench.learners.cql import CQL
 from rlbench.learners.crr import CRR
 from rlbench.learners.imitation import Imitation
 from rlbench.learners.iql import IQL
+from rlbench.learners.sac import SAC
 from rlbench.learners.td3bc import TD3BC
-from rlbench.nets.actors import BoundedActor
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.record.types import Learned
 from rlbench.spec import offline
 from rlbench.spec.offline import Offline
@@ -46,7 +50,7 @@ def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     assert bcq.net.perturbation.reach == 0.05
     cql = parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
     assert isinstance(cql, CQL)
-    assert cql.conservatism == (1.0, 1.0, 10, True, 1.0)
+    assert cql.conservatism == (1.0, 1.0, 10, True, 1.0, False)
     assert (cql.multiplier.threshold, cql.multiplier.most) == (10.0, 1e6)
     assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
     assert cql.sac.temperature.target == -6
@@ -60,6 +64,43 @@ def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     iql = parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).learner
     assert isinstance(iql, IQL)
     assert iql.extraction == (0.7, 3.0, 100.0)
+
+
+def referenced(algorithm: str, task: str) -> OfflineParts:
+    """The parts of a cell with its reference's settings, of 17 numbers and 6 actions whatever its world is."""
+    torch.manual_seed(0)
+    algo = suites.spec("offline", algorithm, task).algo
+    assert isinstance(algo, Offline)
+    return parts("x", algo, INFO, CPU)
+
+
+def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
+    bcq = referenced("bcq", "walker2d-expert-v2").learner
+    assert isinstance(bcq, BCQ)
+    assert (bcq.net.proposer.latent, bcq.net.proposer.clip, bcq.choice.divergence) == (14, None, 7.0)
+    assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [300, 300, 400, 400]
+    corl = referenced("cql", "hopper-medium-v2")
+    assert isinstance(corl.learner, CQL)
+    assert corl.learner.conservatism == (10.0, 1.0, 10, False, None, True)
+    assert (type(corl.learner.sac), corl.schedules) == (SAC, [])
+    actor, critics = corl.learner.sac.actor, corl.learner.sac.critics
+    assert [p.shape[0] for p in actor.torso.parameters()] == [256] * 6
+    assert actor.affine.tolist() == [1.0, -1.0]
+    assert actor.mean.weight.abs().max() <= 0.01 * math.sqrt(6 / (256 + 12)) >= actor.log_std.weight.abs().max()
+    assert not actor.mean.bias.any() and not critics.layers[0].bias.any()
+    robomimic = referenced("cql", "walker2d-expert-v2")
+    assert isinstance(robomimic.learner, CQL) and isinstance(robomimic.learner.sac, ClonedSAC)
+    actor, critics = robomimic.learner.sac.actor, robomimic.learner.sac.critics
+    assert (actor.affine, actor.mean_bound) == (None, 9.0)
+    assert actor.mean.weight.abs().max() <= 1e-3 >= actor.log_std.bias.abs().max()
+    assert critics.layers[0].bias.any()
+    ((cloning, _),) = robomimic.schedules
+    assert [cloning(updates) for updates in (0, 39_999, 40_000)] == [1.0, 1.0, 0.0]
+    deterministic, conditional = referenced("iql", "hopper-medium-v2"), referenced("iql", "walker2d-expert-v2")
+    assert isinstance(deterministic.learner, IQL) and isinstance(conditional.learner, IQL)
+    assert isinstance(deterministic.learner.actor, DeterministicActor)
+    assert isinstance(conditional.learner.actor, ConditionalActor)
+    assert (len(deterministic.schedules), conditional.schedules) == (1, [])  # the rate falls along a cosine, or not
 
 
 def test_each_learning_rate_reaches_its_own_network() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 import torch
+from torch import Tensor
 
 from rlbench.buffers.ring import Column
 from rlbench.build.parts import OffPolicyLearner, Parts
@@ -40,29 +42,36 @@ def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) ->
 def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device) -> OffPolicyLearner:
     policy, widths = algo.policy, algo.widths
     (features,) = info.obs_shape
+    units = _units(info) if algo.action_units == "environment" else None
+    critics = partial(Critics, members=algo.critics, obs=features, actions=actions, widths=widths, units=units)
     match policy:
         case Deterministic():
             plain = DeterministicActor(obs_shape=info.obs_shape, actions=actions, widths=widths).to(device)
-            critics = Critics(members=algo.critics, obs=features, actions=actions, widths=widths).to(device)
+            ensemble = critics().to(device)
             return TD3(
                 plain,
-                critics,
+                ensemble,
                 actor_optimizer=_adam(plain, algo.actor_lr),
-                critic_optimizer=_adam(critics, algo.critic_lr),
+                critic_optimizer=_adam(ensemble, algo.critic_lr),
                 tau=algo.tau,
                 delay=algo.delay,
                 smoothing=None if policy.smoothing is None else Smoothing(policy.smoothing, policy.clip),
             )
         case Soft():
             actor = SquashedActor(
-                obs_shape=info.obs_shape, actions=actions, widths=widths, low=policy.low, high=policy.high
+                obs_shape=info.obs_shape,
+                actions=actions,
+                widths=widths,
+                low=policy.low,
+                high=policy.high,
+                log_scale=0.0 if units is None else units[0].double().log().sum().item(),
             ).to(device)
-            critics = Critics(members=algo.critics, obs=features, actions=actions, widths=widths).to(device)
+            ensemble = critics().to(device)
             return SAC(
                 actor,
-                critics,
+                ensemble,
                 actor_optimizer=_adam(actor, algo.actor_lr),
-                critic_optimizer=_adam(critics, algo.critic_lr),
+                critic_optimizer=_adam(ensemble, algo.critic_lr),
                 temperature=_temperature(policy, actions, device),
                 tau=algo.tau,
                 delay=algo.delay,
@@ -70,6 +79,14 @@ def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.devic
             )
         case _:
             assert_never(policy)
+
+
+def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
+    """Scale and center of the environment's actions, both ``[A]``: what 1 is from the middle of the range, and that."""
+    if not isinstance(info.actions, Box):
+        raise TypeError("numbered actions have no units")
+    low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
+    return (high - low) / 2, (high + low) / 2
 
 
 def _temperature(policy: Soft, actions: int, device: torch.device) -> Temperature:

@@ -89,12 +89,21 @@ def _offline(algo: Offline, kept: State, name: str) -> Actor:
         case BatchConstrained():
             raise UsageError(f"{name}: BCQ's actor chooses among sampled candidates; record another run's")
         case Conservative(low=low, high=high):
-            return Actor(state, "mean", bounds=(str(low), str(high)))
+            return Actor(_folded(state), "mean", bounds=(str(low), str(high)))
         case Imitation() | TD3BC() | CriticRegularized() | ImplicitQ():
             mean = "action" if "action.weight" in state else "mean"
             return Actor({key: value for key, value in state.items() if key != "log_std"}, mean)
         case _:
             assert_never(algo.method)
+
+
+def _folded(state: State) -> State:
+    """The learned scale and shift of a log std, where an actor has them, in the layer that gives it."""
+    if "affine" not in state:
+        return state
+    scale, shift = tensor(state, "affine")
+    weight, bias = (scale * tensor(state, f"log_std.{part}") for part in ("weight", "bias"))
+    return {**state, "log_std.weight": weight, "log_std.bias": bias + shift}
 
 
 def _actor(state: State) -> State:

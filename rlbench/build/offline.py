@@ -20,6 +20,7 @@ from rlbench.build.parts import OfflineParts
 from rlbench.build.stage import Stage, evaluation
 from rlbench.datasets import checksums, frames, places, reading
 from rlbench.datasets.checksums import Seal
+from rlbench.datasets.episodes import terminated_on_end
 from rlbench.datasets.scale import Scale, scale_of
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
@@ -177,6 +178,8 @@ def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Sca
     """The data with rewards as they are learned from, and a scale of observations; numbered ones as they are."""
     if not isinstance(algo, Offline):
         return recorded, None
+    if algo.terminate_on_end:
+        recorded = terminated_on_end(recorded)
     return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
 
 

@@ -15,13 +15,16 @@ from rlbench.build.parts import OfflineLearner, OfflineParts
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.learners import bcq, iql
-from rlbench.learners.cql import CQL, Conservatism, Multiplier
+from rlbench.learners.clonedsac import ClonedSAC
+from rlbench.learners.cql import CQL, Conservatism
 from rlbench.learners.crr import CRR, Filter
 from rlbench.learners.imitation import Imitation
+from rlbench.learners.multiplier import Multiplier
 from rlbench.learners.sac import SAC, Temperature
 from rlbench.learners.td3 import Smoothing
 from rlbench.learners.td3bc import TD3BC
-from rlbench.nets.actors import BoundedActor, DeterministicActor, SquashedActor
+from rlbench.nets import initial
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.nets.proposers import Candidates, Perturbation, Proposer
 from rlbench.record.types import (
@@ -66,14 +69,21 @@ def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> Offl
 
 
 def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
-    """Learning rates by the number of updates: half a cosine to 0 of IQL's actor, where it falls."""
+    """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
+    if (
+        isinstance(learner, CQL)
+        and isinstance(learner.sac, ClonedSAC)
+        and isinstance(algo.method, offline.Conservative)
+    ):
+        return [_cloning(learner.sac, algo.method.bc_steps)]
     decay = algo.method.decay if isinstance(algo.method, offline.ImplicitQ) else None
     if decay is None or not isinstance(learner, iql.IQL):
         return []
     groups = learner.optimizers.actor.param_groups
-    if learner.actor.log_std.device.type != "cpu":
+    weight = next(learner.actor.parameters())
+    if weight.device.type != "cpu":
         for group in groups:
-            group["lr"] = learner.actor.log_std.new_tensor(algo.actor_lr)  # what is captured reads it where it lies
+            group["lr"] = weight.new_tensor(algo.actor_lr)  # what is captured reads it where it lies
 
     def at(updates: int) -> float:
         return algo.actor_lr * 0.5 * (1 + math.cos(math.pi * min(updates / decay, 1.0)))
@@ -86,6 +96,15 @@ def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
                 group["lr"] = lr
 
     return [(at, put)]
+
+
+def _cloning(sac: ClonedSAC, bc_steps: int) -> Schedule:
+    """Behaviour cloning in the first ``bc_steps`` updates; the trainer asks once a stride of 25."""
+
+    def put(cloning: float) -> None:
+        sac.cloning.fill_(cloning)  # what is captured reads it where it lies
+
+    return lambda updates: float(updates < bc_steps), put
 
 
 def _told(method: offline.Method) -> tuple[tuple[str, ...], Callable[[int, tuple[float, ...]], Learned]]:
@@ -145,8 +164,13 @@ def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
 
 
 def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) -> bcq.BCQ:
-    latent = method.latent * shape.actions
-    proposer = Proposer(obs=shape.obs, actions=shape.actions, latent=latent, widths=method.proposer_widths)
+    proposer = Proposer(
+        obs=shape.obs,
+        actions=shape.actions,
+        latent=method.latent_dim or method.latent * shape.actions,
+        widths=method.proposer_widths,
+        clip=method.latent_clip,
+    )
     perturbation = Perturbation(obs=shape.obs, actions=shape.actions, widths=algo.widths, reach=method.reach)
     net = Candidates(proposer, perturbation, _critics(algo, shape)).to(shape.device)
     return bcq.BCQ(
@@ -162,30 +186,68 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
 
 
 def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
-    actor = SquashedActor(
-        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=method.low, high=method.high
-    ).to(shape.device)
-    critics = _critics(algo, shape)
+    return CQL(
+        _soft(algo, method, shape),
+        multiplier=Multiplier(
+            device=shape.device, threshold=method.threshold, lr=method.multiplier_lr, most=method.most
+        ),
+        conservatism=Conservatism(
+            method.weight, method.temperature, method.repeats, method.soft, method.max_grad_norm, method.actor_first
+        ),
+    )
+
+
+def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
+    """CQL's actor, critics and temperature."""
+    actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
+    actor_optimizer, critic_optimizer = _adam(actor, algo.actor_lr), _adam(critics, algo.critic_lr)
     goal = -float(shape.actions) if method.target_entropy is None else method.target_entropy
-    sac = SAC(
+    temperature = (
+        Temperature(method.alpha, device=shape.device)
+        if method.alpha_lr is None
+        else Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr)
+    )
+    if method.bc_steps:
+        return ClonedSAC(
+            actor,
+            critics,
+            actor_optimizer=actor_optimizer,
+            critic_optimizer=critic_optimizer,
+            temperature=temperature,
+            tau=algo.tau,
+        )
+    return SAC(
         actor,
         critics,
-        actor_optimizer=_adam(actor, algo.actor_lr),
-        critic_optimizer=_adam(critics, algo.critic_lr),
-        temperature=Temperature(method.alpha, device=shape.device)
-        if method.alpha_lr is None
-        else Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr),
+        actor_optimizer=actor_optimizer,
+        critic_optimizer=critic_optimizer,
+        temperature=temperature,
         tau=algo.tau,
         delay=1,
         subset=None,
     )
-    return CQL(
-        sac,
-        multiplier=Multiplier(
-            device=shape.device, threshold=method.threshold, lr=method.multiplier_lr, most=method.most
-        ),
-        conservatism=Conservatism(method.weight, method.temperature, method.repeats, method.soft, method.max_grad_norm),
+
+
+def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> SquashedActor:
+    actor = SquashedActor(
+        obs_shape=(shape.obs,),
+        actions=shape.actions,
+        widths=algo.widths,
+        low=method.low,
+        high=method.high,
+        log_std_offset=method.log_std_offset,
+        mean_bound=method.mean_bound,
     )
+    match method.final_init:
+        case "linear":
+            pass
+        case "xavier":
+            initial.xavier(actor.mean, actor.log_std)
+        case "uniform":
+            initial.uniform(actor.mean, actor.log_std)
+        case _:
+            assert_never(method.final_init)
+    return actor.to(shape.device)
 
 
 def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape) -> CRR:
@@ -202,7 +264,7 @@ def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape)
 
 
 def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL:
-    actor, critics = _gaussian(algo, shape, method.low, method.high), _critics(algo, shape)
+    actor, critics = _imitating(algo, method, shape), _critics(algo, shape)
     value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
     return iql.IQL(
         actor,
@@ -218,6 +280,21 @@ def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL
     )
 
 
+def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.ImitatingActor:
+    match method.policy:
+        case "gaussian":
+            return _gaussian(algo, shape, method.low, method.high)
+        case "deterministic":
+            return _plain(algo, shape)
+        case "conditional":
+            actor = ConditionalActor(
+                obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=method.low, high=method.high
+            )
+            return actor.to(shape.device)
+        case _:
+            assert_never(method.policy)
+
+
 def _plain(algo: Offline, shape: Shape) -> DeterministicActor:
     return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
 
@@ -227,8 +304,11 @@ def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedAc
     return actor.to(shape.device)
 
 
-def _critics(algo: Offline, shape: Shape, members: int = 2) -> Critics:
-    return Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths).to(shape.device)
+def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
+    critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
+    if orthogonal:
+        initial.orthogonal(critics)
+    return critics.to(shape.device)
 
 
 def _adam(network: nn.Module, lr: float) -> torch.optim.Optimizer:

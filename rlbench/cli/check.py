@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UnknownName, UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.report.check import Finding
@@ -37,7 +37,8 @@ def check(
             max=1.0,
             metavar="SHARE",
             help="The smallest drop that matters, as a share of the way from a random policy to the score it is "
-            "compared with; default: 0.1 of a published score (0.05 of an optimum), 0.05 of a baseline.",
+            "compared with, instead of a published spread, too; default: 0.1 of a published score or its spread, "
+            "whichever is larger (0.05 of an optimum), 0.05 of a baseline.",
             show_default=False,
         ),
     ] = None,
@@ -48,7 +49,8 @@ def check(
         ),
     ] = 0.05,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 4 where the evidence is too thin to decide.")
+        bool,
+        typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide."),
     ] = False,
     other_machine: Annotated[
         bool,
@@ -78,7 +80,7 @@ def check(
     """Say by the exit code whether anything has become worse.
 
     Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
-    5: a run failed; 4: undecided, under --strict.
+    5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's.
     """
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
 
@@ -108,10 +110,12 @@ def _findings(
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
+    saved = None if baseline is None else read(baseline)
+    if not results.exists():
+        raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     chosen = SUITES if suite == "all" else (suite,)
-    if baseline is None:
+    if saved is None:
         return [f for name in chosen for f in against_documents(name, results, alpha=alpha, margin=margin)]
-    saved = read(baseline)
     share = MARGIN if margin is None else margin
     return [
         finding

@@ -86,6 +86,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "verify": (
         ("every record", "rlbench verify"),
         ("the records of one suite", "rlbench verify results/toy"),
+        ("whether a run repeats to the bit", "rlbench verify --replay RUN --epochs 3"),
     ),
     "doctor": (
         ("everything", "rlbench doctor"),

@@ -57,7 +57,7 @@ class Resolved:
     """A specification and where each of its fields came from."""
 
     spec: Spec
-    sources: Mapping[str, str]  # path as overrides take it → "default", "suite table", "--set", "RLBENCH_ALGO__LR", …
+    sources: Mapping[str, str]  # path as overrides take it → "default", "suite table", "--set", a file and commit, …
 
     def rows(self) -> list[tuple[str, object, str]]:
         """Every field as ``(path, value, source)``, in the order of declaration."""
@@ -195,11 +195,11 @@ def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dic
     identity = {"suite": "argument", "algorithm": "argument", "task": "argument", "task.id": "argument"}
     if explicit_seed:
         identity["seed"] = "--seed"
-    usual = _defaults(spec)
+    usual, documented = _defaults(spec), suites.sources(spec)
     found = {}
     for path, value in _spelled(spec):
         unchosen = "default" if path in usual and usual[path] == value else "suite table"
-        found[path] = last.get(path) or identity.get(path) or unchosen
+        found[path] = last.get(path) or identity.get(path) or documented.get(path) or unchosen
     return found
 
 
@@ -218,7 +218,8 @@ def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = ""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         known = isinstance(usual, type(model))
-        default = getattr(usual, name) if known else None if field.is_required() else field.default
+        usually = field.get_default(call_default_factory=True, validated_data=dict(model))
+        default = getattr(usual, name) if known else None if field.is_required() else usually
         if isinstance(value, BaseModel):
             found |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
             if isinstance(default, BaseModel):

@@ -1,4 +1,4 @@
-"""``rlbench verify``: whether every byte of every record is as it was written."""
+"""``rlbench verify``: whether every byte of every record is as it was written, and whether a run can be repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import complete
 from rlbench.cli.options import RESULTS, Json
 from rlbench.cli.output import emit, emit_json
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import BelowDocument, RefusedFile, UsageError
 
 if TYPE_CHECKING:
     from rlbench.report.verified import Findings
@@ -29,13 +29,32 @@ def verify(
         ),
     ] = RESULTS,
     *,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Train the first epochs of one run again and compare them to the bit.")
+    ] = False,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs",
+            metavar="N",
+            min=0,
+            help="Replay up to epoch N; default: the first that has learned.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check that every record is, byte for byte, as written.
 
     Checksums and schemas of every record, checkpoint and baseline. Each fault is one line: where, what, and what to do;
-    any makes the exit code 2.
+    any makes the exit code 2. Checksums protect against accidents, not against forgery: --replay trains again, with
+    the recorded spec, seed, threads and engine, and exits with 3 where an epoch differs.
     """
+    if replay:
+        _replay(folder, epochs, json=json)
+        return
+    if epochs is not None:
+        raise UsageError("--epochs: says how much to --replay; give both")
     from rlbench.report.verified import verified
 
     found = verified(folder)
@@ -57,6 +76,18 @@ def verify(
         emit("\n".join([*(fault.line for fault in found.faults), _summary(found)]))
     if found.faults:
         raise typer.Exit(RefusedFile.exit_code)
+
+
+def _replay(folder: Path, epochs: int | None, *, json: bool) -> None:
+    from rlbench.cli.replay import replay
+
+    made = replay(folder, epochs)
+    if json:
+        emit_json(made.document)
+    else:
+        emit(made.text)
+    if made.parted is not None:
+        raise typer.Exit(BelowDocument.exit_code)
 
 
 def _summary(found: Findings) -> str:

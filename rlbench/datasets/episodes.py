@@ -72,6 +72,12 @@ def ends(recorded: Recorded) -> NDArray[np.bool_]:
     return marked & ~final
 
 
+def terminated_on_end(recorded: Recorded) -> Recorded:
+    """The same steps, each time limit a termination, as D4RL's ``terminate_on_end`` has it."""
+    ended = recorded.terminated | recorded.truncated
+    return recorded._replace(terminated=ended, truncated=np.zeros_like(ended))
+
+
 def episodes(recorded: Recorded) -> Episodes:
     """What every episode was worth, how long it was, and whether the file says how it ended."""
     step = ~shown(recorded)

@@ -3,9 +3,9 @@
 What is shown is one vector, ``[observation | achieved goal | desired goal]``, so that replay can write another desired
 goal into it and ask ``compute_reward`` what that would have paid.
 
-The documented ids are ``FetchReach-v2`` and ``-v3``. Gymnasium-Robotics 1.4.2 has ``-v4`` alone, which begins as
-``-v2`` did: ``-v3`` forgot to put the robot at its table, and most goals were out of reach (its issue 251). The record
-names the id that ran.
+The documented ids are ``FetchReach-v2`` and the ``-v3`` of 2022. Gymnasium-Robotics 1.4.2 has ``-v4`` alone, which
+begins as they did: the ``-v3`` of its version 1.3 forgets to put the arm back (its issue 251). The record names the id
+that ran.
 """
 
 from __future__ import annotations

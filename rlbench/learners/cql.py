@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlbench.learners.actorcritic import against, track
-from rlbench.learners.base import Periodic, descend, move
+from rlbench.learners.base import Periodic, move
+from rlbench.learners.multiplier import Multiplier
 from rlbench.learners.sac import SAC
 from rlbench.nets.actors import SquashedActor
 from rlbench.ops.policy import anywhere
-from rlbench.ops.state import State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
+from rlbench.ops.state import State, into_parts, of_parts
 from rlbench.ops.terms import conservative_gap, counted
 from rlbench.ops.types import Role, Transition
 
@@ -26,6 +26,7 @@ class Conservatism(NamedTuple):
     repeats: int  # sampled actions of each of three kinds
     soft: bool  # whether a target pays for entropy
     max_grad_norm: float | None  # of each critic by itself
+    actor_first: bool = False  # whether the actor's gradient step precedes the critics'
 
 
 class ConservativeUpdate(NamedTuple):
@@ -39,35 +40,6 @@ class ConservativeUpdate(NamedTuple):
     gap: Tensor  # [] what the critics promise more of all actions than of the data's, mean over the critics
     multiplier: Tensor  # [] of the gap
     priority: Tensor  # [B]
-
-
-class Multiplier:
-    """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
-
-    def __init__(self, *, device: torch.device, threshold: float | None = None, lr: float = 0.0, most: float) -> None:
-        self.threshold, self.most = threshold, most
-        self.log = nn.Parameter(torch.zeros((), device=device))
-        self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
-
-    def value(self) -> Tensor:
-        """The multiplier, ``[]``, of which nothing is learned."""
-        return self.log.detach().exp().clamp(0, self.most)
-
-    def learn(self, gap: Tensor, rows: Tensor) -> None:
-        """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
-        if self.threshold is not None:
-            excess = torch.where(rows > 0, gap - self.threshold, 0.0)
-            descend(-self.log.exp() * excess, (self.optimizer,))
-            self.log.data.clamp_(max=math.log(self.most))  # the logarithm itself, or it would never come back
-
-    def state_dict(self) -> State:
-        """The multiplier and what its optimizer has gathered."""
-        return {"log": self.log, "optimizer": of_optimizer(self.optimizer)}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        self.log.data.copy_(tensor(state, "log"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
 
 
 class CQL:
@@ -109,11 +81,14 @@ class CQL:
 
     def update(self, batch: Transition, phase: int = 0) -> ConservativeUpdate:  # noqa: ARG002 - all updates are alike
         """A step of the critics, of the multiplier, of the actor and of the temperature; the targets follow."""
+        if self.conservatism.actor_first:
+            self.sac.improve(batch)
         loss, q, error, gap = self.critic_loss(batch)
         multiplier = self.multiplier.value()
         descend_apart(loss, self.sac.critic_optimizer, max_norm=self.conservatism.max_grad_norm)
         self.multiplier.learn(gap, batch.weight.sum())
-        self.sac.improve(batch)
+        if not self.conservatism.actor_first:
+            self.sac.improve(batch)
         track(self.sac.target_critics, self.sac.critics, self.sac.tau)
         actor_loss, entropy = self.sac.held.clone()
         alpha = self.sac.temperature.value()

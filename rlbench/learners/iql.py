@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,11 +11,14 @@ from torch import Tensor
 from rlbench.learners.actorcritic import regression, track
 from rlbench.learners.base import Periodic, descend
 from rlbench.learners.filtered import FilteredUpdate
-from rlbench.nets.actors import BoundedActor
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
+from rlbench.ops.policy import Deterministic
 from rlbench.ops.state import Parts, State, into_parts, of_parts
 from rlbench.ops.terms import counted, expectile_loss, exponential_weight
 from rlbench.ops.types import Role, Transition
+
+ImitatingActor: TypeAlias = BoundedActor | ConditionalActor | DeterministicActor
 
 
 class Extraction(NamedTuple):
@@ -42,7 +45,7 @@ class IQL:
 
     def __init__(
         self,
-        actor: BoundedActor,
+        actor: ImitatingActor,
         critics: Critics,
         value: StateValue,
         *,
@@ -67,10 +70,17 @@ class IQL:
         return regression(self.critics, batch, goal)
 
     def policy_loss(self, batch: Transition, advantage: Tensor) -> tuple[Tensor, Tensor]:
-        """The actor's loss (eq. 7) and the mean weight of what it imitates, both ``[]``."""
+        """The actor's loss (eq. 7) and the mean weight of what it imitates, both ``[]``.
+
+        A deterministic actor's squared distance takes the place of the negative log-density.
+        """
         weight = exponential_weight(advantage, self.extraction.temperature, self.extraction.bound)
-        loss: Tensor = -(batch.weight * weight * self.actor(batch.obs).log_prob(batch.action)).mean()
-        return loss, counted(batch.weight, weight)
+        policy = self.actor(batch.obs)
+        if isinstance(policy, Deterministic):
+            error = (policy.action - batch.action).square().sum(-1)
+        else:
+            error = -policy.log_prob(batch.action)
+        return (batch.weight * weight * error).mean(), counted(batch.weight, weight)
 
     def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - every update is like the others
         """A step of all three networks; the targets follow."""
@@ -86,10 +96,13 @@ class IQL:
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Samples of the policy, ``[N, A]``; its mode when it is judged."""
         policy = self.actor(obs)
-        action: Tensor = policy.mode() if role == "eval" else policy.draws(1)[0]
+        if role == "eval" or isinstance(policy, Deterministic):
+            action: Tensor = policy.mode()
+        else:
+            action = policy.draws(1)[0]
         return action
 
-    def policy(self) -> BoundedActor:
+    def policy(self) -> ImitatingActor:
         """The actor."""
         return self.actor
 

@@ -64,9 +64,9 @@ class QLearner:
         value = values.at(batch.action)
         with torch.no_grad():
             goal = self.future(batch.next_obs).backup(batch.reward, batch.discount)
-        error = value.distance(goal)
-        loss = (batch.weight * error).mean()
-        q, priority = value.mean().mean().detach(), error.detach()
+        distance = value.distance(goal)
+        loss = (batch.weight * distance).mean()
+        q, priority = value.mean().mean().detach(), value.priority(goal, distance).detach()
         if self.added is None:
             return loss, QUpdate(loss.detach(), q, priority)
         extra = self.added(features, values, batch)

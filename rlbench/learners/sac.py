@@ -12,6 +12,7 @@ from rlbench.learners.actorcritic import ACUpdate, regression, track
 from rlbench.learners.base import Periodic, descend
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics, drawn
+from rlbench.ops.policy import Squashed
 from rlbench.ops.state import Parts, State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
 from rlbench.ops.types import Role, Transition
 
@@ -80,13 +81,17 @@ class SAC:
 
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 9) and its entropy, both ``[]``; an ensemble is averaged, twins are minimised."""
-        action, log_prob = self.actor(batch.obs).sample()
-        value = self.critics(batch.obs, action)
-        judged = value.amin(0) if self.subset is None else value.mean(0)
-        loss = (batch.weight * (self.temperature.value() * log_prob - judged)).mean()
+        policy = self.actor(batch.obs)
+        action, log_prob = policy.sample()
+        loss = (batch.weight * (self.temperature.value() * log_prob - self.objective(batch, policy, action))).mean()
         rows = batch.weight.sum()
         entropy = -(batch.weight * log_prob.detach()).sum() / rows.clamp_min(torch.finfo(rows.dtype).tiny)
         return loss, torch.where(rows > 0, entropy, self.temperature.target or 0.0)  # no rows ask for no change
+
+    def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:  # noqa: ARG002 - of behaviour cloning
+        """The value of the policy's ``action`` ``[B, A]``, which the actor maximises beside its entropy, ``[B]``."""
+        value: Tensor = self.critics(batch.obs, action)
+        return value.amin(0) if self.subset is None else value.mean(0)
 
     def update(self, batch: Transition, phase: int) -> ACUpdate:
         """A step of the critics and their targets; at the end of a cycle one of the actor and the temperature too."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rlbench.nets.initial import uniform
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.policy import Deterministic, Gaussian, Squashed
 
@@ -25,21 +29,41 @@ class DeterministicActor(nn.Module):
 
 
 class SquashedActor(nn.Module):
-    """``[B, ...]`` to a squashed Gaussian whose spread depends on the observation."""
+    """``[B, ...]`` to a squashed Gaussian whose spread depends on the observation.
+
+    With ``log_std_offset`` the log std is scaled by a learned 1 and shifted by a learned offset before it is cut.
+    """
 
     def __init__(
-        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+        self,
+        *,
+        obs_shape: tuple[int, ...],
+        actions: int,
+        widths: Sequence[int],
+        low: float,
+        high: float,
+        log_scale: float = 0.0,
+        log_std_offset: float | None = None,
+        mean_bound: float | None = None,
     ) -> None:
         super().__init__()
         self.low, self.high = low, high  # bounds of the logarithm of the spread
+        self.log_scale = log_scale  # Σ log(action scale), as in ``Squashed``
+        self.mean_bound = mean_bound
         self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.log_std = nn.Linear(self.torso.features, actions)
+        self.affine = None if log_std_offset is None else nn.Parameter(torch.tensor([1.0, log_std_offset]))
 
     def forward(self, obs: Tensor) -> Squashed:
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         features = self.torso(obs)
-        return Squashed(self.mean(features), self.log_std(features).clamp(self.low, self.high))
+        mean, log_std = self.mean(features), self.log_std(features)
+        if self.mean_bound is not None:
+            mean = mean.clamp(-self.mean_bound, self.mean_bound)
+        if self.affine is not None:
+            log_std = self.affine[0] * log_std + self.affine[1]
+        return Squashed(mean, log_std.clamp(self.low, self.high), self.log_scale)
 
 
 class BoundedActor(nn.Module):
@@ -61,3 +85,31 @@ class BoundedActor(nn.Module):
         """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
         mean = self.mean(self.torso(obs)).tanh()
         return Gaussian(mean, self.log_std.clamp(self.low, self.high).expand_as(mean))
+
+
+class ConditionalActor(nn.Module):
+    """``[B, ...]`` to a Gaussian whose mean is within bounds and whose std is a softplus of the observation.
+
+    robomimic's ``GaussianActorNetwork`` without ``use_tanh``, ARISE-Initiative/robomimic@d309eae
+    robomimic/models/policy_nets.py: the std is ``STD`` where the layer gives 0, and the mean is cut before tanh.
+    """
+
+    STD: Final = 0.3
+    MEAN: Final = 9.0
+
+    def __init__(
+        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+    ) -> None:
+        super().__init__()
+        self.low, self.high = low, high  # bounds of the logarithm of the std
+        self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
+        self.mean = nn.Linear(self.torso.features, actions)
+        self.std = nn.Linear(self.torso.features, actions)
+        uniform(self.mean, self.std)
+
+    def forward(self, obs: Tensor) -> Gaussian:
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
+        features = self.torso(obs)
+        mean = self.mean(features).clamp(-self.MEAN, self.MEAN).tanh()
+        log_std = F.softplus(self.std(features)).log() + math.log(self.STD / math.log(2))
+        return Gaussian(mean, log_std.clamp(self.low, self.high))

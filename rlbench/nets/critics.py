@@ -28,27 +28,49 @@ class Parallel(nn.Module):
 
 
 class Critics(nn.Module):
-    """K independent estimates of the value of an action, with ReLU between the layers."""
+    """K independent estimates of the value of an action, with ReLU between the layers.
 
-    def __init__(self, *, members: int, obs: int, actions: int, widths: Sequence[int]) -> None:
+    With ``units``, scale and center ``[A]`` of the environment's actions, the networks see ``center + scale · action``.
+    """
+
+    scale: Tensor | None
+    center: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        members: int,
+        obs: int,
+        actions: int,
+        widths: Sequence[int],
+        units: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         super().__init__()
         self.members = members
+        scale, center = units or (None, None)
+        self.register_buffer("scale", scale, persistent=False)  # the environment has it: no checkpoint
+        self.register_buffer("center", center, persistent=False)
         sizes = [obs + actions, *widths, 1]
         self.layers = nn.ModuleList(Parallel(members, inputs, outputs) for inputs, outputs in pairwise(sizes))
 
     def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
-        return self._judged(beside(obs, action), members or self.members)
+        return self._judged(self._inputs(obs, action), members or self.members)
 
     def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
-        rows, count = beside(obs, action).flatten(0, 1), members or self.members
+        rows, count = self._inputs(obs, action).flatten(0, 1), members or self.members
         if worth_parting(rows):
             parameters = (parameter[:count] for layer in self.layers for parameter in layer.parameters())
             value = in_parts(rows, *parameters).squeeze(-1)
         else:
             value = self._judged(rows, count)
         return value.view(-1, *action.shape[:2])
+
+    def _inputs(self, obs: Tensor, action: Tensor) -> Tensor:
+        if self.scale is not None and self.center is not None:
+            action = torch.addcmul(self.center, self.scale, action)
+        return beside(obs, action)
 
     def _judged(self, rows: Tensor, count: int) -> Tensor:
         x = rows.expand(count, -1, -1)

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlbench.nets.streams import Streams
+from rlbench.ops.quantiles import Quantiles
 from rlbench.ops.types import Role
-from rlbench.ops.value import Quantiles, Value, pick
+from rlbench.ops.value import Value, pick
 
 
 class ImplicitHead(nn.Module):

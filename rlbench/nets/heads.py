@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.nets.streams import Streams
+from rlbench.ops.quantiles import Quantiles
 from rlbench.ops.types import Role
-from rlbench.ops.value import Categorical, Expected, Quantiles, Value
+from rlbench.ops.value import Categorical, Expected, Value
 
 
 class Head(Protocol):

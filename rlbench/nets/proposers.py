@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlbench.nets.critics import Critics, beside
 
-CODE = 0.5  # beyond which a drawn latent number is cut: what is unlikely in the data is not proposed
+CODE = 0.5  # beyond which a drawn latent number is usually cut: what is unlikely in the data is not proposed
 
 
 class Repeated(NamedTuple):
@@ -25,9 +25,11 @@ class Repeated(NamedTuple):
 class Proposer(nn.Module):
     """A conditional variational autoencoder of actions (https://arxiv.org/abs/1812.02900, section 5)."""
 
-    def __init__(self, *, obs: int, actions: int, latent: int, widths: Sequence[int]) -> None:
+    def __init__(
+        self, *, obs: int, actions: int, latent: int, widths: Sequence[int], clip: float | None = CODE
+    ) -> None:
         super().__init__()
-        self.latent = latent
+        self.latent, self.clip = latent, clip
         self.encoder, self.decoder = _layers([obs + actions, *widths]), _layers([obs + latent, *widths])
         last = widths[-1] if widths else obs + actions
         self.mean, self.log_std = nn.Linear(last, latent), nn.Linear(last, latent)
@@ -47,7 +49,7 @@ class Proposer(nn.Module):
     def propose(self, obs: Tensor, count: int) -> Tensor:
         """``count`` actions like the data's at each of ``obs`` ``[B, F]``, ``[count, B, A]``."""
         code = torch.randn(count, len(obs), self.latent, device=obs.device, dtype=obs.dtype)
-        return self.decode(obs, code.clamp(-CODE, CODE))
+        return self.decode(obs, code if self.clip is None else code.clamp(-self.clip, self.clip))
 
 
 class Perturbation(nn.Module):

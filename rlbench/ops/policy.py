@@ -128,6 +128,7 @@ class Squashed(NamedTuple):
 
     mean: Tensor  # [B, A] before the squashing
     log_std: Tensor  # [B, A] likewise
+    log_scale: float = 0.0  # Σ log(action scale) where densities are in the environment's units; 0 in [−1, 1]
 
     def mode(self) -> Tensor:
         """The squashed mean, ``[B, A]``: what is done when nothing is to be tried."""
@@ -135,20 +136,20 @@ class Squashed(NamedTuple):
 
     def repeated(self, count: int) -> Squashed:
         """The same ``count`` times over, ``[count, B, A]``, to draw as many samples."""
-        return Squashed(self.mean.expand(count, -1, -1), self.log_std.expand(count, -1, -1))
+        return Squashed(self.mean.expand(count, -1, -1), self.log_std.expand(count, -1, -1), self.log_scale)
 
     def sample(self) -> tuple[Tensor, Tensor]:
         """An action in (−1, 1), ``[B, A]``, and its log-density, ``[B]``; differentiable in both parameters."""
         noise = torch.randn_like(self.mean)
         raw = self.mean + self.log_std.exp() * noise
         density = -0.5 * noise.square() - self.log_std - LOG_ROOT_TAU - _log_slope(raw)
-        return raw.tanh(), density.sum(-1)
+        return raw.tanh(), density.sum(-1) - self.log_scale
 
     def log_prob(self, raw: Tensor) -> Tensor:
         """The log-density of ``tanh(raw)``, ``[B]``; asked by what was squashed, for tanh cannot be undone at ±1."""
         standard = (raw - self.mean) * (-self.log_std).exp()
         density = -0.5 * standard.square() - self.log_std - LOG_ROOT_TAU - _log_slope(raw)
-        return density.sum(-1)
+        return density.sum(-1) - self.log_scale
 
 
 def anywhere(like: Tensor, count: int) -> tuple[Tensor, float]:

@@ -1,6 +1,6 @@
 """Return distributions: what a Q-network says about the future, and how two of them compare.
 
-Each is a value with four verbs. Q-learning is written once in terms of the verbs, so that another member of the
+Each is a value with five verbs. Q-learning is written once in terms of the verbs, so that another member of the
 family is another type here and another head in ``nets``, and nothing else.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, Self
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -26,7 +25,10 @@ class Value(Protocol):
         """The Bellman image ``reward + discount · Z`` of a chosen distribution, both ``[B]``."""
 
     def distance(self, target: Self) -> Tensor:
-        """How far this prediction is from ``target``, ``[B]``: the loss, and the replay priority."""
+        """How far this prediction is from ``target``, ``[B]``: the loss."""
+
+    def priority(self, target: Self, distance: Tensor) -> Tensor:
+        """Priority in prioritized replay, ``[B]``, of a prediction whose ``distance`` to ``target`` is computed."""
 
 
 def pick(x: Tensor, action: Tensor) -> Tensor:
@@ -59,6 +61,10 @@ class Expected(NamedTuple):
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
 
+    def priority(self, target: Expected, distance: Tensor) -> Tensor:  # noqa: ARG002 - it is a square
+        """The absolute TD error |δ|, ``[B]`` (https://arxiv.org/abs/1511.05952, section 3.3)."""
+        return (self.q - target.q).abs()
+
 
 class Categorical(NamedTuple):
     """C51: probabilities on fixed atoms (https://arxiv.org/abs/1707.06887)."""
@@ -82,38 +88,13 @@ class Categorical(NamedTuple):
         """Cross entropy with the projected target, ``[B]`` (algorithm 1)."""
         return -(self.project(target) * self.logits.log_softmax(-1)).sum(-1)
 
+    def priority(self, target: Categorical, distance: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
+        """The cross entropy itself, ``[B]`` (https://arxiv.org/abs/1710.02298, "prioritized replay")."""
+        return distance
+
     def project(self, other: Categorical) -> Tensor:
         """``other``'s probability moved onto these atoms, split between the two nearest, ``[B, Q]`` (eq. 7)."""
         gap = self.atoms[1] - self.atoms[0]
         moved = other.atoms.clamp(self.atoms[0], self.atoms[-1]).unsqueeze(-2)  # [(B,) 1, Q']
         share = (1 - (moved - self.atoms[:, None]).abs() / gap).clamp(0, 1)  # [B, Q, Q']
         return (share * other.logits.softmax(-1)[:, None, :]).sum(-1)
-
-
-class Quantiles(NamedTuple):
-    """QR-DQN, IQN and FQF: the inverse CDF at some fractions (https://arxiv.org/abs/1710.10044)."""
-
-    values: Tensor  # [B, A, Q] | [B, Q]
-    taus: Tensor  # [B, Q] where the inverse CDF was evaluated
-    mass: Tensor  # [B, Q] probability each value stands for; sums to 1
-
-    def mean(self) -> Tensor:
-        """Values weighted by the probability they stand for, ``[B, A]`` or ``[B]``."""
-        mass = self.mass if self.values.dim() == self.mass.dim() else self.mass[:, None]
-        return (self.values * mass).sum(-1)
-
-    def at(self, action: Tensor) -> Quantiles:
-        """The distributions of the given actions ``[B]``."""
-        return self._replace(values=pick(self.values, action))
-
-    def backup(self, reward: Tensor, discount: Tensor) -> Quantiles:
-        """Every value moved by ``reward`` and ``discount`` ``[B]``."""
-        return self._replace(values=reward[:, None] + discount[:, None] * self.values)
-
-    def distance(self, target: Quantiles) -> Tensor:
-        """The quantile Huber loss (κ = 1), summed over our fractions, averaged over the target's, ``[B]`` (eq. 10)."""
-        pairs = (-1, self.values.shape[1], target.values.shape[1])  # [B, Q, Q']
-        goal, mine = target.values[:, None, :].expand(pairs), self.values[:, :, None].expand(pairs)
-        huber = F.huber_loss(mine, goal, reduction="none")
-        tilt = torch.where(goal < mine, 1 - self.taus[:, :, None], self.taus[:, :, None])
-        return (tilt * huber).mean(2).sum(1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from rlbench import faults
 from rlbench.errors import RefusedFile, UsageError
@@ -68,6 +68,32 @@ def noted(folder: Path) -> list[dict[str, object]]:
             except RefusedFile:
                 continue  # torn by a crash
     return found
+
+
+class Resumption(NamedTuple):
+    """A process that went on with a run in another environment."""
+
+    epoch: int  # how many were recorded
+    environment: Mapping[str, object]  # what differed
+
+
+def resumptions(head: Mapping[str, object]) -> list[Resumption]:
+    """The processes that a record's head names beside the first.
+
+    Raises:
+        TypeError: it is no record's head.
+    """
+    lines = head.get("resumed", [])
+    if not isinstance(lines, list):
+        raise TypeError("resumed: not a list")
+    return [_resumption(line) for line in lines]
+
+
+def _resumption(line: object) -> Resumption:
+    epoch, environment = (line.get("epoch"), line.get("environment")) if isinstance(line, dict) else (None, None)
+    if not isinstance(epoch, int) or not isinstance(environment, dict):
+        raise TypeError("resumed: not an environment")
+    return Resumption(epoch, environment)
 
 
 def begun(folder: Path) -> int:

@@ -13,8 +13,9 @@ import psutil
 
 import rlbench
 
-POLICY = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
-"""Variables by which libraries choose their threads."""
+THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
+INSTRUCTIONS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
+"""Environment variables that choose the processor's instructions, and with them the rounding of every sum."""
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 
@@ -45,14 +46,20 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit this package's checkout is at, with ``+dirty`` where its code differs; None outside a checkout."""
-    folder = Path(rlbench.__file__).parent
+    """The commit this package's own checkout is at, with ``+dirty`` where its code differs; None elsewhere.
+
+    A package that is installed below another project's repository has no commit.
+    """
+    package = Path(rlbench.__file__).resolve().parent
     try:
-        head = _git(folder, "rev-parse", "--short=12", "HEAD")
-        changed = _git(folder, "status", "--porcelain", "--", ".")
+        if Path(_git(package, "rev-parse", "--show-toplevel")).resolve() != package.parent:
+            return None
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
+        head = _git(package, "rev-parse", "--short=12", "HEAD")
+        changes = _git(package, "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return None
-    return head + ("+dirty" if changed else "")
+    return head + ("+dirty" if changes else "")
 
 
 def available_memory() -> int:
@@ -65,8 +72,8 @@ def available_memory() -> int:
 
 
 def threads() -> dict[str, str]:
-    """The thread policy that libraries were started with."""
-    return {name: os.environ[name] for name in POLICY if name in os.environ}
+    """The policy of threads and instructions that libraries were started with."""
+    return {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS) if name in os.environ}
 
 
 def _reclaimable() -> int:
@@ -94,11 +101,14 @@ def _version(package: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
+    """The answer of git about ``folder``'s repository, which runs no command that the repository names."""
+    settings = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
     done = subprocess.run(  # noqa: S603 - no shell, and nothing of the user's in it
-        ["git", "-C", str(folder), *arguments],  # noqa: S607 - git is where PATH says
+        ["git", *settings, "-C", str(folder), *arguments],  # noqa: S607 - git is where PATH says
         capture_output=True,
         text=True,
         check=True,
         timeout=5,
+        env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     )
     return done.stdout.strip()

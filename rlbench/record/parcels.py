@@ -19,11 +19,10 @@ from rlbench.errors import RefusedFile
 from rlbench.record import files
 from rlbench.record.attempts import LOG
 from rlbench.record.claims import Claim
-from rlbench.record.resumes import RESUMED
 from rlbench.record.store import read
 from rlbench.spec.run import Spec
 
-RECORD = ("spec.json", "epochs.jsonl", RESUMED, "outcome.json")
+RECORD = ("spec.json", "epochs.jsonl", "outcome.json")
 STATES = ("resume", "best", "last")
 """Checkpoints by what they are for."""
 
@@ -119,7 +118,7 @@ def _put(fresh: Path, folder: Path, parcel: Parcel) -> None:
     """Epochs before the checkpoint that counts them, and never an outcome that counts other epochs."""
     if "outcome.json" not in parcel.record:
         (folder / "outcome.json").unlink(missing_ok=True)
-    for name in ("spec.json", "epochs.jsonl", RESUMED, LOG):
+    for name in ("spec.json", "epochs.jsonl", LOG):
         if name in parcel.record:
             (fresh / name).replace(folder / name)
             faults.point("parcel.placed")

@@ -1,10 +1,9 @@
 """The only writer below ``results/``: claims a run's folder, appends its epochs, replaces its outcome.
 
 results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
-    spec.json       the resolved Spec, its id and the environment it ran in
+    spec.json       the resolved Spec, its id, the environment it ran in, and what differed where it was resumed
     epochs.jsonl    one sealed line an epoch
     outcome.json    how it ended, or stands
-    resumed.jsonl   one sealed line for each resume by other code, libraries or hardware
     failure.txt     the traceback of what ended it, if it failed
     crash.txt       there while it runs; left behind by a process that died, with what it could still say
     checkpoint/     what resuming needs; never committed
@@ -14,6 +13,7 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,9 +24,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
-from rlbench.record import files
+from rlbench.record import files, manifest
+from rlbench.record.attempts import Resumption, resumptions
 from rlbench.record.claims import Claim
-from rlbench.record.resumes import RESUMED, Resume, read_resumes
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
@@ -35,7 +35,7 @@ RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED = "was changed while the run was under way"
-PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", RESUMED, "failure.txt", "crash.txt")
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
@@ -52,7 +52,6 @@ class Record:
     environment: Mapping[str, object]  # of the first attempt
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
-    resumes: tuple[Resume, ...] = ()
 
 
 def read(folder: Path) -> Record:
@@ -80,7 +79,6 @@ def read(folder: Path) -> Record:
         environment=environment if isinstance(environment, dict) else {},
         epochs=epochs,
         outcome=outcome,
-        resumes=read_resumes(folder),
     )
 
 
@@ -289,6 +287,8 @@ class Store:
         found = read(self.folder)
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
+        if found.outcome is None or found.outcome.status == "interrupted":
+            _note_resumption(path, {**environment, **_saved_threads(self.folder)}, len(found.epochs))
         self._epochs = list(found.epochs)
         lines = self.folder / "epochs.jsonl"
         if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
@@ -301,6 +301,34 @@ class Store:
             for left in self.folder.glob("*.json*.tmp"):
                 left.unlink()
                 faults.point("claim.swept")
+
+
+def _saved_threads(folder: Path) -> dict[str, object]:
+    """The threads that a checkpoint says it was made with, which whoever resumes it takes."""
+    place = manifest.standing(folder / "checkpoint" / "resume")
+    with suppress(RefusedFile):  # which the resume itself tells
+        threads = manifest.read(place).values.get("threads")
+        return {} if threads is None else {"torch_threads": threads}
+    return {}
+
+
+def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) -> None:
+    """Add to a record's head what differs in the ``environment`` of the process that goes on after ``epoch`` epochs."""
+    head = files.read_sealed(path)
+    first = head.get("environment")
+    try:
+        later = resumptions(head)
+    except TypeError:
+        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
+    before = dict(first) if isinstance(first, dict) else {}
+    for resumption in later:
+        before.update(resumption.environment)
+    now = json.loads(json.dumps(environment))
+    names = {**before, **now}.keys() - {"command"}
+    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
+    if changes:
+        head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
+        files.replace(path, files.sealed(head) + "\n")
 
 
 def set_aside(folder: Path) -> None:

@@ -5,36 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, at_the_end, comparable, documented, notes
-from rlbench.report.estimate import AMBIGUOUS, final, interquartile_mean, interval, mean, peak, seed_scores, within
+from rlbench.report.estimate import (
+    AMBIGUOUS,
+    final,
+    interquartile_mean,
+    interval,
+    mean,
+    peak,
+    seed_scores,
+    steps_to,
+    within,
+    without_optimism,
+)
 from rlbench.report.experience import UNKNOWN, Experience, experience, noted
 from rlbench.report.gather import Runs, gather
-from rlbench.report.references import Reference, normalized, reference
-from rlbench.report.runs import Run
+from rlbench.report.references import Reference, reference
+from rlbench.report.repeats import remarks
+from rlbench.report.runs import Evaluation, Run
+from rlbench.report.tolerances import insensitive, margin, on_scale, resolution, step_margin, threshold
 from rlbench.report.verdict import (
     ALPHA,
     MOST,
-    SHARE,
     Claim,
     Verdict,
     against_optimum,
     against_run,
     against_seeds,
-    margin_of,
+    in_both_respects,
     no_more_than_consistent,
     out_of_reach,
     settle,
+    squared_error,
     under_both,
     with_failures,
 )
 
 SUITES = ("atari", "mujoco", "offline", "goals", "toy")
 """Every suite that has a table; those without settings yet can only say NOT RUN."""
-
-TOLERANCE = 0.05
-"""How far below the known optimum the mean of a toy task may lie, as a share of it."""
 
 BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
 """What an offline score can be, told apart."""
@@ -62,6 +73,7 @@ class Measured:
     env_steps: int  # the fewest of any run that counts
     env_id: str
     seeds: tuple[float, ...] = ()  # one score a seed, failed ones last
+    roots: tuple[int, ...] = ()  # the seeds themselves, in rising order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +85,7 @@ class Cell:
     measured: Measured | None
     verdict: Verdict
     note: str
-    margin: float | None = None  # below the document, within which a mean is no worse
+    margin: float | None = None  # from the document, within which a mean is no other
     claim: Claim | None = None  # what the seeds say before the other cells are heard
     experience: Experience = UNKNOWN  # what was learned from, where it was recorded
 
@@ -86,6 +98,7 @@ class _Open:
     document: Documented | None
     runs: Runs
     measured: Measured | None
+    tested: Sequence[float]  # one score a seed that ended, less what a moment picked over few seeds gives it
     margin: float | None
     claim: Claim | None
     experience: Experience
@@ -113,7 +126,13 @@ def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
     judged = [cell for cell in cells if cell.claim is not None]
     verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
     words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
-    return [_cell(cell, words.get(cell.key) or _unjudged(cell.runs)) for cell in cells]
+    return [_cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs)) for cell in cells]
+
+
+def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
+    """The verdict, never better than INCONCLUSIVE while a documented seed is short: it may be the bad one."""
+    good = verdict is not None and verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
+    return Verdict("INCONCLUSIVE") if good and runs.short else verdict
 
 
 def _cell(cell: _Open, verdict: Verdict) -> Cell:
@@ -146,18 +165,30 @@ def _opened(
     scores = _scores(counted, estimator, document, scale)
     fallen = [_floor(scores, estimator, runs, scale)] * len(runs.failed)
     judged = document is not None and bool(runs.complete or runs.failed) and comparable(key)
-    margin = allowed(key, document, share) if document else None
+    tested = _tested(counted, scores, document)
     claim = None
-    if judged and document is not None and margin is not None:
-        claim = with_failures(partial(_judged, document, margin), scores, fallen)
+    if judged and document is not None:
+        judge = partial(_judged, key, document, share)
+        claim = with_failures(judge, tested, [_floor(tested, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
             other = _scores(counted, OTHER_READING[estimator], document, scale)
-            claim = under_both(claim, with_failures(partial(_judged, document, margin), other, fallen))
-        if _insensitive(key, document, margin):
+            claim = under_both(claim, with_failures(judge, other, fallen))
+        if (stop := threshold(key, document)) is not None:
+            claim = in_both_respects(claim, _in_time(runs, document, stop, share))
+        if insensitive(key, document, margin(key, document, share)):
             claim = no_more_than_consistent(claim)
-    measured = _measured(counted, [*scores, *fallen], estimator, runs)
-    data = experience(key, runs.all, known)
-    return _Open(key=key, document=document, runs=runs, measured=measured, margin=margin, claim=claim, experience=data)
+    roots = [run.seed for run in counted if within(run.evaluations, document.limit if document else None)]
+    roots += [run.seed for run in runs.failed]
+    return _Open(
+        key=key,
+        document=document,
+        runs=runs,
+        measured=_measured(counted, [*scores, *fallen], estimator, runs, roots),
+        tested=tested,
+        margin=margin(key, document, share) if document else None,
+        claim=claim,
+        experience=experience(key, runs.all, known),
+    )
 
 
 def _scores(
@@ -166,33 +197,51 @@ def _scores(
     return seed_scores(runs, estimator, limit=document.limit if document else None, scale=scale)
 
 
-def _judged(document: Documented, margin: float, scores: Sequence[float]) -> Claim:
+def _tested(runs: Sequence[Run], scores: Sequence[float], document: Documented | None) -> Sequence[float]:
+    """The scores that the test sees: a peak without the luck of its moment that the document's peak has not."""
+    centre = PEAKS.get(document.estimator) if document else None
+    if centre is None or document is None or document.n is None:
+        return scores
+    return without_optimism(_curves(runs, document), centre, document.n)
+
+
+def _curves(runs: Sequence[Run], document: Documented) -> list[Sequence[Evaluation]]:
+    return [kept for run in runs if (kept := within(run.evaluations, document.limit))]
+
+
+def _judged(key: Key, document: Documented, share: float | None, scores: Sequence[float]) -> Claim:
+    apart = margin(key, document, share)
     if document.source == OPTIMUM:
-        return against_optimum(scores, document.score, margin)
-    if (document.n or 1) == 1:
-        return against_run(scores, document.score)
-    return against_seeds(scores, document.score, document.std, document.n or 1, margin)
+        return against_optimum(scores, document.score, apart)
+    if document.n is not None and document.n > 1:
+        return against_seeds(scores, document.score, document.std, document.n, apart)
+    stop = threshold(key, document)
+    if stop is None:
+        return against_run(scores, document.score, apart, resolution(key, document))
+    reached = [min(score, stop) for score in scores]  # how far beyond it a run ended is chance, on both sides
+    return against_run(reached, stop, apart, resolution(key, document))
 
 
-def allowed(key: Key, document: Documented, share: float | None = None) -> float:
-    """How far below its document the mean of a cell may lie and still be no worse, on the document's scale."""
-    if document.source == OPTIMUM:
-        return (TOLERANCE if share is None else share) * abs(document.score)
-    random = _on_scale(reference(key), document.estimator)
-    return margin_of(document.score, document.std, random, SHARE if share is None else share)
+def _in_time(runs: Runs, document: Documented, stop: float, share: float | None) -> Claim:
+    """The steps to the threshold, negative so that more is better, against the documented ones where they are known.
+
+    A seed that did not reach it counts at its whole budget, which is the least that it would take.
+    """
+    documented = document.steps_to_threshold
+    if documented is None:
+        return Claim(found="CONSISTENT", above=1.0)  # within the budget is all that the document says
+    steps = [-float(steps_to(run.evaluations, stop) or run.budget) for run in runs.complete]
+    epoch = max(_gap(run.evaluations) for run in runs.scored)
+
+    def judge(scores: Sequence[float]) -> Claim:
+        return against_run(scores, -documented, step_margin(documented, share), epoch)
+
+    return with_failures(judge, steps, [-float(run.budget) for run in runs.failed])
 
 
-def _insensitive(key: Key, document: Documented, margin: float) -> bool:
-    """Whether the margin is as wide as the way from the random policy: then being within it proves no skill."""
-    random = _on_scale(reference(key), document.estimator)
-    return document.source != OPTIMUM and random is not None and margin >= abs(document.score - random)
-
-
-def _on_scale(scale: Reference | None, estimator: Estimator) -> float | None:
-    """The random policy's score as the estimator counts."""
-    if scale is None:
-        return None
-    return 100 * normalized(scale.random, scale) if estimator.startswith("normalized") else scale.random
+def _gap(evaluations: Sequence[Evaluation]) -> float:
+    """The most steps between two evaluations that follow each other."""
+    return max((b.env_steps - a.env_steps for a, b in pairwise(evaluations)), default=0)
 
 
 def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Reference | None) -> float:
@@ -200,13 +249,15 @@ def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Ref
 
     Where nobody knows what a random policy gets, the untrained one's first evaluation stands in.
     """
-    random = _on_scale(scale, estimator)
+    random = on_scale(scale, estimator)
     untrained = [run.evaluations[0].mean for run in runs.scored if run.evaluations]
     known = [random] if random is not None else untrained
     return min([*known, *scores], default=0.0)
 
 
-def _measured(runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, found: Runs) -> Measured | None:
+def _measured(
+    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, found: Runs, roots: Sequence[int]
+) -> Measured | None:
     if not scores:
         return None
     low, high = interval(scores) if len(scores) > 1 else (None, None)
@@ -220,6 +271,7 @@ def _measured(runs: Sequence[Run], scores: Sequence[float], estimator: Estimator
         env_steps=min(run.env_steps for run in counted),
         env_id=", ".join(sorted({run.env_id for run in counted})),
         seeds=tuple(scores),
+        roots=tuple(sorted(roots)),
     )
 
 
@@ -230,8 +282,9 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
         found.append("another protocol or environment" if cell.document else "not documented")
     if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:
         found.append("the document does not say whether its score is the best or the last")
-    if cell.document is not None and cell.claim is not None and _insensitive(cell.key, cell.document, cell.margin or 0):
-        found.append("the documented spread reaches the random policy, so nothing is called reproduced")
+    if cell.document is not None and cell.claim is not None and insensitive(cell.key, cell.document, cell.margin or 0):
+        wide = "documented spread" if cell.document.std == cell.margin else "margin"
+        found.append(f"the {wide} reaches the random policy, so nothing is called reproduced")
     found += _doubts(cell, verdict)
     if verdict.word == "PARTIAL":
         found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
@@ -247,9 +300,7 @@ def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
     others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
     if others:
         found.append(f"{_count(others, 'run')} with other settings")
-    if runs.strangers:
-        found.append(f"{_count(len(runs.strangers), 'run')} on another file of that name")
-    return found
+    return [*found, *remarks(runs)]
 
 
 def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
@@ -257,13 +308,17 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
     document, measured = cell.document, cell.measured
     if document is None or measured is None or cell.claim is None or cell.margin is None:
         return
-    seeds, centre = measured.seeds, PEAKS.get(document.estimator)
-    if verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
+    centre, stop = PEAKS.get(document.estimator), threshold(cell.key, document)
+    seeds = [*cell.tested, *measured.seeds[len(cell.tested) :]]
+    if stop is not None:
+        yield _reaching(cell.runs, document, stop)
+    several = document.source == OPTIMUM or (document.n or 1) > 1  # a single run has its resolution for a spread
+    if several and verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
         picked = "at the picked moment " if centre else ""
         hidden = "" if centre or verdict.word == "BELOW" else f": up to {rate:.0%} of runs may still fail"
         yield f"{len(seeds)} equal seeds {picked}leave no spread to test with{hidden}"
-    curves = [kept for run in cell.runs.complete if (kept := within(run.evaluations, document.limit))]
+    curves = _curves(cell.runs.complete, document)
     if centre and curves:
         top, theirs = peak(curves, centre), at_the_end(cell.key, document.limit or 0)
         last = centre([final(curve) for curve in curves])
@@ -271,10 +326,21 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
             steps = max(evaluation.env_steps for evaluation in top)
             there = f", the document's {theirs.score:,.6g}" if theirs else ""
             yield f"best after {steps:,} steps; at the end {last:,.1f}{there}"
-    if verdict.more is not None and verdict.more > MOST and document.std and document.n:
+    if verdict.more is not None and verdict.more > MOST and document.std and document.n is not None and document.n > 1:
         distance = mean(seeds) - document.score + cell.margin
-        if out_of_reach(distance, document.std**2 / document.n, document.n):
+        if out_of_reach(distance, squared_error(document.std, document.n), document.n):
             yield "with this mean no number of seeds would do: the document's own error is too large"
+
+
+def _reaching(runs: Runs, document: Documented, stop: float) -> str:
+    """How many seeds reached the threshold, and after how many steps."""
+    reached = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
+    text = f"{len(reached)} of {_count(len(runs.scored), 'run')} reached {stop:g}"
+    if reached:
+        ends = dict.fromkeys((min(reached), max(reached)))
+        text += f" after {' to '.join(f'{steps:,}' for steps in ends)} steps"
+    theirs = document.steps_to_threshold
+    return text + (f", the document's after about {theirs:,}" if theirs else ", where the document's stopped, too")
 
 
 def _count(number: int, noun: str) -> str:

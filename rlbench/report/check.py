@@ -18,12 +18,13 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, differences, gather
 from rlbench.report.references import reference
+from rlbench.report.repeats import remarks
 from rlbench.report.runs import Run
 from rlbench.report.tables import rounded, task_name
 
 Aspect = Literal["score", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW"}
-OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE"}
+OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "NOT RUN", "PARTIAL"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +75,7 @@ def against_baseline(
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     found: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        others = (run for run in (*runs.variants, *runs.strangers) if run.status == "failed")
+        others = (run for run in (*runs.variants, *runs.strangers, *runs.versions) if run.status == "failed")
         found += _failures(key, [*runs.failed, *others])
         if key not in entries and runs.complete:
             found.append(_finding(key, "score", "NEW", "not in the baseline"))
@@ -133,7 +134,7 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
             inside = f"<failure {message}/>"
         elif f.word == "FAILED":
             inside = f"<error {message}/>"
-        elif f.word in OPEN | {"NOT RUN", "NEW", "PARTIAL", "NOT COMPARABLE"}:
+        elif f.word in OPEN | {"NEW", "NOT COMPARABLE"}:
             inside = f"<skipped {message}/>"
         where = escape(".".join(filter(None, (f.suite, f.algorithm))))
         cases.append(
@@ -191,8 +192,11 @@ def _score_findings(
     for place, ruling in zip(drops, gate.rule_scores(list(drops.values()), alpha), strict=True):
         entry, runs = held[place]
         changed = [change for run in runs[:1] for change in differences(run)]
-        reason = "; ".join(filter(None, (ruling.reason, f"with {', '.join(changed)}" if changed else "")))
-        found[place] = _finding(entry.key, "score", ruling.word, reason)
+        few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
+        word = "TOO FEW" if few and ruling.word == "PASSED" else ruling.word  # the others may be the bad ones
+        provenance = () if changed else remarks(everything[entry.key])
+        parts = (ruling.reason, few, *provenance, f"with {', '.join(changed)}" if changed else "")
+        found[place] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [found[place] for place in range(len(held))]
 
 

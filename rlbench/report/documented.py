@@ -7,10 +7,10 @@ is silent, the first of ``PRIMARY``.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report.documents import (
@@ -25,8 +25,12 @@ from rlbench.report.documents import (
     lines,
     parsed,
     row_of,
+    sourced,
     suites,
 )
+
+if TYPE_CHECKING:
+    from rlbench.spec.run import Spec
 
 __all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of", "suites"]
 
@@ -109,21 +113,27 @@ def at_the_end(key: Key, limit: int) -> Documented | None:
     return max(within, key=lambda row: int(row.steps), default=None)
 
 
+class Note(NamedTuple):
+    """A fact that a reader must know before comparing a score with the document of its cell."""
+
+    text: str
+    source: str  # the files and commits that show it, blank-separated
+
+
 @cache
+def sourced_notes(key: Key) -> tuple[Note, ...]:
+    """The notes on a cell, each with its source."""
+    return tuple(Note(row["note"], row["source"]) for row in sourced("notes.csv") if _named(row, key))
+
+
 def notes(key: Key) -> tuple[str, ...]:
-    """What a reader must know before comparing with the document of this cell."""
-    return tuple(row["note"] for row in _notes() if _named(row, key))
+    """The notes on a cell, as its table prints them."""
+    return tuple(note.text for note in sourced_notes(key))
 
 
 def comparable(key: Key) -> bool:
     """Whether the document was made where we can run: not if its environment differs in a way that moves scores."""
-    return all(row["comparable"] != "no" for row in _notes() if _named(row, key))
-
-
-@cache
-def _notes() -> tuple[dict[str, str], ...]:
-    with (DATA / "notes.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+    return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
 def _chosen(key: Key, rows: list[Line]) -> Line | None:
@@ -143,19 +153,20 @@ def _as_long(key: Key, first: Line, others: list[Line]) -> Line:
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
     """
-    limit, budget = parsed(first).limit, _budget(key)
-    if budget is None or limit in {None, budget}:
+    limit, spec = parsed(first).limit, settings(key)
+    if spec is None or limit in {None, spec.budget.steps}:
         return first
     alike = (r for r in others if r["estimator"] == first["estimator"])
-    return next((r for r in alike if parsed(r).limit == budget), first)
+    return next((r for r in alike if parsed(r).limit == spec.budget.steps), first)
 
 
-def _budget(key: Key) -> int | None:
-    """The steps of a run of ours; None where no suite has the cell."""
+@cache
+def settings(key: Key) -> Spec | None:
+    """The settings of a run of ours; None where no suite has the cell."""
     from rlbench import suites
 
     try:
-        return suites.spec(key.suite, key.algorithm, key.task).budget.steps
+        return suites.spec(key.suite, key.algorithm, key.task)
     except (UnknownName, UsageError):
         return None
 

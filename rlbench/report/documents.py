@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -73,12 +74,24 @@ class Documented:
     note: str = ""
     task: str = ""  # the environment's id in the document
     dataset: str = ""  # in the document's words
+    resolution: float = 0.0  # of the last printed digit of the score
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run ended once an evaluation reached a threshold."""
+        return "stop" in self.steps
+
+    @property
+    def steps_to_threshold(self) -> int | None:
+        """The agent steps after which the run stopped; None where the document names a bound or nothing."""
+        match = re.match(r"~([0-9.]+)M ", self.steps) if self.stops else None
+        return round(float(match[1]) * 1e6) if match else None
 
     @property
     def limit(self) -> int | None:
         """The agent steps within which the score was reached; None where the document says less or something else."""
-        match = re.fullmatch(r"([0-9.]+)M( \(max at \d+\))?", self.steps)
-        return round(float(match[1]) * 1e6) if match else None
+        match = re.fullmatch(r"([0-9.]+)([kM])( \(max at \d+\))?", self.steps)
+        return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
 
 class Row(NamedTuple):
@@ -108,17 +121,49 @@ def row_of(suite: str, task: str, dataset: str) -> Row:
     return Row(task, dataset)
 
 
-def protocol_of(suite: str, system: str) -> str:
-    """How the evaluations behind a document were made, as far as it says."""
-    with (DATA / "protocols.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["suite"] == suite and fnmatchcase(system, row["systems"]):
-                return row["protocol"]
-    return ""
-
-
 Line = dict[str, str]
 """A row of a file, by its header."""
+
+SOURCE = re.compile(r"([\w.-]+/[\w.-]+:|rlbench:)?[^\s:@]+@[0-9a-f]{7,40}")
+"""A file at a commit: of thu-ml/tianshou, or of the repository named before the colon (``rlbench`` is this one)."""
+
+
+@cache
+def sourced(name: str) -> tuple[Line, ...]:
+    """The rows of a file of claims about others' code, each with the blank-separated files and commits that show it.
+
+    Raises:
+        RlbenchError: a row names no file and commit.
+    """
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        rows = tuple(csv.DictReader(file))
+    for number, row in enumerate(rows, start=2):
+        sources = (row.get("source") or "").split()
+        if not sources or not all(SOURCE.fullmatch(source) for source in sources):
+            raise RlbenchError(
+                f"{DATA / name}: row {number} names no file and commit; write PATH@COMMIT in its column source"
+            )
+    return rows
+
+
+class Protocol(NamedTuple):
+    """An evaluation procedure of published numbers."""
+
+    text: str
+    source: str  # the files and commits that show it, blank-separated
+
+
+def protocol_of(key: Key, number: Documented) -> Protocol:
+    """The evaluation procedure behind a published number of a cell; empty where nothing is known of it."""
+    for row in sourced("protocols.csv"):
+        alike = (
+            any(fnmatchcase(key.algorithm, glob) for glob in row["algorithms"].split())
+            and fnmatchcase(number.system, row["systems"])
+            and fnmatchcase(number.source, row["documents"])
+        )
+        if row["suite"] == key.suite and alike:
+            return Protocol(row["protocol"], row["source"])
+    return Protocol("", "")
 
 
 @cache
@@ -158,6 +203,7 @@ def parsed(line: Line) -> Documented:
         note=line["note"],
         task=line.get("task", ""),
         dataset=line["dataset"],
+        resolution=_last_digit(line["score"]),
     )
 
 
@@ -169,6 +215,14 @@ def _lines(name: str, suite: str) -> list[Line]:
         score = header.index("score")
         every = header[0] != "suite"
         return [dict(zip(header, row, strict=True)) for row in reader if (every or row[0] == suite) and row[score]]
+
+
+def _last_digit(text: str) -> float:
+    """The unit of a number's last printed digit: 0.1 of ``20.2``, 1 of ``316``."""
+    exponent = Decimal(text).as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise RlbenchError(f"{DATA}: {text!r} is no score; write a finite number")
+    return float(Decimal(1).scaleb(exponent))
 
 
 def _number(text: str) -> float | None:

@@ -39,6 +39,11 @@ def final(evaluations: Sequence[Evaluation]) -> float:
     return evaluations[-1].mean
 
 
+def steps_to(evaluations: Sequence[Evaluation], threshold: float) -> int | None:
+    """The agent steps at the first evaluation that reached the threshold; None where none did."""
+    return next((evaluation.env_steps for evaluation in evaluations if evaluation.mean >= threshold), None)
+
+
 def last_tenth(evaluations: Sequence[Evaluation]) -> float:
     """The mean of the evaluations in the last tenth of the steps, one at least."""
     start = 0.9 * evaluations[-1].env_steps
@@ -90,9 +95,36 @@ def at_peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[f
 
 def peak(curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float]) -> list[Evaluation]:
     """The evaluations, one a seed, of the moment when their ``centre`` is highest; the first of equal ones."""
-    moments = range(max(map(len, curves), default=0))
-    columns = [[curve[min(moment, len(curve) - 1)] for curve in curves] for moment in moments]
+    columns = _columns(curves)
     return max(columns, key=lambda column: centre([evaluation.mean for evaluation in column])) if columns else []
+
+
+def without_optimism(
+    curves: Sequence[Sequence[Evaluation]], centre: Callable[[Sequence[float]], float], n: int
+) -> list[float]:
+    """Every seed's evaluation at the peak, less what their peak owes to having been picked over fewer than ``n`` seeds.
+
+    A moment picked over few seeds is picked for their noise, too. A seed's evaluation at the moment that the other
+    seeds pick has no such luck; the mean of what it is lower by is the selection optimism. On a plateau the optimism
+    falls with the root of the number of seeds, so a peak over k seeds has 1 − √(k / n) of it beyond that of one over n.
+    """
+    scores, surplus = at_peak(curves, centre), 1 - math.sqrt(len(curves) / n)
+    if surplus <= 0 or len(curves) < 2:
+        return scores
+    columns = [[evaluation.mean for evaluation in column] for column in _columns(curves)]
+    others = [max(columns, key=lambda column: centre(_without(column, seed)))[seed] for seed in range(len(curves))]
+    optimism = mean(scores) - mean(others)
+    return [score - surplus * optimism for score in scores]
+
+
+def _columns(curves: Sequence[Sequence[Evaluation]]) -> list[list[Evaluation]]:
+    """The evaluations of every seed at each moment; a run that stopped early keeps its last one."""
+    moments = range(max(map(len, curves), default=0))
+    return [[curve[min(moment, len(curve) - 1)] for curve in curves] for moment in moments]
+
+
+def _without(column: Sequence[float], seed: int) -> list[float]:
+    return [*column[:seed], *column[seed + 1 :]]
 
 
 def mean(scores: Sequence[float]) -> float:

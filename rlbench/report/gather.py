@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report.documented import Key, row_of
+from rlbench.report.repeats import charged, file_of, separate
 from rlbench.report.runs import Run, folders, read
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ class Runs:
     elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
     strangers: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
+    versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
+    copies: list[Run] = field(default_factory=list)  # the numbers of another seed
+    rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
     budget: int = 0  # documented steps of a run
 
     @property
@@ -38,8 +41,8 @@ class Runs:
 
     @property
     def all(self) -> tuple[Run, ...]:
-        """Every one."""
-        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.strangers)
+        """Every one but copies and the better of two records of a seed."""
+        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.strangers, *self.versions)
 
 
 def gather(results: Path) -> dict[Key, Runs]:
@@ -55,39 +58,25 @@ def gather(results: Path) -> dict[Key, Runs]:
 def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
     """Runs by cell and by what they can say about it; a smoke run belongs to none, and a copied record counts once."""
     found: dict[Key, Runs] = {}
-    for run in runs:
+    for run in map(charged, runs):
         if not run.smoke:
             _sort(run, found.setdefault(key_of(run), Runs()))
     for group in found.values():
-        for part in (group.complete, group.failed, group.short, group.elsewhere, group.variants):
-            part.sort(key=lambda r: (r.seed, str(r.folder)))
-            part[:] = {(r.id, r.seed, file_of(r)): r for r in reversed(part)}.values()
-            part.reverse()
-        _of_one_file(group)
+        for part in (group.complete, group.failed):
+            _once(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
+        for part in (group.short, group.elsewhere, group.variants):
+            _once(part, lambda r: (r.id, r.seed, file_of(r)))
+        separate(group)
         settled = {r.seed for r in group.scored}
         group.short = [r for r in group.short if r.seed not in settled]
     return found
 
 
-def _of_one_file(group: Runs) -> None:
-    """Seeds that learned from different files of one name are not repeats of each other.
-
-    Those of the file with the most complete runs are kept; of equals, and where none is complete, of the first.
-    """
-    parts = (group.complete, group.failed, group.short, group.elsewhere)
-    files = Counter(digest for run in group.complete if (digest := file_of(run)) is not None)
-    files = files or Counter(digest for part in parts for run in part if (digest := file_of(run)) is not None)
-    kept = {None, *(digest for digest, _ in files.most_common(1))}
-    for part in parts:
-        group.strangers += [run for run in part if file_of(run) not in kept]
-        part[:] = [run for run in part if file_of(run) in kept]
-
-
-def file_of(run: Run) -> str | None:
-    """The SHA-256 of the file that a run learned from; None where there was none, or it is not known."""
-    data = run.environment.get("data")
-    found = data.get("sha256") if isinstance(data, Mapping) else None
-    return found if isinstance(found, str) else None
+def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:
+    """Sort runs by seed and folder, and keep the first of each identity."""
+    part.sort(key=lambda r: (r.seed, str(r.folder)))
+    part[:] = {identity(r): r for r in reversed(part)}.values()
+    part.reverse()
 
 
 def key_of(run: Run) -> Key:
@@ -111,7 +100,9 @@ def _sort(run: Run, runs: Runs) -> None:
     if usual is None:
         runs.variants.append(run)
     elif run.id == usual.id:
-        {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[run.status].append(run)
+        full = run.status == "interrupted" and run.env_steps >= usual.budget.steps and bool(run.evaluations)
+        status = "done" if full else run.status  # a kill at the very end does not take a seed out
+        {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[status].append(run)
     elif run.budget < usual.budget.steps and run.id == _shortened(usual, run.budget).id:
         runs.short.append(run)
     elif run.status == "done" and _same_but_for(("task", "protocol"), run, usual):

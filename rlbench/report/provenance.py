@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rlbench.errors import UnknownName
 from rlbench.report.curves import documented_curves
-from rlbench.report.documented import OPTIMUM, Cell, about, documented, notes
+from rlbench.report.documented import OPTIMUM, Cell, about, comparable, documented, sourced_notes
 from rlbench.report.documents import Documented, Key, protocol_of
 from rlbench.report.references import Reference, reference
 from rlbench.report.tables import published, task_name
@@ -50,7 +50,8 @@ def to_document(cells: Sequence[Cell]) -> dict[str, object]:
             {
                 **cell.key._asdict(),
                 "margin": _margin(cell),
-                "notes": list(notes(cell.key)),
+                "notes": [note.text for note in sourced_notes(cell.key)],
+                "note_sources": [note.source for note in sourced_notes(cell.key)],
                 "primary": _fields(cell.key, cell.primary),
                 "others": [_fields(cell.key, other) for other in cell.others],
             }
@@ -62,10 +63,11 @@ def to_document(cells: Sequence[Cell]) -> dict[str, object]:
 def _lines(cell: Cell) -> list[str]:
     key, scale, curve = cell.key, reference(cell.key), documented_curves().get(cell.key)
     lines = [f"{key.suite} {key.algorithm} {task_name(key)}"]
-    lines += [f"  note       {note}" for note in notes(key)]
+    for note in sourced_notes(key):
+        lines += [f"  note       {note.text}", *(f"             {source}" for source in note.source.split())]
     if scale is not None:
         lines.append(f"  scale      {_scale(scale)}")
-    lines.append(f"  margin     {_margin(cell):,.6g} below the primary document still counts as reproduced")
+    lines += _test(cell)
     if curve is not None:
         steps = f"{curve.env_steps[-1]:,} steps"
         lines.append(f"  curve      {len(curve.mean)} points to {steps}, {curve.n} seeds, {curve.source}")
@@ -78,13 +80,14 @@ def _lines(cell: Cell) -> list[str]:
 def _paragraph(key: Key, found: Documented) -> list[str]:
     seeds = "not stated" if found.n is None else str(found.n)
     interval = "" if found.low is None or found.high is None else f"  [{found.low:,.10g}, {found.high:,.10g}]"
+    protocol = protocol_of(key, found)
     rows = {
         "score": published(found) + interval,
         "estimator": f"{found.estimator}: {found.metric}" if found.metric else found.estimator,
         "seeds": seeds if found.source != OPTIMUM else "none: by arithmetic",
         "steps": found.steps,
         "on": " with ".join(filter(None, (found.task, found.dataset))),
-        "protocol": protocol_of(key.suite, found.system),
+        "protocol": "\n               ".join([protocol.text, *protocol.source.split()]),
         "settings": found.variant,
         "system": found.system,
         "source": found.source,
@@ -94,13 +97,39 @@ def _paragraph(key: Key, found: Documented) -> list[str]:
 
 
 def _fields(key: Key, found: Documented) -> dict[str, object]:
-    return {**asdict(found), "protocol": protocol_of(key.suite, found.system)}
+    fields = {name: value for name, value in asdict(found).items() if name != "resolution"}  # the score says it
+    protocol = protocol_of(key, found)
+    return {**fields, "protocol": protocol.text, "protocol_source": protocol.source}
 
 
-def _margin(cell: Cell) -> float:
-    from rlbench.report.cells import allowed
+def _margin(cell: Cell) -> float | None:
+    """The margin that the verdict uses; None where a cell is compared with nothing."""
+    from rlbench.report.tolerances import margin
 
-    return allowed(cell.key, cell.primary)
+    return margin(cell.key, cell.primary) if comparable(cell.key) else None
+
+
+def _test(cell: Cell) -> list[str]:
+    """The numbers that a verdict of the cell rests on."""
+    from rlbench.report.tolerances import insensitive, resolution, threshold
+    from rlbench.report.verdict import FEWEST_RULE
+
+    key, document, apart = cell.key, cell.primary, _margin(cell)
+    if apart is None:
+        return []
+    several = document.source == OPTIMUM or (document.n or 1) > 1
+    if insensitive(key, document, apart):
+        use = "reaches the random policy, so nothing is called reproduced"
+    elif several:
+        use = "below the primary document still counts as reproduced"
+    else:
+        use = "from the primary document, a single run, is neither BELOW nor ABOVE"
+    lines = [f"  margin     {apart:,.6g} {use}"]
+    if not several:
+        lines.append(f"  resolution {resolution(key, document):,.6g}: seeds are taken to lie apart by as much at least")
+    if (stop := threshold(key, document)) is not None:
+        lines.append(f"  threshold  {stop:,.6g}, where both sides stop: the verdict is about reaching it, and how soon")
+    return [*lines, f"  seeds      {FEWEST_RULE}"]
 
 
 def _scale(scale: Reference) -> str:

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.record import files
+from rlbench.record.attempts import resumptions
+from rlbench.report.attempts import Attempt, attempts
 
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
 STATUSES = ("done", "failed", "interrupted")
@@ -56,6 +58,17 @@ class Run:
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
     reason: str  # one printable line, whatever the record holds
+    curve: str = ""  # SHA-256 of its losses and returns: equal records are copies of each other, whatever their clock
+    resumed: tuple[Mapping[str, object], ...] = ()  # what differed in the environment of a later process
+    attempts: tuple[Attempt, ...] = ()  # put aside by ``--force``
+
+    @property
+    def environments(self) -> tuple[Mapping[str, object], ...]:
+        """The environment of every process that made it, as far as they differ."""
+        found = [dict(self.environment)]
+        for changes in self.resumed:
+            found.append({**found[-1], **changes})
+        return tuple(found)
 
     @property
     def env_id(self) -> str:
@@ -130,6 +143,7 @@ class _Line(NamedTuple):
     seconds: float
     speed: float | None  # None while nothing was learned
     evaluation: Evaluation | None
+    numbers: str  # its losses and returns
 
 
 def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str, reason: str) -> Run:
@@ -137,6 +151,7 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
     if not isinstance(spec, dict):
         raise TypeError
     task = spec["task"]
+    _same_identity(spec, head, folder)
     return Run(
         folder=folder,
         suite=str(spec["suite"]),
@@ -157,7 +172,19 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
         seconds=epochs[-1].seconds if epochs else 0.0,
         status=status,
         reason="".join(letter if letter.isprintable() else "?" for letter in " ".join(reason.split())),
+        curve=sha256("\n".join(line.numbers for line in epochs).encode()).hexdigest(),
+        resumed=tuple(resumption.environment for resumption in resumptions(head)),
+        attempts=attempts(folder),
     )
+
+
+def _same_identity(spec: dict[str, object], head: dict[str, object], folder: Path) -> None:
+    """Refuse settings that stand under the identity of others."""
+    from rlbench.spec.run import Spec
+
+    identity = Spec.model_validate(spec, strict=False).id
+    if head["id"] != identity:
+        raise RefusedFile(f"{folder / 'spec.json'}: says it is {head['id']}, its settings are {identity}; restore it")
 
 
 def _updating(epochs: Sequence[_Line]) -> Iterator[float]:
@@ -199,15 +226,17 @@ def _line(text: str, number: int, where: str) -> _Line:
     if not isinstance(steps, int) or not isinstance(seconds, int | float):
         raise TypeError
     evaluated, learned = content["evaluated"], content["updated"] is not None
-    evaluation = None
+    evaluation, returns = None, None
     if isinstance(evaluated, dict):
+        returns = evaluated["returns"]
         mean = sum(evaluated["returns"]) / len(evaluated["returns"])
         if not math.isfinite(mean):
             raise ValueError
         evaluation = Evaluation(steps, float(seconds), mean)
     elif evaluated is not None:
         raise TypeError
-    return _Line(steps, float(seconds), _speed(text) if learned else None, evaluation)
+    numbers = json.dumps([content["updated"], returns])
+    return _Line(steps, float(seconds), _speed(text) if learned else None, evaluation, numbers)
 
 
 def _tail(text: str) -> dict[str, object] | None:

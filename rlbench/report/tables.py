@@ -268,6 +268,7 @@ def _measured(found: Measured) -> dict[str, object]:
         "estimator": found.estimator,
         "env_steps": found.env_steps,
         "env_id": found.env_id,
+        "seeds": list(found.roots),
     }
 
 
@@ -277,7 +278,7 @@ _EMPTY: dict[str, object] = {
     "task": "",
     "dataset": "",
     "documented": dict.fromkeys(("score", "std", "n", "estimator", "source"), ""),
-    "measured": dict.fromkeys(("score", "low", "high", "n", "estimator", "env_steps", "env_id"), ""),
+    "measured": dict.fromkeys(("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"), ""),
     "behaviour": "",
     "expert": "",
     "verdict": "",
@@ -289,12 +290,13 @@ def _flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
     """``documented.score`` as the column ``documented_score``."""
     found: list[tuple[str, object]] = []
     for name, value in content.items():
-        found += (
-            _flat(f"{prefix}{name}_", value)
-            if isinstance(value, dict)
-            else [(prefix + name, "" if value is None else value)]
-        )
+        found += _flat(f"{prefix}{name}_", value) if isinstance(value, dict) else [(prefix + name, _field(value))]
     return found
+
+
+def _field(value: object) -> object:
+    """A value as a field of CSV."""
+    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
 
 
 def _row(cell: Cell, header: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ checkpoint whose successor is half written. The same command mends all of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,10 @@ from rlbench.record.claims import held
 from rlbench.record.manifest import Manifest
 from rlbench.record.store import Record
 from rlbench.report import baseline
-from rlbench.report.runs import folders
+from rlbench.report.repeats import file_of
+from rlbench.report.runs import Run, folders
+from rlbench.report.runs import read as read_run
+from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("resume", "best", "last")
 BASELINE = "baseline.json"
@@ -53,6 +56,8 @@ class Findings:
     epochs: int = 0
     checkpoints: int = 0
     baselines: int = 0
+    curves: dict[tuple[str, str], Run] = field(default_factory=dict)  # the first run of each settings and curve
+    seeds: dict[tuple[object, ...], Run] = field(default_factory=dict)  # the first ended run of each seed
 
 
 def verified(place: Path) -> Findings:
@@ -88,7 +93,10 @@ def _run(folder: Path, found: Findings) -> Iterator[str]:
         record = None
     if record is not None:
         found.epochs += len(record.epochs)
-        yield from _contradictions(record)
+        contradictions = list(_contradictions(record))
+        yield from (*contradictions, *_games(record))
+        if not contradictions:
+            yield from _rivals(read_run(folder), found)
     for name in CHECKPOINTS:
         place = manifest.standing(folder / "checkpoint" / name)
         if place.is_dir():
@@ -114,6 +122,30 @@ def _contradictions(record: Record) -> Iterator[str]:
     final = judged[-1][0] if judged else None
     if (outcome.best, outcome.final) != (best, final) or (number is not None and outcome.best_epoch != -number):
         yield f"{record.folder / 'outcome.json'}: names other scores than epochs.jsonl holds; restore it"
+
+
+def _games(record: Record) -> Iterator[str]:
+    """Evaluations whose environments had seeds that the run's own seed does not give."""
+    spec = record.spec
+    for epoch in record.epochs:
+        lanes = Seeds(spec.seed).child("evaluation", epoch.number, "env").numbers(spec.protocol.envs)
+        if epoch.evaluated is not None and not set(epoch.evaluated.seeds) <= set(lanes):
+            what = f"evaluations from epoch {epoch.number} on are games of another seed than {spec.seed}"
+            yield f"{record.folder / 'epochs.jsonl'}: {what}; restore it"
+            return
+
+
+def _rivals(run: Run, found: Findings) -> Iterator[str]:
+    """The numbers of another seed, or other numbers of the same seed."""
+    if run.speeds:  # it has learned, so no other seed has its numbers
+        first = found.curves.setdefault((run.id, run.curve), run)
+        if first.seed != run.seed:
+            yield f"{run.folder}: has the same numbers as seed {first.seed} in {first.folder}; remove the copy"
+    if run.status != "interrupted":
+        first = found.seeds.setdefault((run.id, run.seed, file_of(run)), run)
+        if (first.curve, first.status) != (run.curve, run.status):
+            what = f"has other numbers than {first.folder}, which is the same seed"
+            yield f"{run.folder}: {what}; keep the one that `rlbench verify --replay` repeats"
 
 
 def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:

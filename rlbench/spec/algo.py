@@ -132,11 +132,16 @@ Lag: TypeAlias = Literal[0, 1]
 """At 0 every step waits for all that is learned of those before."""
 
 
+def _revision(fields: dict[str, object]) -> Literal[1, 2]:
+    """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
+    replay, head = fields.get("replay"), fields.get("head")  # absent where they are refused
+    return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
+
+
 class QLearning(Frozen):
     """Value-based control with a target network; the algorithm is the type of its head."""
 
     family: Literal["qlearning"] = "qlearning"
-    revision: Literal[1] = 1  # raised by every change of code that can move a score
     head: Head = Expected()
     torso: Torso = Nature()
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and head
@@ -154,6 +159,7 @@ class QLearning(Frozen):
     lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
+    revision: Literal[1, 2] = Field(default_factory=_revision)  # raised by every change of code that can move a score
     curiosity: Curiosity | None = None  # None pays what the environment pays
 
 
@@ -185,6 +191,10 @@ class Soft(Frozen):
         return self
 
 
+ActionUnits: TypeAlias = Literal["normalized", "environment"]
+"""Units of the actions that critics see and that a log-density is of: [−1, 1], or between the environment's bounds."""
+
+
 class ActorCritic(Frozen):
     """Real actions, learned off-policy by an actor and K critics."""
 
@@ -201,6 +211,7 @@ class ActorCritic(Frozen):
     batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
+    action_units: ActionUnits = "normalized"
     warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
     lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     replay: Replay = Replay(capacity=1_000_000)

@@ -212,11 +212,9 @@ def _from_data(task: Task, algo: Offline) -> int:
     layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
     rows = algo.batch
     match algo.method:
-        case BatchConstrained(proposer_widths=widths, latent=latent, candidates=candidates):
-            layers += [
-                (numbers + actions, *widths, 2 * latent * actions),
-                (numbers + latent * actions, *widths, actions),
-            ]
+        case BatchConstrained(proposer_widths=widths, candidates=candidates):
+            latent = algo.method.latent_dim or algo.method.latent * actions
+            layers += [(numbers + actions, *widths, 2 * latent), (numbers + latent, *widths, actions)]
             rows *= candidates
         case Conservative(repeats=repeats):
             rows *= 3 * repeats + 1

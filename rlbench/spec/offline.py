@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from rlbench.spec.canon import Frozen
 
 Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
+Final: TypeAlias = Literal["linear", "xavier", "uniform"]
+"""Initialisation of an actor's last layer: torch's own, Xavier's with gain 0.01 and no bias, or within ±0.001."""
 
 
 class Imitation(Frozen):
@@ -25,6 +27,8 @@ class BatchConstrained(Frozen):
     proposer_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
     proposer_lr: float = Field(default=1e-3, gt=0)  # of Adam
     latent: int = Field(default=2, ge=1)  # latent numbers per action dimension
+    latent_dim: int | None = Field(default=None, ge=1)  # latent numbers in all; None is ``latent`` a dimension
+    latent_clip: float | None = Field(default=0.5, gt=0)  # at which drawn latent numbers are cut
     divergence: float = Field(default=0.5, ge=0)  # what a nat per latent number costs beside the squared error
     reach: float = Field(default=0.05, ge=0, le=1)  # φ: how far a proposal may be moved, in actions of [−1, 1]
     candidates: int = Field(default=10, ge=1)  # proposals per state in a target
@@ -49,6 +53,12 @@ class Conservative(Frozen):
     target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
     low: float = -20.0  # least logarithm of the spread
     high: float = 2.0  # and the greatest
+    log_std_offset: float | None = None  # initial shift of the log std, learned like its scale of 1; None has neither
+    mean_bound: float | None = Field(default=None, gt=0)  # at which the mean before tanh is cut
+    orthogonal_init: bool = False  # of the critics: gain √2, last layer 0.01, biases 0
+    final_init: Final = "linear"  # of the actor's last layer
+    actor_first: bool = False  # whether the actor's gradient step precedes the critics'
+    bc_steps: int = Field(default=0, ge=0)  # first gradient steps in which the actor clones behaviour
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -92,6 +102,7 @@ class ImplicitQ(Frozen):
     decay: int | None = Field(default=None, ge=1)  # updates over which the actor's rate falls along half a cosine to 0
     low: float = -5.0  # least logarithm of the spread
     high: float = 2.0  # and the greatest
+    policy: Literal["gaussian", "deterministic", "conditional"] = "gaussian"  # one std, none, or one an observation
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -119,6 +130,7 @@ class Offline(Frozen):
     batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
     normalize_obs: bool = False  # by the data's mean and deviation
+    terminate_on_end: bool = False  # whether an episode's time limit terminates it: nothing is bootstrapped there
     return_span: float | None = Field(
         default=None, gt=0
     )  # what rewards are scaled to make best − worst return; IQL 1000

@@ -54,6 +54,8 @@ def flatten(tree: Mapping[str, object], source: str, prefix: str = "") -> list[S
 def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
     """A copy with every setting applied, later ones over earlier ones, and the whole validated again.
 
+    A new run takes the revision that the code has for its settings.
+
     Raises:
         UnknownName: a path names no field; the nearest field is in the message.
         UsageError: a value is not of its field's type, or the fields contradict each other.
@@ -62,7 +64,7 @@ def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
     for setting in settings:
         model = _replaced(model, setting.path.split("."), setting)
     try:
-        return type(model).model_validate_json(model.model_dump_json())
+        return type(model).model_validate_json(model.model_dump_json(exclude={"algo": {"revision"}}))
     except ValidationError as error:
         sources = f"{', '.join(s.source + ' ' + s.path for s in settings)}: " if settings else ""
         raise UsageError(f"{sources}{one_line(error)}") from None

@@ -85,6 +85,12 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str =
     return found
 
 
+def sources(spec: Spec) -> dict[str, str]:
+    """The file and commit of each documented field of a cell, by the path that overrides take; of some suites."""
+    found = getattr(_module(spec.suite), "sources", None)
+    return {} if found is None else dict(found(spec.algorithm, spec.task.id))
+
+
 def _few(names: list[str]) -> str:
     """As many names as one line holds."""
     return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])}, …"

@@ -85,7 +85,9 @@ ALGORITHMS: dict[str, QLearning | DiscreteSAC | PolicyGradient] = {
     "ppo+icm": PPO.model_copy(update={"curiosity": CURIOUS}),
     "sac+icm": DiscreteSAC(curiosity=CURIOUS),
 }
-CRITIC_ON_BREAKOUT = 1e-4  # the documented row of SAC: --critic-lr 1e-4, and 1-step returns
+SAC_ON_BREAKOUT = {"actor_lr": 1e-4, "critic_lr": 1e-4}
+"""The documented command of that row, examples/atari/README.md at f2402056b03a: also --n-step 1."""
+
 SLOWER = {("ppo", "SeaquestNoFrameskip-v4"): 1e-4}
 """Learning rates of documented rows that were made with another."""
 
@@ -127,8 +129,8 @@ def _algo(algorithm: str, row: str, task: str) -> QLearning | DiscreteSAC | Poli
                 update={"batch": batch, "warmup": batch * 10, "replay": _replay(algo.replay, row, task)}
             )
         case DiscreteSAC():
-            critic_lr = CRITIC_ON_BREAKOUT if task == "BreakoutNoFrameskip-v4" else algo.critic_lr
-            return algo.model_copy(update={"critic_lr": critic_lr, "replay": _replay(algo.replay, row, task)})
+            rates = SAC_ON_BREAKOUT if task == "BreakoutNoFrameskip-v4" else {}
+            return algo.model_copy(update={**rates, "replay": _replay(algo.replay, row, task)})
         case PolicyGradient():
             return algo.model_copy(update={"lr": SLOWER.get((row, task), algo.lr)})
         case _:

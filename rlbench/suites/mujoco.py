@@ -33,6 +33,16 @@ OFF_POLICY = {
 }
 
 
+OTHER_BOUNDS = ("Humanoid-v4", "InvertedPendulum-v4")
+"""Tasks whose actions are not bounded by ±1: by ±0.4 and ±3."""
+
+ENVIRONMENT_UNITS = {(algorithm, task) for algorithm in ("ddpg", "td3", "sac") for task in OTHER_BOUNDS}
+"""Cells whose documented critics and densities are of actions in the environment's units.
+
+At thu-ml/tianshou e605bdea policies give actions between the bounds, which are stored as they are, critics see those
+(tianshou/policy/modelfree/ddpg.py, td3.py, sac.py), and SAC's density is theirs; by v0.4.9, REDQ's, [−1, 1] is mapped.
+"""
+
 SCHEDULE = 3_072_000
 """Live steps over which the documented learning rate falls: 100 epochs of 30,000, each rounded up to whole rollouts."""
 
@@ -61,12 +71,15 @@ ALGORITHMS: dict[str, ActorCritic | PolicyGradient] = {**OFF_POLICY, **ON_POLICY
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The documented settings of one cell of the MuJoCo table."""
     on_policy = algorithm in ON_POLICY
+    algo = ALGORITHMS[algorithm]
+    if (algorithm, task) in ENVIRONMENT_UNITS:
+        algo = algo.model_copy(update={"action_units": "environment"})
     epoch = EPOCH if on_policy and algorithm != "a2c" else 30_000 if on_policy else 5_000
     return Spec(
         suite="mujoco",
         algorithm=algorithm,
         task=MujocoTask(id=task, envs=LANES.get(algorithm, 1)),
-        algo=ALGORITHMS[algorithm],
+        algo=algo,
         protocol=Protocol(name="mujoco-v4", episodes=10, envs=10),
         # 64 episodes at once must not be cut: these environments tell where they stand, and resuming is exact anywhere
         budget=Budget(steps=1_000_000, epoch=epoch, segment=1_000_000 if on_policy else 100_000),

@@ -1,7 +1,9 @@
 """The offline table: recorded experience, and the documented settings of each algorithm.
 
-Settings: thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ;
-IQL and CRR have none there: IQL has its paper's settings, CRR its paper's losses (exp, β 1, weights up to 20) with two
+A cell has the settings of its primary reference (Tianshou, CORL, robomimic, OfflineRL-Lib): ``offline_sources`` has
+every field with file and commit. Cells without a reference, and our own data, have those of ``ALGORITHMS``:
+thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ; IQL and CRR
+have none there: IQL has its paper's settings, CRR its paper's losses (exp, β 1, weights up to 20) with two
 critics of which the lesser counts, targets that follow by 0.005, batches of 256 and the mode at play, as the others
 here; that is neither the paper's setting (distributional critics) nor d3rlpy's. Our own data carry names that begin
 with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. On the nine with a recipe CQL's
@@ -12,10 +14,13 @@ HalfCheetah that is no longer made). Worlds of numbered actions are in ``offline
 
 from __future__ import annotations
 
+from functools import cache
+
 from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
+from rlbench.spec.override import applied
 from rlbench.spec.run import Budget, Protocol, Spec
 from rlbench.spec.task import MujocoTask, OfflineTask
-from rlbench.suites import offline_discrete
+from rlbench.suites import offline_discrete, offline_sources
 
 BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
 QUALITIES = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay")
@@ -77,17 +82,29 @@ def spec(algorithm: str, task: str, seed: int, dataset: str = "") -> Spec:
     """The settings of one cell of the offline table."""
     if task in offline_discrete.WORLDS:
         return offline_discrete.spec(algorithm, task, seed, dataset)
+    cell = _cell(algorithm, task)
+    return cell.model_copy(update={"seed": seed, "task": cell.task.model_copy(update={"dataset": dataset})})
+
+
+def sources(algorithm: str, task: str) -> dict[str, str]:
+    """The file and commit of each documented field of a cell."""
+    return {setting.path: setting.source for setting in offline_sources.settings(algorithm, task)}
+
+
+@cache
+def _cell(algorithm: str, task: str) -> Spec:
+    """A cell with the settings of its primary reference, or ours where no reference documents the cell."""
     steps, algo = SHORT if task in OWN else LONG, ALGORITHMS[algorithm]
     if isinstance(algo.method, ImplicitQ):
         algo = algo.model_copy(update={"method": ImplicitQ(decay=steps)})
     if isinstance(algo.method, Conservative) and task in OWN:
         algo = algo.model_copy(update={"method": PRESSED})
-    return Spec(
+    ours = Spec(
         suite="offline",
         algorithm=algorithm,
-        task=OfflineTask(id=task, world=MujocoTask(id=world_of(task)), dataset=dataset),
+        task=OfflineTask(id=task, world=MujocoTask(id=world_of(task))),
         algo=algo,
         protocol=Protocol(name="d4rl-mujoco-v4", episodes=10, envs=10),
         budget=Budget(steps=steps, epoch=EPOCH, segment=100_000),
-        seed=seed,
     )
+    return applied(ours, offline_sources.settings(algorithm, task))

@@ -24,6 +24,8 @@ from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.scores import episode_returns
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.learners.clonedsac import ClonedSAC
+from rlbench.learners.cql import CQL
 from rlbench.record.store import Store, folder_of, read
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec
@@ -109,6 +111,29 @@ def test_a_run_that_was_stopped_anywhere_ends_as_the_one_that_never_was(
         assert ending(spec, folder) == golden
 
     check()
+
+
+REFERENCED = (
+    ("il", "hopper-medium-v2"), ("td3bc", "hopper-medium-v2"), ("iql", "hopper-medium-v2"),
+    ("iql", "hopper-medium-expert-v2"), ("cql", "hopper-medium-v2"), ("bcq", "hopper-expert-v2"),
+    ("cql", "hopper-expert-v2"), ("td3bc", "hopper-expert-v2"), ("iql", "hopper-expert-v2"),
+    ("td3bc", "hopper-random-v2"), ("iql", "hopper-random-v2"),
+)  # fmt: skip
+"""A cell of each kind whose settings are CORL's, robomimic's or OfflineRL-Lib's."""
+
+
+@pytest.mark.parametrize(("algorithm", "task"), REFERENCED)
+def test_a_cell_with_its_references_settings_goes_on_where_it_was_stopped(
+    algorithm: str, task: str, tmp_path: Path
+) -> None:
+    data = write(tmp_path / f"{task}.hdf5")
+    cloning = suites.spec("offline", algorithm, task).algo.method.model_dump().get("bc_steps")
+    spec = spec_of(algorithm, *(["algo.method.bc_steps=80"] if cloning else []), task=task)
+    records = carry(spec, tmp_path / "whole", data)
+    golden = ending(spec, tmp_path / "whole")
+    carry(spec, tmp_path / "stopped", data, records // 2)
+    carry(spec, tmp_path / "stopped", data)
+    assert ending(spec, tmp_path / "stopped") == golden
 
 
 def test_other_seeds_draw_other_batches_and_other_networks(data: Path, tmp_path: Path) -> None:
@@ -338,3 +363,17 @@ def test_returns_are_of_episodes_in_order_ended_or_not() -> None:
     obs = np.array([[0], [1], [2], [7], [8], [9]], np.float32)  # between 2 and 7 there is a seam
     seamed = recorded._replace(obs=obs, next_obs=obs + 1)
     assert episode_returns(seamed).tolist() == [3, 4, 24, 32]
+
+
+def test_cql_clones_behaviour_in_its_first_gradient_steps_alone(data: Path) -> None:
+    trainer = trainer_of(spec_of("cql", "algo.method.bc_steps=80"), data)
+    learner = trainer.learner
+    assert isinstance(learner, CQL) and isinstance(learner.sac, ClonedSAC)
+    cloned = {progress.updates: bool(learner.sac.cloning) for progress in trainer if progress.updates}
+    assert cloned == {updates: updates <= 80 for updates in (25, 40, 65, 80, 105, 120)}
+
+
+def test_a_time_limit_terminates_where_the_settings_say_so(data: Path) -> None:
+    usual, ended = (trainer_of(spec_of("td3bc", f"algo.terminate_on_end={v}"), data) for v in ("false", "true"))
+    marks = [trainer.updater.source.terminated.sum().item() for trainer in (usual, ended)]
+    assert marks == [6, 12]  # of 12 episodes every second one terminates by itself

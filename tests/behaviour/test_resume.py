@@ -155,6 +155,7 @@ REACH = (*HOPPER, "task.steps=20")
         ("toy", "sac", "Pendulum-v1", PENDULUM),
         ("toy", "redq", "Pendulum-v1", (*PENDULUM, "algo.updates_per_step=1")),
         ("mujoco", "sac", "Hopper-v4", HOPPER),
+        ("mujoco", "sac", "Humanoid-v4", HOPPER),
         ("mujoco", "td3", "Walker2d-v4", (*HOPPER, "algo.replay.priority=priority")),
         ("goals", "ddpg+her", "FetchReach-v4", REACH),
     ],

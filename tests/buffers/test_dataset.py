@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.dataset import ring
 from rlbench.buffers.ring import Ring
-from rlbench.datasets.episodes import episodes
+from rlbench.datasets.episodes import episodes, terminated_on_end
 from rlbench.datasets.scale import scale_of
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
@@ -275,3 +275,15 @@ def test_what_was_recorded_from_mid_game_is_stacked_on_the_final_rows_before_it(
         (10, 11, 12, 13): (11, 12, 13, 14),
         (11, 12, 13, 14): (12, 13, 14, 15),
     }
+
+
+@pytest.mark.parametrize("next_obs", [True, False])
+def test_a_time_limit_that_terminates_is_drawn_and_never_bootstrapped(*, next_obs: bool) -> None:
+    file = file_of([0, 0, 2, 0, 1, 0, 2], next_obs=next_obs)
+    usual, ended = (every(filled(made)) for made in (file, terminated_on_end(file)))
+    assert [row.obs for row in ended if row.discount == 0] == [3.0, 5.0, 7.0]
+    assert [row.obs for row in usual if row.discount == 0] == [5.0]
+    assert {row.obs for row in ended} == {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0}
+    assert [row for row in ended if row.discount] == [
+        row for row in usual if row.discount and row.obs not in {3.0, 7.0}
+    ]

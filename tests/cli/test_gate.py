@@ -92,13 +92,14 @@ def test_without_a_baseline_the_documents_judge(record_run: Record, capsys: Capt
 
 
 def test_nothing_measured_prints_not_run_and_exits_0(capsys: Capture) -> None:
+    Path("results").mkdir()
     assert main(["check", "atari"]) == 0
     assert capsys.readouterr().out.count("NOT RUN") == 57  # 56 cells and the count
-    assert main(["check", "toy", "--strict"]) == 0
+    assert main(["check", "toy", "--strict"]) == 4
 
 
 def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Path, capsys: Capture) -> None:
-    for seed in range(3):
+    for seed in range(5):  # as many as the baseline's
         toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
         toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
     assert main(["check", "toy", "--baseline", str(saved), "--json"]) == 3

@@ -24,7 +24,13 @@ from rlbench.spec.run import Runtime
 SMALL = (
     "budget.epoch=100", "algo.replay.capacity=200", "algo.warmup=50", "algo.batch=8", "algo.widths=16,16",
 )  # fmt: skip
-CELLS = (("ddpg", ()), ("td3", ()), ("sac", ()), ("redq", ("algo.updates_per_step=1",)))
+CELLS = (
+    ("ddpg", ()),
+    ("td3", ()),
+    ("sac", ()),
+    ("sac", ("algo.action_units=environment",)),
+    ("redq", ("algo.updates_per_step=1",)),
+)
 MORE = 7  # updates, so that a cycle's end is among them
 
 

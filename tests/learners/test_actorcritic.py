@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -21,10 +22,20 @@ from tests.learners.recorded import ACTIONS, BATCH, OBS, WIDTHS, Array, adam, ba
 USUAL = Smoothing(0.2, 0.5)
 
 
-def td3(*, critics: int = 2, smoothing: Smoothing | None = USUAL, delay: int = 2) -> TD3:
+Units: TypeAlias = tuple[Tensor, Tensor]
+
+UNITS = (torch.tensor([0.4, 3.0], dtype=torch.float64), torch.tensor([0.0, 0.5], dtype=torch.float64))
+"""Actions between ±0.4 and from −2.5 to 3.5: scale and center."""
+
+
+def stretched(action: Array, units: Units | None) -> Array:
+    return action if units is None else numbers(units[0]) * action + numbers(units[1])
+
+
+def td3(*, critics: int = 2, smoothing: Smoothing | None = USUAL, delay: int = 2, units: Units | None = None) -> TD3:
     torch.manual_seed(0)
     actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
-    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
     learner = TD3(
         actor,
         ensemble,
@@ -39,10 +50,18 @@ def td3(*, critics: int = 2, smoothing: Smoothing | None = USUAL, delay: int = 2
     return learner
 
 
-def sac(*, critics: int = 2, subset: int | None = None, delay: int = 1, target: float | None = None) -> SAC:
+def sac(
+    *,
+    critics: int = 2,
+    subset: int | None = None,
+    delay: int = 1,
+    target: float | None = None,
+    units: Units | None = None,
+) -> SAC:
     torch.manual_seed(0)
-    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-20, high=2).double()
-    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    scale = 0.0 if units is None else math.log(0.4) + math.log(3.0)
+    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-20, high=2, log_scale=scale).double()
+    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
     learner = SAC(
         actor,
         ensemble,
@@ -63,8 +82,11 @@ def torso(net: DeterministicActor | SquashedActor, head: nn.Linear, obs: Array) 
 
 @pytest.mark.parametrize("smoothing", [None, Smoothing(0.2, 0.5), Smoothing(2.0, 0.3)])
 @pytest.mark.parametrize("critics", [1, 2])
-def test_the_critics_of_td3_regress_to_the_least_target(critics: int, smoothing: Smoothing | None) -> None:
-    learner, b = td3(critics=critics, smoothing=smoothing), batch()
+@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+def test_the_critics_of_td3_regress_to_the_least_target(
+    critics: int, smoothing: Smoothing | None, units: Units | None
+) -> None:
+    learner, b = td3(critics=critics, smoothing=smoothing, units=units), batch()
     torch.manual_seed(9)
     loss, mean, error = learner.critic_loss(b)
     torch.manual_seed(9)
@@ -75,10 +97,10 @@ def test_the_critics_of_td3_regress_to_the_least_target(critics: int, smoothing:
         action = np.tanh(torso(learner.target_actor, learner.target_actor.action, after))
         if smoothing is not None:
             action = np.clip(action + np.clip(smoothing.scale * noise[i], -smoothing.clip, smoothing.clip), -1, 1)
-        least = min(q(learner.target_critics, k, after, action) for k in range(critics))
+        least = min(q(learner.target_critics, k, after, stretched(action, units)) for k in range(critics))
         goal = float(b.reward[i]) + float(b.discount[i]) * least
         for k in range(critics):
-            value = q(learner.critics, k, numbers(b.obs[i]), numbers(b.action[i]))
+            value = q(learner.critics, k, numbers(b.obs[i]), stretched(numbers(b.action[i]), units))
             total += float(b.weight[i]) * (value - goal) ** 2 / BATCH
             values.append(value)
             errors[i] += abs(value - goal) / critics
@@ -87,13 +109,14 @@ def test_the_critics_of_td3_regress_to_the_least_target(critics: int, smoothing:
     assert numbers(error) == pytest.approx(errors, rel=1e-12)
 
 
-def test_the_actor_of_td3_climbs_the_first_critic() -> None:
-    learner, b = td3(), batch()
+@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+def test_the_actor_of_td3_climbs_the_first_critic(units: Units | None) -> None:
+    learner, b = td3(units=units), batch()
     wanted = 0.0
     for i in range(BATCH):
         obs = numbers(b.obs[i])
         action = np.tanh(torso(learner.actor, learner.actor.action, obs))
-        wanted -= float(b.weight[i]) * q(learner.critics, 0, obs, action) / BATCH
+        wanted -= float(b.weight[i]) * q(learner.critics, 0, obs, stretched(action, units)) / BATCH
     assert learner.policy_loss(b).item() == pytest.approx(wanted, rel=1e-12)
 
 
@@ -112,21 +135,24 @@ def test_the_actor_and_the_targets_of_td3_move_in_every_second_update_only() -> 
 NETWORKS = ("actor", "critics", "target_actor", "target_critics")
 
 
-def log_density(raw: Array, mean: Array, log_std: Array) -> float:
-    return float((stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log(1 - np.tanh(raw) ** 2)).sum())
+def log_density(raw: Array, mean: Array, log_std: Array, scale: Array | float) -> float:
+    return float((stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log(scale * (1 - np.tanh(raw) ** 2))).sum())
 
 
-def sampled(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, float]:
+def sampled(actor: SquashedActor, obs: Array, noise: Array, units: Units | None) -> tuple[Array, float]:
+    """The action that critics see and its log-density (thu-ml/tianshou e605bdea, policy/modelfree/sac.py)."""
     mean, log_std = torso(actor, actor.mean, obs), np.clip(torso(actor, actor.log_std, obs), -20, 2)
     raw = mean + np.exp(log_std) * noise
-    return np.tanh(raw), log_density(raw, mean, log_std)
+    scale = 1.0 if units is None else numbers(units[0])
+    return stretched(np.tanh(raw), units), log_density(raw, mean, log_std, scale)
 
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2), (4, 3)])
+@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
 def test_the_critics_of_sac_regress_to_the_soft_value_of_the_least_target_drawn(
-    critics: int, subset: int | None
+    critics: int, subset: int | None, units: Units | None
 ) -> None:
-    learner, b = sac(critics=critics, subset=subset), batch()
+    learner, b = sac(critics=critics, subset=subset, units=units), batch()
     torch.manual_seed(9)
     loss, _, error = learner.critic_loss(b)
     torch.manual_seed(9)
@@ -137,11 +163,11 @@ def test_the_critics_of_sac_regress_to_the_soft_value_of_the_least_target_drawn(
     total, errors = 0.0, np.zeros(BATCH)
     for i in range(BATCH):
         after = numbers(b.next_obs[i])
-        action, log_prob = sampled(learner.actor, after, noise[i])
+        action, log_prob = sampled(learner.actor, after, noise[i], units)
         least = min(q(learner.target_critics, int(k), after, action) for k in members)
         goal = float(b.reward[i]) + float(b.discount[i]) * (least - 0.2 * log_prob)
         for k in range(critics):
-            gap = q(learner.critics, k, numbers(b.obs[i]), numbers(b.action[i])) - goal
+            gap = q(learner.critics, k, numbers(b.obs[i]), stretched(numbers(b.action[i]), units)) - goal
             total += float(b.weight[i]) * gap**2 / BATCH
             errors[i] += abs(gap) / critics
     assert loss.item() == pytest.approx(total, rel=1e-6)  # α lies in float32
@@ -149,8 +175,9 @@ def test_the_critics_of_sac_regress_to_the_soft_value_of_the_least_target_drawn(
 
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (4, 2)])
-def test_the_actor_of_sac_climbs_the_soft_value(critics: int, subset: int | None) -> None:
-    learner, b = sac(critics=critics, subset=subset), batch()
+@pytest.mark.parametrize("units", [None, UNITS], ids=["normalized", "environment"])
+def test_the_actor_of_sac_climbs_the_soft_value(critics: int, subset: int | None, units: Units | None) -> None:
+    learner, b = sac(critics=critics, subset=subset, units=units), batch()
     torch.manual_seed(9)
     loss, entropy = learner.policy_loss(b)
     torch.manual_seed(9)
@@ -159,12 +186,20 @@ def test_the_actor_of_sac_climbs_the_soft_value(critics: int, subset: int | None
     wanted, surprise = 0.0, 0.0
     for i in range(BATCH):
         obs, weight = numbers(b.obs[i]), float(b.weight[i])
-        action, log_prob = sampled(learner.actor, obs, noise[i])
+        action, log_prob = sampled(learner.actor, obs, noise[i], units)
         value = judge([q(learner.critics, k, obs, action) for k in range(critics)])
         wanted += weight * (0.2 * log_prob - value) / BATCH
         surprise -= weight * log_prob / float(b.weight.sum())
     assert loss.item() == pytest.approx(wanted, rel=1e-6)
     assert entropy.item() == pytest.approx(surprise, rel=1e-9)
+
+
+def test_units_of_actions_are_no_part_of_a_checkpoint_or_of_what_is_done() -> None:
+    plain, other = sac(), sac(units=UNITS)
+    assert plain.critics.state_dict().keys() == other.critics.state_dict().keys()
+    assert plain.actor.state_dict().keys() == other.actor.state_dict().keys()
+    obs = torch.ones(1, OBS, dtype=torch.float64)
+    assert torch.equal(plain.act(obs, "eval"), other.act(obs, "eval"))
 
 
 def test_the_gradient_of_the_soft_policy_loss_is_that_of_finite_differences() -> None:

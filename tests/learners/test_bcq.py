@@ -197,3 +197,16 @@ def test_a_perturbation_reaches_no_farther_than_it_may_and_not_beyond_the_bounds
     assert float((found - action).abs().max()) <= 0.05 + 1e-6
     assert float((found - action).abs().max()) > 0.04
     assert float(found.abs().max()) <= 1
+
+
+@pytest.mark.parametrize(("clip", "most"), [(0.5, 0.5), (0.1, 0.1), (None, np.inf)])
+def test_latent_numbers_are_cut_where_the_settings_say_so(
+    clip: float | None, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposer = Proposer(obs=OBS, actions=ACTIONS, latent=14, widths=WIDTHS, clip=clip)
+    monkeypatch.setattr(proposer, "decode", lambda _, code: code)
+    torch.manual_seed(0)
+    code = proposer.propose(torch.zeros(40, OBS), 10)
+    assert code.shape == (10, 40, 14)
+    torch.manual_seed(0)
+    torch.testing.assert_close(code, torch.randn(10, 40, 14).clamp(-most, most))

@@ -9,10 +9,13 @@ import pytest
 import torch
 from scipy import special
 
-from rlbench.learners.cql import CQL, Conservatism, Multiplier, descend_apart
+from rlbench.learners.clonedsac import ClonedSAC, unsquashed
+from rlbench.learners.cql import CQL, Conservatism, descend_apart
+from rlbench.learners.multiplier import Multiplier
 from rlbench.learners.sac import SAC, Temperature
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics
+from rlbench.ops.types import Transition
 from tests.learners.recorded import (
     ACTIONS,
     BATCH,
@@ -232,3 +235,73 @@ def test_conservatism_presses_other_actions_below_those_of_the_data() -> None:
             learner.update(b)
         found.append(learner.critic_loss(b)[3].item() / weight)
     assert found[0] < found[1] - 0.2
+
+
+def cloned(cloning: float) -> ClonedSAC:
+    learner = made().sac
+    sac = ClonedSAC(
+        learner.actor,
+        learner.critics,
+        actor_optimizer=learner.actor_optimizer,
+        critic_optimizer=learner.critic_optimizer,
+        temperature=learner.temperature,
+        tau=0.25,
+    )
+    sac.cloning.fill_(cloning)
+    return sac
+
+
+def test_an_actor_that_clones_gains_by_the_datas_density_and_not_by_the_critics() -> None:
+    """ARISE-Initiative/robomimic@d309eae robomimic/algo/cql.py: ``entropy_weight * log_prob - baseline``."""
+    sac, b, expected = cloned(1.0), batch(), 0.0
+    torch.manual_seed(9)
+    noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
+    for i in range(BATCH):
+        obs, action = numbers(b.obs[i]), numbers(b.action[i])
+        log = sampled(sac.actor, obs, noise[i])[1]
+        mean = through(obs, sac.actor.torso, sac.actor.mean)
+        std = np.exp(np.clip(through(obs, sac.actor.torso, sac.actor.log_std), -20, 2))
+        density = log_normal(np.arctanh(action), mean, std) - float(np.log(1 - action**2).sum())
+        expected += float(b.weight[i]) * (0.2 * log - density) / BATCH
+    torch.manual_seed(9)
+    assert sac.policy_loss(b)[0].item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
+    critics = list(sac.critics.parameters())
+    slopes = torch.autograd.grad(sac.policy_loss(b)[0], critics, allow_unused=True)
+    assert all(slope is None or not slope.any() for slope in slopes)
+
+
+def test_an_actor_that_clones_no_more_is_that_of_plain_sac() -> None:
+    sac, plain, b = cloned(0.0), made().sac, batch()
+    torch.manual_seed(9)
+    loss, entropy = sac.policy_loss(b)
+    torch.manual_seed(9)
+    assert (loss.item(), entropy.item()) == tuple(x.item() for x in plain.policy_loss(b))
+
+
+def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
+    raw = torch.tensor([[-3.0, 0.0], [0.3, 4.0]], dtype=torch.float64)
+    torch.testing.assert_close(unsquashed(raw.tanh()), raw)
+    edge = unsquashed(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
+    assert edge.tolist()[0] == pytest.approx([-0.5 * math.log(2e6), 0.5 * math.log(2e6)])
+
+
+@pytest.mark.parametrize("actor_first", [True, False])
+def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_first: bool) -> None:
+    conservatism = USUAL._replace(actor_first=actor_first)
+    learner, steps, b = made(conservatism), made(conservatism), batch()
+    order = [lambda: steps.sac.improve(b), lambda: critic_step(steps, b)]
+    torch.manual_seed(9)
+    learner.update(b)
+    torch.manual_seed(9)
+    for step in order if actor_first else order[::-1]:
+        step()
+    for net in ("actor", "critics"):
+        for one, other in zip(
+            getattr(learner.sac, net).parameters(), getattr(steps.sac, net).parameters(), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def critic_step(learner: CQL, b: Transition) -> None:
+    loss = learner.critic_loss(b)[0]
+    descend_apart(loss, learner.sac.critic_optimizer, max_norm=learner.conservatism.max_grad_norm)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rlbench.learners.base import descend
-from rlbench.learners.iql import IQL, Extraction, Optimizers
-from rlbench.nets.actors import BoundedActor
+from rlbench.learners.iql import IQL, Extraction, ImitatingActor, Optimizers
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
 from tests.learners.recorded import (
     ACTIONS,
@@ -29,9 +29,10 @@ from tests.learners.recorded import (
 )
 
 
-def made(extraction: Extraction = Extraction(0.7, 3.0, 1.5)) -> IQL:  # noqa: B008 - it is frozen
+def made(extraction: Extraction = Extraction(0.7, 3.0, 1.5), actor: ImitatingActor | None = None) -> IQL:  # noqa: B008 - it is frozen
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    if actor is None:
+        actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     value = StateValue(obs=OBS, widths=WIDTHS).double()
     spread(actor, critics, value)
@@ -122,3 +123,31 @@ def test_the_targets_move_their_share_after_every_update() -> None:
     for old, new, online in zip(before, learner.target_critics.parameters(), learner.critics.parameters(), strict=True):
         torch.testing.assert_close(new, old + 0.25 * (online - old))
     assert moved({"target": learner.target_critics}, {"target": before}) == {"target"}
+
+
+def test_a_deterministic_actor_imitates_by_weighted_squared_distances() -> None:
+    """corl-team/CORL@eeeeef2 algorithms/offline/iql.py: ``torch.sum((policy_out - actions) ** 2, dim=1)``."""
+    learner = made(actor=DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double())
+    b = batch()
+    weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
+    expected = 0.0
+    for i in range(BATCH):
+        action = np.tanh(through(numbers(b.obs[i]), learner.actor))
+        expected += float(b.weight[i]) * weight[i] * float(((action - numbers(b.action[i])) ** 2).sum()) / BATCH
+    loss, _ = learner.policy_loss(b, learner.value_loss(b)[1])
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    for role in ("train", "eval"):
+        torch.testing.assert_close(learner.act(b.obs, role), learner.actor(b.obs).action)
+
+
+def test_a_conditional_actor_imitates_by_likelihood_with_the_std_of_each_observation() -> None:
+    actor = ConditionalActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    learner, b = made(actor=actor), batch()
+    weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
+    expected = 0.0
+    for i in range(BATCH):
+        mean = np.tanh(through(numbers(b.obs[i]), actor.torso, actor.mean))
+        std = np.logaddexp(0, through(numbers(b.obs[i]), actor.torso, actor.std)) * 0.3 / np.log(2)
+        expected -= float(b.weight[i]) * weight[i] * log_normal(numbers(b.action[i]), mean, std) / BATCH
+    loss, _ = learner.policy_loss(b, learner.value_loss(b)[1])
+    assert loss.item() == pytest.approx(expected, rel=1e-12)

@@ -37,6 +37,15 @@ METHODS: dict[str, offline.Method] = {
     "crr binary": offline.CriticRegularized(mode="binary", usual="max", critics=1, sync_every=100),
     "td3bc": offline.TD3BC(),
     "iql": offline.ImplicitQ(),
+    "bcq unclipped": offline.BatchConstrained(proposer_widths=(10, 9), judged=5, latent_dim=14, latent_clip=None),
+    "cql cloning": offline.Conservative(
+        repeats=2, threshold=None, bc_steps=10, mean_bound=9.0, final_init="uniform", actor_first=True
+    ),
+    "cql orthogonal": offline.Conservative(
+        repeats=2, threshold=None, log_std_offset=-1.0, orthogonal_init=True, final_init="xavier"
+    ),
+    "iql deterministic": offline.ImplicitQ(policy="deterministic"),
+    "iql conditional": offline.ImplicitQ(policy="conditional"),
 }
 
 

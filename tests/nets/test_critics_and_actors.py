@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
 import torch
 from scipy import stats
 
-from rlbench.nets.actors import DeterministicActor, SquashedActor
+from rlbench.nets import initial
+from rlbench.nets.actors import ConditionalActor, DeterministicActor, SquashedActor
 from rlbench.nets.critics import Critics, drawn
 
 
@@ -25,6 +27,18 @@ def test_critics_side_by_side_equal_plain_networks_one_by_one() -> None:
             x = x.relu() if depth < 2 else x
         torch.testing.assert_close(found[member], x[:, 0])
     torch.testing.assert_close(critics(obs, action, members=2), found[:2])
+
+
+def test_critics_with_units_see_the_environments_actions() -> None:
+    """By hand: actions −1, 0 and 1 of an interval from −2.5 to 3.5."""
+    torch.manual_seed(0)
+    critics = Critics(members=2, obs=4, actions=1, widths=(8,), units=(torch.tensor([3.0]), torch.tensor([0.5])))
+    torch.manual_seed(0)
+    plain = Critics(members=2, obs=4, actions=1, widths=(8,))
+    obs, action = torch.randn(3, 4), torch.tensor([[-1.0], [0.0], [1.0]])
+    own = torch.tensor([[-2.5], [0.5], [3.5]])
+    assert torch.equal(critics(obs, action), plain(obs, own))
+    assert torch.equal(critics.each(obs, action.expand(2, 3, 1)), plain.each(obs, own.expand(2, 3, 1)))
 
 
 def test_members_are_drawn_as_linear_layers_are_and_differ() -> None:
@@ -66,3 +80,66 @@ def test_a_subset_holds_no_member_twice_and_every_pair_is_as_likely() -> None:
     assert all(a != b for a, b in pairs)
     assert stats.chisquare(list(pairs.values())).pvalue > 1e-3
     assert drawn(value, None) is value
+
+
+def test_a_log_std_with_an_offset_is_scaled_by_one_and_shifted_by_it_and_both_learn() -> None:
+    """corl-team/CORL@eeeeef2 algorithms/offline/cql.py: ``log_std_multiplier * log_std + log_std_offset``."""
+    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-20, high=2, log_std_offset=-1.0)
+    plain = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-20, high=2)
+    plain.load_state_dict({key: value for key, value in actor.state_dict().items() if key != "affine"})
+    obs = torch.randn(5, 3)
+    torch.testing.assert_close(actor(obs).log_std, plain(obs).log_std - 1)
+    torch.testing.assert_close(actor(obs).mean, plain(obs).mean)
+    slopes = torch.autograd.grad(actor(obs).log_std.sum(), [actor.affine])[0]
+    torch.testing.assert_close(slopes, torch.stack([plain(obs).log_std.sum(), torch.tensor(10.0)]))
+
+
+def test_the_mean_before_tanh_keeps_within_its_bound() -> None:
+    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-20, high=2, mean_bound=9.0)
+    with torch.no_grad():
+        actor.mean.bias.copy_(torch.tensor([100.0, -100.0]))
+    assert actor(torch.zeros(1, 3)).mean.tolist() == [[9.0, -9.0]]
+
+
+def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
+    """ARISE-Initiative/robomimic@d309eae robomimic/models/policy_nets.py: ``softplus(x) * 0.3 / softplus(0)``."""
+    torch.manual_seed(0)
+    low, high = math.log(0.007), math.log(7.5)
+    actor = ConditionalActor(obs_shape=(3,), actions=4, widths=(4,), low=low, high=high)
+    for layer in (actor.mean, actor.std):
+        assert layer.weight.abs().max() <= 1e-3 >= layer.bias.abs().max()
+        assert layer.weight.abs().max() > 5e-4
+    assert actor(torch.randn(6, 3)).log_std.exp().numpy(force=True) == pytest.approx(0.3, rel=0.01)
+    raw = [-50.0, -1.0, 2.0, 90.0]
+    with torch.no_grad():
+        for layer, bias in ((actor.mean, [20.0, -20.0, 0.5, 0.0]), (actor.std, raw)):
+            layer.weight.zero_()
+            layer.bias.copy_(torch.tensor(bias))
+    policy = actor(torch.randn(1, 3))
+    expected = [min(max(math.log1p(math.exp(x)) * 0.3 / math.log(2), 0.007), 7.5) for x in raw]
+    assert policy.log_std[0].exp().tolist() == pytest.approx(expected, rel=1e-5)
+    assert policy.mean[0].tolist() == pytest.approx([math.tanh(x) for x in (9, -9, 0.5, 0)], rel=1e-6)
+
+
+def test_orthogonal_critics_keep_lengths_up_to_their_gain_and_differ() -> None:
+    torch.manual_seed(0)
+    critics = Critics(members=2, obs=5, actions=3, widths=(8, 8))
+    initial.orthogonal(critics)
+    for layer, gain in zip(critics.layers, (math.sqrt(2), math.sqrt(2), 0.01), strict=True):
+        for weight in layer.weight:
+            rows = weight.T
+            torch.testing.assert_close(rows @ rows.T, gain**2 * torch.eye(len(rows)), atol=1e-5, rtol=0)
+        assert not layer.bias.any()
+        assert not torch.equal(layer.weight[0], layer.weight[1])
+
+
+def test_a_last_layer_of_two_heads_is_drawn_by_xavier_as_one_layer() -> None:
+    torch.manual_seed(0)
+    whole = torch.nn.Linear(256, 12)
+    torch.nn.init.xavier_uniform_(whole.weight, gain=1e-2)
+    mean, log_std = torch.nn.Linear(256, 6), torch.nn.Linear(256, 6)
+    initial.xavier(mean, log_std)
+    bound = whole.weight.abs().max().item()
+    for layer in (mean, log_std):
+        assert layer.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
+        assert not layer.bias.any()

@@ -12,8 +12,9 @@ from torch import nn
 from rlbench.nets.fractions import ImplicitHead, ProposedHead
 from rlbench.nets.heads import CategoricalHead, QNet, QuantileHead
 from rlbench.nets.streams import Noisy, Streams
+from rlbench.ops.quantiles import Quantiles
 from rlbench.ops.types import Role
-from rlbench.ops.value import Quantiles, pick
+from rlbench.ops.value import pick
 
 FEATURES, HIDDEN, ACTIONS = 6, 5, 3
 

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from rlbench.ops.value import Categorical, Quantiles
+from rlbench.ops.quantiles import Quantiles
+from rlbench.ops.value import Categorical
 
 ATOMS = torch.linspace(-2.0, 2.0, 5)
 

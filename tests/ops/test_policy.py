@@ -39,6 +39,38 @@ def test_the_log_density_is_the_gaussians_minus_the_slope_of_tanh() -> None:
     assert found.item() == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("scale", "actions", "log_prob"),
+    [
+        (0.4, 1, -0.0026478),  # −½ ln 2π − ln 0.4
+        (3.0, 1, -2.0175508),  # −½ ln 2π − ln 3
+        (0.4, 17, -0.0450127),  # Humanoid: 17 times the first, 15.577 above −½ · 17 ln 2π
+    ],
+)
+def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_the_scale(
+    scale: float, actions: int, log_prob: float
+) -> None:
+    """By hand: a standard normal at 0, where tanh has slope 1; thu-ml/tianshou e605bdea, policy/modelfree/sac.py."""
+    zeros = torch.zeros(1, actions, dtype=torch.float64)
+    policy = Squashed(zeros, zeros, actions * math.log(scale))
+    assert policy.log_prob(zeros).item() == pytest.approx(log_prob, abs=2e-6)
+    assert policy.repeated(2).log_prob(zeros).tolist() == [[policy.log_prob(zeros).item()]] * 2
+    torch.manual_seed(0)
+    action, drawn = policy.sample()
+    torch.testing.assert_close(drawn, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.4, 3.0])
+def test_the_density_in_the_environments_units_integrates_to_one_between_its_bounds(scale: float) -> None:
+    policy = squashed([-0.7], [0.3])._replace(log_scale=math.log(scale))
+
+    def density(action: float) -> float:
+        return float(policy.log_prob(torch.tensor([[math.atanh(action / scale)]], dtype=torch.float64)).exp())
+
+    total, _ = integrate.quad(density, -scale, scale, limit=200)
+    assert total == pytest.approx(1, abs=1e-7)
+
+
 def test_a_sample_tells_its_own_density() -> None:
     torch.manual_seed(0)
     policy = Squashed(torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64))

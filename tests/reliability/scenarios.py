@@ -85,7 +85,7 @@ def crash(folder: Path, golden: Path) -> None:
 
 def trained_ending(folder: Path) -> object:
     run = CATCH.folder(folder)
-    parts = {"spec.json", "epochs.jsonl", "outcome.json", "resumed.jsonl", "checkpoint", ".lock", "attempt-1"}
+    parts = {"spec.json", "epochs.jsonl", "outcome.json", "checkpoint", ".lock", "attempt-1"}
     assert {path.name for path in run.iterdir()} <= parts, "something half written was left"
     return ending(run)
 

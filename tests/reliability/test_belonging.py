@@ -15,6 +15,8 @@ from rlbench import checkpoint
 from rlbench.cli import stacked
 from rlbench.errors import RefusedFile
 from rlbench.ops.state import State, branch
+from rlbench.record import files
+from rlbench.record.attempts import resumptions
 from rlbench.record.store import Store, read
 from rlbench.run import Stop, run
 from rlbench.spec.run import Runtime, Spec
@@ -56,15 +58,12 @@ def test_the_checkpoint_of_another_run_is_refused_and_the_run_stays_as_it_was(wh
     folder, strange = interrupted(CATCH, tmp_path), interrupted(other, tmp_path, seed)
     shutil.rmtree(folder / "checkpoint" / "resume")
     shutil.copytree(strange / "checkpoint" / "resume", folder / "checkpoint" / "resume")
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    before = [(folder / name).read_bytes() for name in ("epochs.jsonl", "outcome.json")]
     code, _, error = told(CATCH.words(tmp_path))
     assert code == 2, error
     owner = other.spec(seed)
     assert f"belongs to {owner.id}, seed {owner.seed}" in error and "--force" in error
-    after = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    assert {name: raw for name, raw in after.items() if name != ".lock"} == {
-        name: raw for name, raw in before.items() if name != ".lock"
-    }
+    assert [(folder / name).read_bytes() for name in ("epochs.jsonl", "outcome.json")] == before
 
 
 def saved(folder: Path) -> State:
@@ -147,19 +146,20 @@ def test_a_resume_under_other_code_is_written_down_in_the_record(tmp_path: Path)
     carry_all = [("aaaa", 30), ("aaaa", 60), ("bbbb", 10), ("bbbb", 10), ("aaaa", None)]
     for commit, stop_after in carry_all:
         with_code(spec, tmp_path, commit, stop_after)
-    record = read(folder)
-    assert record.environment["commit"] == "aaaa"
-    assert [(resume.environment["commit"]) for resume in record.resumes] == ["bbbb", "aaaa"]
-    assert all(0 <= resume.epoch < len(record.epochs) for resume in record.resumes)
+    head = files.read_sealed(folder / "spec.json")
+    assert read(folder).environment["commit"] == "aaaa"
+    assert [line.environment for line in resumptions(head)] == [{"commit": "bbbb"}, {"commit": "aaaa"}]
     assert told(["verify", str(folder)])[0] == 0
-    path = folder / "resumed.jsonl"
-    path.write_text(path.read_text().replace("bbbb", "cccc"))
-    assert told(["verify", str(folder)])[0] == 2
 
 
-def test_a_run_that_was_never_resumed_has_no_such_file(tmp_path: Path) -> None:
-    with_code(CATCH.spec(), tmp_path, "aaaa")
-    assert not (CATCH.folder(tmp_path) / "resumed.jsonl").exists()
+def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -> None:
+    """Not those that the process which goes on would take for a run of its own."""
+    for threads in (1, 2):
+        store = Store.claim(CATCH.spec(), tmp_path, {"torch_threads": threads})
+        assert store is not None
+        checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
+        store.release()
+    assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json")) == []
 
 
 def test_a_resumed_run_computes_with_the_threads_of_its_checkpoint(

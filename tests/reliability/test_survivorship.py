@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -36,10 +37,10 @@ SAID = ("NOT COMPARABLE", "PARTIAL")
 Curve = list[float]
 
 
-def run_of(spec: Spec, means: Curve, status: Status, folder: str) -> Run:
-    """A run as it would be read: evaluations evenly over its budget."""
+def run_of(spec: Spec, means: Curve, status: Status, folder: str, share: float = 1.0) -> Run:
+    """A run as it would be read: evaluations evenly over its ``share`` of the budget."""
     last = max(1, len(means) - 1)
-    steps = [spec.budget.steps * i // last for i in range(len(means))]
+    steps = [int(share * spec.budget.steps) * i // last for i in range(len(means))]
     return Run(
         folder=Path(folder),
         suite=spec.suite,
@@ -96,7 +97,7 @@ def added(name: tuple[str, str, str], kind: str, seed: int, means: Curve) -> Run
         case "failed early":
             return run_of(spec, [], "failed", folder)
         case "interrupted":
-            return run_of(spec, means, "interrupted", folder)
+            return run_of(spec, means, "interrupted", folder, 0.9)
         case "shorter":
             return run_of(spec_of(name, seed, f"budget.steps={max(1, budget // 2)}"), means, "done", folder)
         case "smoke":
@@ -141,10 +142,22 @@ def test_what_is_no_full_run_never_lifts_a_cell_and_no_failed_seed_leaves_it(
         short = sum(kind in {"interrupted", "shorter"} for kind, _ in more)
         if short and (full or failed):
             assert f"{short} run" in after.note and "short of the budget" in after.note, "told, not forgotten"
+            assert after.verdict.word in {"BELOW", "INCONCLUSIVE", "NOT COMPARABLE"}, "they may be the bad ones"
         if failed and not full:
             assert after.verdict.word in {"INCONCLUSIVE", "BELOW", "NOT COMPARABLE"}, "failures alone are no success"
 
     holds()
+
+
+@pytest.mark.parametrize("name", CELLS, ids="/".join)
+def test_a_seed_that_came_to_its_last_step_counts_however_it_ended(
+    name: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    centre, width = spread_of(name)
+    means = [[centre, centre + share * width] for share in (0.0, -0.2, 0.1, -1.5)]
+    done = [run_of(spec_of(name, seed), curve, "done", f"x/{seed}") for seed, curve in enumerate(means)]
+    killed = [replace(run, status="interrupted") if run.seed in {1, 3} else run for run in done]
+    assert cell_of(name, killed, monkeypatch) == cell_of(name, done, monkeypatch)
 
 
 @pytest.mark.parametrize("name", CELLS, ids="/".join)

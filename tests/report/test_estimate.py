@@ -8,7 +8,16 @@ import pytest
 from scipy import stats
 
 from rlbench.report.documents import Key
-from rlbench.report.estimate import best, final, interquartile_mean, last_tenth, seed_scores
+from rlbench.report.estimate import (
+    best,
+    final,
+    interquartile_mean,
+    last_tenth,
+    mean,
+    seed_scores,
+    steps_to,
+    without_optimism,
+)
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Evaluation, Run
 
@@ -51,6 +60,30 @@ def test_the_maximum_is_sought_within_the_documents_steps() -> None:
     assert seed_scores(RUNS, "best-of-run", limit=0) == [0.0, 0.0, 3.0]
     assert seed_scores(RUNS, "final", limit=1000) == [10.0, 0.0, 2.0]
     assert seed_scores([run(1.0, 2.0, steps=1003)], "final", limit=1000) == [2.0]  # a vector step beyond
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "expected"),
+    [
+        # the others pick moments 3, 1 and 3: their mean there is 10 / 3, for 6; half of the difference is surplus
+        ([[0, 10, 2, 4], [0, 0, 9, 8], [3, 2, 1, 6]], 12, [4 - 4 / 3, 8 - 4 / 3, 6 - 4 / 3]),
+        ([[0, 10, 2, 4], [0, 0, 9, 8], [3, 2, 1, 6]], 3, [4, 8, 6]),  # the document picked over as many
+        ([[0, 10, 2, 4], [0, 0, 9, 8], [3, 2, 1, 6]], 2, [4, 8, 6]),  # over fewer: none is given back
+        ([[0, 10], [0, 12], [0, 11]], 10, [10, 12, 11]),  # whoever picks picks the same moment
+        ([[0, 10, 2, 4]], 10, [10]),  # nobody else to pick
+        ([[0, 8], [4, 0, 0]], 8, [8 - 0.5 * 4, 0 - 0.5 * 4]),  # the others pick moments 0 and 1: scores 0 and 0
+        ([], 10, []),
+    ],
+)
+def test_a_peak_over_few_seeds_gives_back_the_optimism_that_one_over_more_has_not(
+    rows: list[list[float]], n: int, expected: list[float]
+) -> None:
+    assert without_optimism([run(*row).evaluations for row in rows], mean, n) == pytest.approx(expected)
+
+
+def test_the_steps_to_a_threshold_are_those_of_the_first_evaluation_that_reaches_it() -> None:
+    curve = run(0.0, 19.9, 20.0, 5.0, 21.0).evaluations
+    assert (steps_to(curve, 20.0), steps_to(curve, 20.5), steps_to(curve, 22.0)) == (2000, 4000, None)
 
 
 def test_a_run_that_stopped_early_keeps_its_last_evaluation() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from rlbench.cli.app import main
 from rlbench.errors import UnknownName
 from rlbench.report.provenance import cells_of, to_document, to_text
+from rlbench.report.verdict import FEWEST, FEWEST_RULE
 
 
 def test_the_whole_provenance_of_a_cell_is_printed() -> None:
@@ -18,9 +20,10 @@ def test_the_whole_provenance_of_a_cell_is_printed() -> None:
         "max-of-mean: max average return within 1M steps",
         "seeds      10",
         "Ant-v3",
-        "10 episodes, of the deterministic policy (on-policy algorithms: of the policy that samples)",
+        "10 episodes, of the deterministic policy, raw returns\n",
+        "\n               examples/mujoco/mujoco_ddpg.py@e605bdea\n",
         "examples/mujoco/README.md@f2402056b03a",
-        "untrained policy",
+        "learning made it worse\n             examples/mujoco/benchmark/Ant-v3/result.json@63f0e9a0fb5b\n",
         "random policy -59.3",
         "margin     104.97",
         "Spinning Up (PyTorch)",
@@ -42,7 +45,9 @@ def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
     (cell,) = json.loads(json.dumps(content))["cells"]
     assert cell["primary"]["system"] == "CORL"
     assert len(cell["others"]) == 9
-    assert all(other["source"] for other in cell["others"])
+    assert all(other["source"] and other["protocol_source"] for other in cell["others"])
+    (noted,) = json.loads(json.dumps(to_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
+    assert noted["note_sources"] == ["examples/mujoco/benchmark/Humanoid-v3/result.json@63f0e9a0fb5b"]
 
 
 @pytest.mark.parametrize(
@@ -63,3 +68,39 @@ def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "score      20\n" in capsys.readouterr().out
     assert main(["show", "--documented", "goals", "ddpg+her", "FetchReach-v3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["primary"]["n"] == 16
+
+
+@pytest.mark.parametrize(
+    ("names", "lines"),
+    [
+        (
+            ("atari", "dqn", "PongNoFrameskip-v4"),
+            [
+                "  margin     4.07 from the primary document, a single run, is neither BELOW nor ABOVE",
+                "  resolution 1: seeds are taken to lie apart by as much at least",
+                "  threshold  20, where both sides stop: the verdict is about reaching it, and how soon",
+                "  seeds      fewer than three seeds are INCONCLUSIVE",
+            ],
+        ),
+        (
+            ("mujoco", "ppo", "Swimmer-v4"),
+            [
+                "  margin     99.1 reaches the random policy, so nothing is called reproduced",
+                "  seeds      fewer than three seeds are INCONCLUSIVE",
+            ],
+        ),
+        (("goals", "ddpg", "FetchReach-v3"), []),  # not compared: nothing is used
+    ],
+)
+def test_what_a_verdict_uses_is_printed_and_nothing_else(names: tuple[str, str, str], lines: list[str]) -> None:
+    used = ("  margin", "  resolution", "  threshold", "  seeds")
+    cells = cells_of(*names)
+    assert [line for line in to_text(cells).splitlines() if line.startswith(used)] == lines
+    assert [cell["margin"] is None for cell in json.loads(json.dumps(to_document(cells)))["cells"]] == [not lines]
+
+
+def test_the_fewest_seeds_are_told_in_the_same_words_everywhere() -> None:
+    root = Path(__file__).parents[2]
+    assert FEWEST == 3
+    for place in ("README.md", "results/tables/README.md"):
+        assert FEWEST_RULE in " ".join((root / place).read_text(encoding="utf-8").split()), place

@@ -43,7 +43,14 @@ DOCUMENT = Documented(
     note="",
 )
 MEASURED = Measured(
-    score=1234.5678, low=1000.04, high=1469.0, n=3, estimator="best-of-run", env_steps=10_000_000, env_id="x"
+    score=1234.5678,
+    low=1000.04,
+    high=1469.0,
+    n=3,
+    estimator="best-of-run",
+    env_steps=10_000_000,
+    env_id="x",
+    roots=(0, 1, 4),
 )
 FULL = Cell(
     key=Key("atari", "dqn", "Qbert|<b>", ""),
@@ -75,6 +82,7 @@ def test_csv_holds_every_number_in_full() -> None:
     assert rows[0]["documented_score"] == "7307.0"
     assert rows[1]["measured_score"] == ""
     assert rows[1]["verdict"] == "NOT RUN"
+    assert (rows[0]["measured_seeds"], rows[1]["measured_seeds"]) == ("0 1 4", "")
 
 
 def test_json_has_exactly_the_fields_of_the_contract() -> None:
@@ -82,7 +90,7 @@ def test_json_has_exactly_the_fields_of_the_contract() -> None:
     told = ["documented", "measured", "behaviour", "expert"]
     assert list(cell) == ["suite", "algorithm", "task", "dataset", *told, "verdict", "note"]
     assert list(cell["documented"]) == ["score", "std", "n", "estimator", "source"]
-    assert list(cell["measured"]) == ["score", "low", "high", "n", "estimator", "env_steps", "env_id"]
+    assert list(cell["measured"]) == ["score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"]
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -31,6 +32,31 @@ def refusal(*texts: str, spec: Spec = PONG) -> str:
 
 def test_no_setting_gives_an_equal_spec() -> None:
     assert applied(PONG, []) == PONG
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "revision", "identity"),
+    [
+        ("dqn", [], 1, "a5505f0dc440"),
+        ("dqn", ["algo.replay.priority=priority"], 2, "b6dc97a6adf1"),
+        ("dqn", ["algo.replay.priority=priority", "algo.head=quantiles"], 1, "061112293b5d"),
+        ("rainbow", [], 1, "87a9e4868c95"),
+        ("rainbow", ["algo.head=expected"], 2, "db112caf1ea7"),
+    ],
+)
+def test_only_an_expected_value_with_priorities_has_another_revision(
+    algorithm: str, changes: list[str], revision: int, identity: str
+) -> None:
+    """Literal: ids of revision 1 are those of committed records; the loss was DQN's priority there."""
+    spec = applied(suites.spec("atari", algorithm, "PongNoFrameskip-v4"), map(parse, changes))
+    assert (value(spec, "algo.revision"), spec.id) == (revision, identity)
+
+
+def test_the_record_of_an_earlier_revision_is_read_as_what_it_is() -> None:
+    new = applied(PONG, [parse("algo.replay.priority=priority")])
+    old = json.loads(new.model_dump_json())
+    old["algo"]["revision"] = 1
+    assert Spec.model_validate(old, strict=False).id == "4b101369ee09"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from rlbench import suites
-from rlbench.build.environments import environments
+from rlbench.build import actorcritic
+from rlbench.build.environments import describe, environments
+from rlbench.envs.base import Box
 from rlbench.errors import UnknownName, UsageError
+from rlbench.learners.sac import SAC
 from rlbench.spec.algo import ActorCritic, Deterministic, Soft
 from rlbench.spec.override import applied, parse
 
@@ -37,9 +41,52 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
         assert algo.policy == Deterministic(noise=0.1, smoothing=0.2 if algorithm == "td3" else None, clip=0.5)
     else:
         assert algo.policy == Soft(alpha=0.2, alpha_lr=None, low=-20, high=2)
+    other = body in {"Humanoid", "InvertedPendulum"} and algorithm != "redq"
+    assert algo.action_units == ("environment" if other else "normalized")
     assert (spec.budget.steps, spec.budget.epoch) == (1_000_000, 5_000)
     assert (spec.protocol.episodes, spec.protocol.epsilon, spec.protocol.stop) == (10, 0.0, None)
     assert (spec.task.id, spec.task.envs) == (f"{body}-v4", 1)
+
+
+@pytest.mark.parametrize("body", NINE)
+@pytest.mark.parametrize("env", ["gymnasium", "envpool"])
+def test_only_humanoid_and_inverted_pendulum_take_other_actions_than_those_of_plus_and_minus_one(
+    body: str, env: str
+) -> None:
+    info = describe(applied(suites.spec("mujoco", "sac", f"{body}-v4"), [parse(f"task.env={env}")]))
+    bound = {"Humanoid": 0.4, "InvertedPendulum": 3.0}.get(body, 1.0)
+    assert isinstance(info.actions, Box)
+    assert set(info.actions.low.tolist()) == {np.float32(-bound).item()}
+    assert set(info.actions.high.tolist()) == {np.float32(bound).item()}
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "nats"),
+    [
+        ("Humanoid-v4", [], -15.5769),  # 17 ln 0.4
+        ("InvertedPendulum-v4", [], 1.0986),  # ln 3
+        ("InvertedPendulum-v4", ["algo.action_units=normalized"], 0.0),
+        ("Hopper-v4", ["algo.action_units=environment"], 0.0),
+    ],
+)
+def test_soft_policies_are_built_with_the_units_of_their_environment(
+    task: str, changes: list[str], nats: float
+) -> None:
+    spec = applied(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
+    assert isinstance(spec.algo, ActorCritic)
+    learner = actorcritic.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    assert isinstance(learner, SAC)
+    assert learner.actor.log_scale == pytest.approx(nats, abs=1e-4)
+    for critics in (learner.critics, learner.target_critics):
+        assert (critics.scale is None) == (spec.algo.action_units == "normalized")
+
+
+def test_records_of_the_other_units_are_those_of_another_setting() -> None:
+    """Literal: a committed record of SAC on InvertedPendulum was made with normalized actions."""
+    changes = ["budget.steps=100_000", "protocol.stop=1000"]
+    spec = applied(suites.spec("mujoco", "sac", "InvertedPendulum-v4"), [parse(change) for change in changes])
+    normalized = applied(spec, [parse("algo.action_units=normalized")])
+    assert normalized.id == "9c74e944a84d" != spec.id
 
 
 @pytest.mark.parametrize("algorithm", ["ddpg", "ddpg+her"])

@@ -131,11 +131,14 @@ def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str
 
 @pytest.mark.parametrize("game", SEVEN)
 def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(game: str) -> None:
-    """thu-ml/tianshou examples/atari/atari_sac.py at v0.4.9 (#657) and the README's command lines."""
+    """thu-ml/tianshou examples/atari/atari_sac.py at v0.4.9 (#657) and examples/atari/README.md at f2402056b03a.
+
+    Its row of Breakout: ``atari_sac.py --task "BreakoutNoFrameskip-v4" --n-step 1 --actor-lr 1e-4 --critic-lr 1e-4``.
+    """
     spec, breakout = suites.spec("atari", "sac", f"{game}NoFrameskip-v4"), game == "Breakout"
     algo = spec.algo
     assert (algo.torso, algo.hidden, algo.critics) == (Nature(scale=False), 512, 2)
-    assert (algo.actor_lr, algo.critic_lr) == (1e-5, 1e-4 if breakout else 1e-5)
+    assert algo.actor_lr == algo.critic_lr == (1e-4 if breakout else 1e-5)
     assert (algo.alpha, algo.alpha_lr) == (0.05, None)
     assert (algo.gamma, algo.replay.horizon, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
     assert (algo.batch, algo.replay.capacity, algo.warmup) == (64, 100_000, 640)

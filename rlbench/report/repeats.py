@@ -1,0 +1,130 @@
+"""Which runs of a cell are repeats of one experiment: copies, other versions and forced runs are told from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rlbench.report.attempts import failure
+
+if TYPE_CHECKING:
+    from rlbench.report.gather import Runs
+    from rlbench.report.runs import Run
+
+VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
+"""Packages whose versions stand in a note where the runs of a cell differ in them."""
+
+
+def charged(run: Run) -> Run:
+    """The run, failed where an attempt before it failed and nothing was mended since."""
+    attempt = None if run.smoke or run.status == "failed" else failure(run.attempts, run.environment)
+    if attempt is None:
+        return run
+    reason = f"{attempt.name} failed ({attempt.reason}), and --force made it again with equal code and versions"
+    return replace(run, status="failed", reason=reason)
+
+
+def separate(group: Runs) -> None:
+    """Move what is no repeat of the others out of a cell's runs: other files, other versions, copies."""
+    _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.strangers)
+    _of_one(_world, group, (group.complete, group.failed, group.short), group.versions)
+    _of_one_seed(group)
+    _of_one_curve(group)
+
+
+def file_of(run: Run) -> str | None:
+    """The SHA-256 of the file that a run learned from; None where there was none, or it is not known."""
+    data = run.environment.get("data")
+    found = data.get("sha256") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def remarks(group: Runs) -> Iterator[str]:
+    """What a reader of a cell's score has to know of its records, in a fixed order."""
+    runs = (*group.scored, *group.short)
+    seeds = sorted({run.seed for run in group.scored})
+    if seeds != list(range(len(seeds))):
+        yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
+    attempts = [attempt for run in runs for attempt in run.attempts]
+    if attempts:
+        failed = sum(attempt.status == "failed" for attempt in attempts)
+        yield f"{_count(len(attempts), 'attempt')} put aside ({failed} failed)"
+    if group.strangers:
+        yield f"{_count(len(group.strangers), 'run')} on another file of that name"
+    if group.versions:
+        others = sorted({text for run in group.versions if (text := _world(run)) is not None})
+        yield f"{_count(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
+    if group.copies:
+        have = "has" if len(group.copies) == 1 else "have"
+        yield f"{_count(len(group.copies), 'run')} {have} the numbers of another seed"
+    if group.rivals:
+        yield f"{_count(len(group.rivals), 'record')} of a seed that has a worse one"
+    yield from _mixed(runs)
+
+
+def _of_one(kind: Callable[[Run], str | None], group: Runs, parts: tuple[list[Run], ...], others: list[Run]) -> None:
+    """Keep the runs of one kind: that of most complete runs; of equals, and where none is complete, of the first."""
+    kinds = Counter(name for run in group.complete if (name := kind(run)) is not None)
+    kinds = kinds or Counter(name for part in parts for run in part if (name := kind(run)) is not None)
+    kept = {None, *(name for name, _ in kinds.most_common(1))}
+    for part in parts:
+        others += [run for run in part if kind(run) not in kept]
+        part[:] = [run for run in part if kind(run) in kept]
+
+
+def _world(run: Run) -> str | None:
+    """The environment and its versions, of every process that made the run; None where none is known."""
+    worlds = [world for known in run.environments if isinstance(world := known.get("env"), Mapping)]
+    names = dict.fromkeys(", ".join(_versioned(world)) for world in worlds)
+    return ", then ".join(names) or None
+
+
+def _versioned(world: Mapping[str, object]) -> Iterator[str]:
+    """``gymnasium/Hopper-v4``, ``mujoco 3.3.7``."""
+    yield str(world.get("env"))
+    yield from (f"{name} {version}" for name, version in sorted(world.items()) if name != "env")
+
+
+def _of_one_seed(group: Runs) -> None:
+    """Of several records of a seed the worst counts: a second one never raises a score."""
+    failed = {run.seed: run for run in reversed(group.failed)}
+    kept = {run.seed: run for run in sorted(group.complete, key=_level, reverse=True) if run.seed not in failed}
+    counted = {id(run) for run in (*failed.values(), *kept.values())}
+    group.rivals += [run for run in group.scored if id(run) not in counted]
+    group.complete[:] = [run for run in group.complete if id(run) in counted]
+    group.failed[:] = [run for run in group.failed if id(run) in counted]
+
+
+def _level(run: Run) -> tuple[float, float]:
+    means = [evaluation.mean for evaluation in run.evaluations]
+    return (max(means), means[-1]) if means else (float("-inf"), float("-inf"))
+
+
+def _of_one_curve(group: Runs) -> None:
+    """Equal losses under several seeds are one run: the lowest seed counts."""
+    first: dict[str, Run] = {}
+    for run in group.complete:
+        if run.speeds:  # it has learned, so no other seed has its numbers
+            first.setdefault(run.curve, run)
+    group.copies += [run for run in group.complete if run.speeds and first[run.curve] is not run]
+    group.complete[:] = [run for run in group.complete if not run.speeds or first[run.curve] is run]
+
+
+def _mixed(runs: Iterable[Run]) -> Iterator[str]:
+    """Versions in which runs of one cell differ, and code that nobody can look up."""
+    every = [[known for known in run.environments if known] for run in runs]
+    packages = [found for made in every for known in made if isinstance(found := known.get("packages"), Mapping)]
+    versions = {"rlbench": {str(known["rlbench"]) for made in every for known in made if "rlbench" in known}}
+    versions |= {name: {str(found[name]) for found in packages if name in found} for name in VERSIONS}
+    mixed = [f"{name} {' and '.join(sorted(found))}" for name, found in versions.items() if len(found) > 1]
+    if mixed:
+        yield f"made with {', '.join(mixed)}"
+    dirty = sum(any(str(known.get("commit")).endswith("+dirty") for known in made) for made in every)
+    if dirty:
+        yield f"{_count(dirty, 'run')} of uncommitted code"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

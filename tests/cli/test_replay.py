@@ -1,0 +1,143 @@
+"""``verify --replay``: a trained run is repeated to the bit, a forged one is not, and what is lacking is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlbench import run as training
+from rlbench.cli.app import main
+from rlbench.record import files, store
+from rlbench.report.documented import DATA
+from rlbench.report.verified import verified
+from rlbench.spec.run import Runtime, Spec
+from tests.schemas import complaints
+
+Capture = pytest.CaptureFixture[str]
+Change = Callable[[dict[str, object]], object]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that this machine trained a moment ago."""
+    place = tmp_path_factory.mktemp("trained")
+    words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--quiet", "--results", str(place)]
+    assert main(words) == 0
+    return next(place.glob("toy/dqn/Catch/*/seed=0"))
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """The run's record, to be forged."""
+    place = tmp_path / trained.relative_to(trained.parents[4])
+    shutil.copytree(trained, place)
+    return place
+
+
+def reseal(path: Path, change: Change, line: int = 0) -> None:
+    """Change a line of a file as someone does who computes the checksums again."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    content = files.unsealed(lines[line], str(path))
+    change(content)
+    lines[line] = files.sealed(content)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def environment(**values: object) -> Change:
+    return lambda head: head["environment"].update(values)
+
+
+def test_a_run_is_repeated_to_the_bit_and_nothing_is_written_beside_it(folder: Path, capsys: Capture) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["verify", "--replay", str(folder)]) == 0
+    assert capsys.readouterr().out.endswith("steps: equal to the bit\n")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_the_default_reaches_an_epoch_that_has_learned(folder: Path, capsys: Capture) -> None:
+    assert main(["verify", "--replay", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    schema = json.loads((DATA / "schema" / "replay.json").read_text(encoding="utf-8"))
+    assert list(complaints(schema, document, schema)) == []
+    epoch = store.read(folder).epochs[document["epochs"]]
+    assert epoch.updated is not None and document["env_steps"] == epoch.steps
+    assert (document["equal"], document["differs"], document["environment"]) == (True, None, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "field"),
+    [
+        (0, lambda e: e["evaluated"]["returns"].__setitem__(0, 7.0), "evaluated.returns"),
+        (1, lambda e: e["evaluated"]["lengths"].__setitem__(0, 7), "evaluated.lengths"),
+        (1, lambda e: e["collected"].update(episodes=1), "collected.episodes"),
+        (1, lambda e: e["updated"].update(loss=e["updated"]["loss"] * (1 + 2**-52)), "updated.loss"),
+    ],
+)
+def test_a_forged_epoch_that_verify_cannot_see_is_the_first_that_differs(
+    folder: Path, line: int, change: Change, field: str, capsys: Capture
+) -> None:
+    (folder / "outcome.json").unlink()
+    reseal(folder / "epochs.jsonl", change, line)
+    assert not verified(folder).faults
+    assert main(["verify", "--replay", str(folder), "--epochs", "1"]) == 3
+    assert f": epoch {line} differs in {field}: " in capsys.readouterr().out
+
+
+def test_the_clock_need_not_come_again(folder: Path) -> None:
+    for line in (0, 1):
+        reseal(folder / "epochs.jsonl", lambda e: (e.update(seconds=9e9), e["evaluated"].update(seconds=9e9)), line)
+    assert main(["verify", "--replay", str(folder), "--epochs", "1"]) == 0
+
+
+def test_what_differs_is_said_beside_the_result(folder: Path, capsys: Capture) -> None:
+    packages = {**files.read_sealed(folder / "spec.json")["environment"]["packages"], "torch": "1.13.0"}
+    reseal(folder / "spec.json", environment(cpu="another", rlbench="0.0.3", packages=packages))
+    assert main(["verify", "--replay", str(folder), "--epochs", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "  cpu: another recorded, " in out and "  rlbench: 0.0.3 recorded, " in out
+    assert f"  torch: 1.13.0 recorded, {torch.__version__} here" in out
+
+
+def test_threads_and_engine_are_the_recorded_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reseal(folder / "spec.json", environment(torch_threads=2, updates="compiled"))
+    given, run = [], training.run
+
+    def listening(spec: Spec, runtime: Runtime, *more: object) -> Iterator[object]:
+        given.append(runtime)
+        return run(spec, runtime, *more)
+
+    monkeypatch.setattr(training, "run", listening)
+    main(["verify", "--replay", str(folder), "--epochs", "0"])
+    torch.set_num_threads(1)
+    assert [(runtime.threads, runtime.engine, runtime.device) for runtime in given] == [(2, "compiled", "cpu")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (environment(env={"env": "rlbench/Catch", "numpy": "1.0"}), "numpy: 1.0 recorded"),
+        (environment(device="cuda:63"), "was made on cuda:63, which is not here"),
+        (environment(updates="eager, stacked with 3 seeds"), "stacked with other seeds"),
+    ],
+)
+def test_what_this_machine_cannot_meet_is_refused_by_name(
+    folder: Path, change: Change, message: str, capsys: Capture
+) -> None:
+    reseal(folder / "spec.json", change)
+    assert main(["verify", "--replay", str(folder)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_no_run_or_asks_for_too_much_is_a_wrong_request(folder: Path, capsys: Capture) -> None:
+    for words, message in (
+        (["--replay", str(folder.parent)], "no run's folder"),
+        (["--replay", str(folder), "--epochs", "999"], "give --epochs "),
+        ([str(folder), "--epochs", "1"], "give both"),
+    ):
+        assert main(["verify", *words]) == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,106 @@
+"""Golden runs: every learner's weights, losses and evaluations, as this machine computes them.
+
+A change of code that must move no number is compared with them: ``python -m tests.reliability.golden write`` before it,
+``… check`` after it. Numbers of another processor or torch version differ in their last bits, so both are recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from rlbench.record.machine import processor
+from rlbench.record.store import read
+from tests.reliability.carried import carry
+from tests.reliability.families import ALL, CATCH, FLAT, HOPPER, PENDULUM, Family
+
+GOLDEN = Path(__file__).with_name("golden.json")
+RESUMED = (CATCH, PENDULUM, HOPPER, FLAT)
+
+
+def machine() -> dict[str, str]:
+    """The processor and the torch version on which bits agree."""
+    return {"processor": processor(), "torch": torch.__version__}
+
+
+def numbers(folder: Path) -> dict[str, object]:
+    """Every number of a finished run: weights by value, whatever their names are."""
+    record = read(folder)
+    assert record.outcome is not None, folder
+    tensors = {
+        sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
+        for path in sorted((folder / "checkpoint" / "last").glob("*.safetensors"))
+        for tensor in load_file(path).values()
+    }
+    epochs = [json.loads(line) for line in (folder / "epochs.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {
+        "weights": sha256("".join(sorted(tensors)).encode()).hexdigest(),
+        "steps": [record.outcome.env_steps, record.outcome.updates, record.outcome.epochs],
+        "evaluations": [epoch["evaluated"] and epoch["evaluated"]["returns"] for epoch in epochs],
+        "losses": [sorted(_floats(epoch["updated"])) for epoch in epochs],
+    }
+
+
+def run(family: Family, results: Path) -> dict[str, object]:
+    """One run from its first step to its last."""
+    carry(family.spec(), results)
+    return numbers(family.folder(results))
+
+
+def resume(family: Family, results: Path) -> dict[str, object]:
+    """The same run, stopped and resumed after every eighth record."""
+    while carry(family.spec(), results, 9) == 9:
+        pass
+    return numbers(family.folder(results))
+
+
+def golden() -> dict[str, object]:
+    """The numbers of every learner's run, by name; runs of one name by their order."""
+    runs: dict[str, object] = {}
+    for family in ALL:
+        name = family.name
+        while name in runs:
+            name += "'"
+        with tempfile.TemporaryDirectory() as folder:
+            runs[name] = run(family, Path(folder))
+    return runs
+
+
+def main(verb: str) -> int:
+    """Write the golden file, or compare this checkout with it; 1 where a number moved."""
+    now = golden()
+    if verb == "write":
+        GOLDEN.write_text(json.dumps({"machine": machine(), "runs": now}, indent=1) + "\n", encoding="utf-8")
+        return 0
+    before = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    if before["machine"] != machine():
+        print(f"written on {before['machine']}, not {machine()}")  # noqa: T201 - to who started it
+        return 2
+    now = json.loads(json.dumps(now))
+    moved = [name for name in before["runs"] if now.get(name) != before["runs"][name]]
+    for family in RESUMED:
+        with tempfile.TemporaryDirectory() as folder:
+            if json.loads(json.dumps(resume(family, Path(folder)))) != now[family.name]:
+                moved.append(f"{family.name}, resumed")
+    print("\n".join(moved) or f"{len(before['runs'])} runs and {len(RESUMED)} resumed ones are equal")  # noqa: T201 - to who started it
+    return 1 if moved else 0
+
+
+def _floats(value: object) -> list[float]:
+    """Every number in a JSON value."""
+    if isinstance(value, dict):
+        return [number for part in value.values() for number in _floats(part)]
+    if isinstance(value, list):
+        return [number for part in value for number in _floats(part)]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,322 @@
+"""What a folder of records is made to look better by: forced runs, cut runs, copied seeds, other versions, forgery."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.cli.app import main
+from rlbench.errors import RefusedFile
+from rlbench.record import files, store
+from rlbench.record.types import PGUpdated
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.runs import read
+from rlbench.report.tables import document
+from rlbench.report.verified import verified
+from tests.conftest import RecordRun
+from tests.reliability.test_survivorship import cell_of, run_of, spec_of
+
+Change = Callable[[dict[str, object]], object]
+Capture = pytest.CaptureFixture[str]
+FULL = {"suite": "toy", "algo": "ppo", "task": "Catch"}
+WORLD = {"env": "rlbench/Catch", "numpy": "2.4.6"}
+OLD = {"env": {"env": "rlbench/Catch", "numpy": "1.0"}}
+
+
+def reseal(path: Path, change: Change) -> None:
+    """Change every line of a file as someone does who computes the checksums again."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        content = files.unsealed(line, str(path))
+        change(content)
+        lines.append(files.sealed(content) + "\n")
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def learned(folder: Path) -> Path:
+    """The record with a loss in every epoch but the first, which only this run has."""
+    salt = float(int(folder.name.removeprefix("seed=")) + 1)
+
+    def add(line: dict[str, object]) -> None:
+        if line["number"]:
+            loss = salt / 7 * float(str(line["number"]))
+            line["updated"] = dataclasses.asdict(
+                PGUpdated(count=1, policy_loss=loss, value_loss=loss, entropy=1.0, divergence=0.0)
+            )
+
+    reseal(folder / "epochs.jsonl", add)
+    return folder
+
+
+def full_run(record_run: RecordRun, mean: float, seed: int, **more: object) -> Path:
+    """A run of Catch that reached its budget, by default done."""
+    budget = suites.spec("toy", "ppo", "Catch").budget
+    return learned(record_run([mean] * (-(-budget.steps // budget.epoch) + 1), seed=seed, **FULL, **more))
+
+
+def cell(results: Path) -> Cell:
+    """The cell of PPO on Catch."""
+    return next(c for c in every_cell(["toy"], results) if (c.key.algorithm, c.key.task) == ("ppo", "Catch"))
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+class TestCutRuns:
+    def test_a_run_that_reached_its_budget_counts_without_an_outcome(
+        self, record_run: RecordRun, results: Path
+    ) -> None:
+        for seed, mean in enumerate([1.0, 1.0, 1.0, -1.0, -1.0]):
+            full_run(record_run, mean, seed)
+        whole = cell(results)
+        for seed in (3, 4):
+            next(results.glob(f"toy/ppo/Catch/*/seed={seed}/outcome.json")).unlink()
+        assert cell(results) == whole
+        assert whole.measured is not None and whole.measured.n == 5
+
+    @pytest.mark.parametrize("status", [None, "interrupted"])
+    def test_no_verdict_is_good_while_a_documented_seed_is_short(
+        self, record_run: RecordRun, results: Path, status: str | None
+    ) -> None:
+        for seed in range(3):
+            full_run(record_run, 1.0, seed)
+        assert cell(results).verdict.word == "REPRODUCED"
+        record_run([-1.0, -1.0], seed=3, status=status, **FULL)
+        found = cell(results)
+        assert found.verdict.word == "INCONCLUSIVE"
+        assert "1 run short of the budget" in found.note
+
+    def test_a_cell_that_is_below_stays_below_while_a_seed_is_short(self) -> None:
+        name = ("mujoco", "ppo", "Hopper-v4")
+        low = [run_of(spec_of(name, s), [10.0 + s, 10.0 + s], "done", f"x/{s}") for s in range(5)]
+        short = run_of(spec_of(name, 9), [10.0], "interrupted", "x/9")
+        with pytest.MonkeyPatch.context() as patch:
+            assert cell_of(name, low, patch).verdict.word == "BELOW"
+            assert cell_of(name, [*low, short], patch).verdict.word == "BELOW"
+
+
+class TestForcedRuns:
+    def test_a_failed_attempt_counts_until_something_is_mended(self, record_run: RecordRun, results: Path) -> None:
+        for seed in range(3):
+            full_run(record_run, 1.0, seed)
+        full_run(record_run, 1.0, 3, status="failed")
+        before = cell(results)
+        full_run(record_run, 1.0, 3, force=True)
+        after = cell(results)
+        assert before.measured is not None and after.measured is not None
+        assert (after.verdict, after.measured) == (before.verdict, before.measured)
+        assert "1 of 4 runs failed" in after.note
+        assert "1 attempt put aside (1 failed)" in after.note
+        assert "1 attempt put aside (1 failed)" in str(document(after)["note"])
+
+    @pytest.mark.parametrize("key", ["commit", "rlbench", "packages", "env"])
+    def test_a_failed_attempt_of_other_code_is_noted_and_does_not_count(
+        self, record_run: RecordRun, results: Path, key: str
+    ) -> None:
+        full_run(record_run, 1.0, 0, status="failed", environment={"env": WORLD})
+        mended = {"env": WORLD} | {key: {"numpy": "9"} if key in {"packages", "env"} else "9"}
+        full_run(record_run, 1.0, 0, force=True, environment=mended)
+        found = cell(results)
+        assert found.measured is not None and found.measured.score == 1.0
+        assert "1 attempt put aside (1 failed)" in found.note
+
+    @pytest.mark.parametrize("key", ["torch_threads", "updates", "OMP_NUM_THREADS", "MKL_CBWR", "cpu", "command"])
+    def test_what_only_rolls_the_dice_again_mends_nothing(self, record_run: RecordRun, results: Path, key: str) -> None:
+        full_run(record_run, 1.0, 0, status="failed", environment={key: "1"})
+        full_run(record_run, 1.0, 0, force=True, environment={key: "2"})
+        assert "1 of 1 run failed" in cell(results).note
+
+    def test_attempts_that_ended_well_or_cannot_be_read_are_noted(self, record_run: RecordRun, results: Path) -> None:
+        full_run(record_run, -1.0, 0)
+        full_run(record_run, 0.0, 0, force=True)
+        folder = full_run(record_run, 1.0, 0, force=True)
+        (folder / "attempt-1" / "outcome.json").write_text("{")
+        found = cell(results)
+        assert "2 attempts put aside (0 failed)" in found.note
+        assert found.measured is not None and found.measured.score == 1.0
+
+    def test_the_gate_sees_a_failed_attempt(self, record_run: RecordRun, results: Path, capsys: Capture) -> None:
+        full_run(record_run, 1.0, 0, status="failed")
+        full_run(record_run, 1.0, 0, force=True)
+        assert main(["check", "toy", "--results", str(results)]) == 5
+        assert "toy/ppo/Catch run: FAILED: seed 0: attempt-1" in capsys.readouterr().err
+
+
+class TestVersions:
+    def test_runs_of_another_version_of_the_environment_are_kept_apart(
+        self, record_run: RecordRun, results: Path
+    ) -> None:
+        for seed in range(5):
+            full_run(record_run, 1.0, seed, environment=OLD if seed > 2 else {"env": WORLD})
+        found = cell(results)
+        assert found.measured is not None and found.measured.n == 3
+        assert "2 runs in other versions of the environment (rlbench/Catch, numpy 1.0)" in found.note
+
+    def test_an_equal_environment_is_no_other_version(self, record_run: RecordRun, results: Path) -> None:
+        for seed in range(3):
+            full_run(record_run, 1.0, seed, environment={"env": WORLD})
+        assert "version" not in cell(results).note
+
+    def test_mixed_versions_and_uncommitted_code_are_noted(self, record_run: RecordRun, results: Path) -> None:
+        for seed, torch in enumerate(("1.13.0", "2.13.0", "2.13.0")):
+            told = {"rlbench": "0.1.0", "packages": {"torch": torch}, "commit": "deadbeef0000+dirty"}
+            full_run(record_run, 1.0, seed, environment=told if seed else {**told, "rlbench": "0.0.3"})
+        note = cell(results).note
+        assert "rlbench 0.0.3 and 0.1.0" in note
+        assert "torch 1.13.0 and 2.13.0" in note
+        assert "3 runs of uncommitted code" in note
+
+    def test_a_run_resumed_by_other_code_says_so_in_its_record(self, record_run: RecordRun, results: Path) -> None:
+        for number, version in enumerate(("0.1.0", "0.1.0", "9.9.9")):
+            folder = record_run([1.0] * (number + 1), status=None, **FULL, environment={"rlbench": version})
+        head = files.read_sealed(folder / "spec.json")
+        assert head["resumed"] == [{"epoch": 2, "environment": {"rlbench": "9.9.9"}}]
+        assert store.read(folder).environment["rlbench"] == "0.1.0"
+        record_run([1.0] * 4, status=None, **FULL, environment={"rlbench": "9.9.9", "commit": "abc+dirty"})
+        assert [dict(later)["rlbench"] for later in read(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
+        assert "rlbench 0.1.0 and 9.9.9" in cell(results).note
+        assert "1 run of uncommitted code" in cell(results).note
+
+    @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
+    def test_a_resumption_that_is_none_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:
+        folder = record_run([1.0], status=None, **FULL)
+        reseal(folder / "spec.json", lambda head: head.update(resumed=resumed))
+        for reader in (lambda: read(folder), lambda: record_run([1.0, 1.0], status=None, **FULL)):
+            with pytest.raises(RefusedFile, match=r"spec\.json: not a "):
+                reader()
+
+
+class TestSeeds:
+    def test_the_seeds_are_listed_and_told_where_some_are_missing(self, record_run: RecordRun, results: Path) -> None:
+        for seed in (1, 3, 4):
+            full_run(record_run, 1.0, seed)
+        full_run(record_run, 1.0, 6, status="failed")
+        found = cell(results)
+        assert "seeds 1, 3, 4, 6 instead of 0 to 3" in found.note
+        measured = document(found)["measured"]
+        assert isinstance(measured, dict) and measured["seeds"] == [1, 3, 4, 6]
+
+    def test_seeds_from_0_need_no_note(self, record_run: RecordRun, results: Path) -> None:
+        for seed in range(3):
+            full_run(record_run, 1.0, seed)
+        assert "seeds" not in cell(results).note.replace("3 equal seeds", "")
+
+    def test_a_seed_under_other_numbers_counts_once_and_is_a_fault(self, record_run: RecordRun, results: Path) -> None:
+        folder, *_ = [full_run(record_run, 1.0, seed) for seed in range(3)]
+        for seed in (5, 6):
+            copy = folder.with_name(f"seed={seed}")
+            shutil.copytree(folder, copy)
+            reseal(copy / "spec.json", lambda head, seed=seed: head["spec"].update(seed=seed))
+        found = cell(results)
+        assert found.measured is not None and found.measured.n == 3
+        assert "2 runs have the numbers of another seed" in found.note
+        faults = [fault.line for fault in verified(results).faults]
+        assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
+        assert len([line for line in faults if "games of another seed than 5" in line]) == 1
+
+    def test_of_two_records_of_a_seed_the_worse_counts_and_both_are_named(
+        self, record_run: RecordRun, results: Path
+    ) -> None:
+        for seed in range(3):
+            folder = full_run(record_run, 0.0, seed)
+        second = results / "aaa" / folder.relative_to(results)
+        shutil.copytree(folder, second)
+        assert not verified(results).faults, "a copy is no contradiction"
+        assert "records" not in cell(results).note
+
+        def lift(line: dict[str, object]) -> None:
+            if isinstance(line.get("evaluated"), dict):
+                line["evaluated"]["returns"] = [1.0, 1.0]
+
+        reseal(second / "epochs.jsonl", lift)
+        reseal(second / "outcome.json", lambda o: o.update(best=1.0, final=1.0))
+        found = cell(results)
+        assert found.measured is not None and found.measured.score == 0.0
+        assert "1 record of a seed that has a worse one" in found.note
+        faults = [fault.line for fault in verified(results).faults]
+        assert any("other numbers than" in line and str(second) in line for line in faults)
+
+    def test_games_of_another_seed_are_a_fault(self, record_run: RecordRun, results: Path) -> None:
+        folder = full_run(record_run, 1.0, 0)
+        assert not verified(results).faults
+        reseal(folder / "epochs.jsonl", lambda e: e["evaluated"].update(seeds=[1, 2]))
+        lines = [fault.line for fault in verified(results).faults]
+        assert lines == [
+            f"{folder / 'epochs.jsonl'}: evaluations from epoch 0 on are games of another seed than 0; restore it"
+        ]
+
+
+def test_settings_under_the_identity_of_others_are_refused_by_every_reader(
+    record_run: RecordRun, results: Path, capsys: Capture
+) -> None:
+    folder = full_run(record_run, 1.0, 0)
+    reseal(folder / "spec.json", lambda head: head["spec"]["algo"].update(gamma=0.5))
+    with pytest.raises(RefusedFile, match=r"spec\.json: says it is"):
+        read(folder)
+    assert main(["table", "toy", "--results", str(results)]) == 2
+    assert "spec.json: says it is" in capsys.readouterr().err
+
+
+class TestGate:
+    @pytest.fixture
+    def baseline(self, record_run: RecordRun, results: Path, tmp_path: Path, capsys: Capture) -> Path:
+        for seed in range(5):
+            full_run(record_run, 0.9 + seed / 100, seed)
+        saved = tmp_path / "baseline.json"
+        assert main(["baseline", "save", str(saved), "--results", str(results)]) == 0
+        capsys.readouterr()
+        return saved
+
+    def check(self, *words: str) -> int:
+        return main(["check", "toy", *words])
+
+    def test_a_folder_that_is_not_there_is_a_wrong_request(
+        self, baseline: Path, tmp_path: Path, capsys: Capture
+    ) -> None:
+        for words in (["--baseline", str(baseline)], []):
+            assert self.check("--results", str(tmp_path / "nosuch"), *words) == 2
+            assert "nosuch: no such folder" in capsys.readouterr().err
+
+    def test_an_empty_folder_decides_nothing(self, baseline: Path, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        words = ("--baseline", str(baseline), "--results", str(tmp_path / "empty"))
+        assert (self.check(*words), self.check(*words, "--strict")) == (0, 4)
+
+    def test_a_cell_that_was_never_run_decides_nothing(self, record_run: RecordRun, results: Path) -> None:
+        for seed in range(3):
+            full_run(record_run, 1.0, seed)
+        words = ("--results", str(results))
+        assert (self.check(*words), self.check(*words, "--strict")) == (0, 4)
+
+    def test_fewer_seeds_than_the_baselines_decide_nothing(
+        self, baseline: Path, results: Path, capsys: Capture
+    ) -> None:
+        words = ("--baseline", str(baseline), "--results", str(results), "--json")
+        assert self.check(*words, "--strict") == 0
+        capsys.readouterr()
+        for folder in results.glob("toy/ppo/Catch/*/seed=[0-3]"):
+            shutil.rmtree(folder)
+        assert self.check(*words, "--strict") == 4
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        (score,) = (f for f in findings if f["aspect"] == "score")
+        assert score["word"] == "TOO FEW" and "1 of the baseline's 5 seeds" in score["reason"]
+        assert self.check(*words) == 0
+
+    def test_a_baselines_cell_that_was_cut_short_decides_nothing(
+        self, baseline: Path, record_run: RecordRun, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other"
+        shutil.copytree(tmp_path / "results", other)
+        for folder in other.glob("toy/ppo/Catch/*/seed=*"):
+            lines = (folder / "epochs.jsonl").read_text().splitlines(keepends=True)
+            (folder / "epochs.jsonl").write_text("".join(lines[:2]))
+            (folder / "outcome.json").unlink()
+        assert self.check("--baseline", str(baseline), "--results", str(other), "--strict") == 4
