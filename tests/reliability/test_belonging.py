@@ -131,7 +131,7 @@ def test_verify_compares_the_last_policy_with_the_outcome(tmp_path: Path) -> Non
 
 def with_code(spec: Spec, results: Path, commit: str, stop_after: int | None = None) -> None:
     """Go on with a run by the code of a commit."""
-    store = Store.claim(spec, results, {"rlbench": "0.1.0", "commit": commit, "command": f"as {commit} was asked"})
+    store = Store.claim(spec, results, {"commit": commit, "torch_threads": 1, "command": f"as {commit} was asked"})
     assert store is not None
     try:
         for made, _ in enumerate(run(spec, by("auto"), store, Stop())):
