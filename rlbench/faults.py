@@ -25,6 +25,7 @@ POINTS: Final[Mapping[str, str]] = {
     "append.torn": "half of a line stands at the end of the file",
     "append.written": "the line is on disk, and nobody was told",
     "claim.made": "the run's folder is there and empty",
+    "claim.removed": "the lock's file is gone, the folder is still claimed",
     "claim.swept": "what a crash left half written is gone",
     "crash.opened": "the file for a dying process's last words is there and empty",
     "crash.removed": "that file is gone, the folder is still claimed",

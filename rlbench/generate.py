@@ -32,6 +32,7 @@ from rlbench.datasets.worth import EXPERT
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
 from rlbench.ops.state import State
+from rlbench.record import manifest
 from rlbench.record.store import read
 from rlbench.seeds import Seeds
 from rlbench.spec.run import Spec
@@ -257,6 +258,7 @@ def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
     spec, place = read(folder).spec, folder / "checkpoint" / which
     if not checkpoint.exists(place):
         raise UsageError(f"{place}: no such checkpoint; a finished run keeps {' and '.join(KEPT)}, records in git none")
+    manifest.refuse_foreign(place, manifest.read(manifest.standing(place)).values, spec)
     return spec, checkpoint.load(place)
 
 

@@ -14,23 +14,24 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 import torch
 
 from rlbench import checkpoint
 from rlbench.build.assemble import build
 from rlbench.build.device import device_of
-from rlbench.build.engine import refusals
+from rlbench.build.engine import engaged, refusals
 from rlbench.build.environments import describe
 from rlbench.build.stacked import Member
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import State, branch, of_module, whole
+from rlbench.record import manifest
 from rlbench.record.attempts import note
 from rlbench.record.store import Store
 from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
-from rlbench.spec.run import Runtime, Spec
+from rlbench.spec.run import EngineName, Runtime, Spec
 from rlbench.trainers.clock import Clock
 from rlbench.trainers.offline import Offline
 from rlbench.trainers.online import Online
@@ -49,6 +50,14 @@ class Stop:
     under_way: bool = False  # whoever iterates says so; before the first record there is nothing to save
 
 
+class Saved(NamedTuple):
+    """The parts of a checkpoint's state that decide how a run goes on, before anything is built."""
+
+    device: str
+    threads: int  # of torch
+    engine: str  # of gradient steps, as ``engaged`` names it
+
+
 def run(
     spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None, member: Member | None = None
 ) -> Iterator[Progress | Epoch]:
@@ -60,7 +69,7 @@ def run(
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
         RunFailed: the run cannot go on; its outcome says why.
-        RefusedFile: the checkpoint is damaged.
+        RefusedFile: the checkpoint is damaged, another run's, or of older code.
         Halted: memory is exhausted, or the disk full; the same call resumes.
     """
     if store.outcome is not None and store.outcome.status != "interrupted":
@@ -69,10 +78,9 @@ def run(
         return
     trainer: Trainer | None = None
     try:
-        trainer = build(spec, runtime, describe(spec), seal)
-        _resume(trainer, device_of(runtime).type, store)
-        if member is not None:
-            member.join(trainer)
+        saved = _saved(spec, device_of(runtime).type, store)
+        trainer = build(spec, runtime if member is not None else _as_saved(runtime, saved), describe(spec), seal)
+        _take_over(trainer, saved, member, store)
         yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
@@ -83,7 +91,7 @@ def run(
         if trainer is None:
             raise  # nothing has been tried
         store.explain(traceback.format_exc())
-        _brought_in(store, trainer, stop)
+        _brought_in(spec, store, trainer, stop)
         _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
         raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}") from error
     finally:
@@ -106,16 +114,67 @@ def _wants_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in EXHAUSTED)
 
 
-def _resume(trainer: Trainer, device: str, store: Store) -> None:
-    """Take over a checkpoint's state, if there is one, saved on the same kind of device, no further than the record."""
+def _saved(spec: Spec, device: str, store: Store) -> Saved | None:
+    """What the checkpoint of this run says, made on the same kind of device; None where there is none.
+
+    Raises:
+        RefusedFile: it is another run's, of older code, or of another device.
+    """
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
-        return
-    state = checkpoint.load(folder)
-    made = state.get("device")
+        return None
+    values = manifest.read(manifest.standing(folder)).values
+    manifest.refuse_foreign(folder, values, spec)
+    made, threads, engine = (values.get(name) for name in Saved._fields)
+    if "run/spec" not in values or not isinstance(threads, int) or not isinstance(engine, str):
+        what = "does not say whose it is, nor with how many threads it was made"
+        raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
     if made != device:
         raise RefusedFile(f"{folder}: was made on {made}, not {device}; resume with --device {made}, or use --force")
-    trainer.load_state_dict(branch(state, "trainer"))
+    return Saved(device, threads, engine)
+
+
+def _as_saved(runtime: Runtime, saved: Saved | None) -> Runtime:
+    """How to go on to the bit: by the checkpoint's threads, and by its engine unless another one was asked for."""
+    if saved is None:
+        return runtime
+    names: tuple[EngineName, ...] = get_args(EngineName)
+    engine = next((name for name in names if name == saved.engine and runtime.engine == "auto"), runtime.engine)
+    return runtime.model_copy(update={"saved_threads": saved.threads, "engine": engine})
+
+
+def _computing(trainer: Trainer, device: str) -> Saved:
+    """How a trainer computes now."""
+    return Saved(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
+
+
+def _take_over(trainer: Trainer, saved: Saved | None, member: Member | None, store: Store) -> None:
+    """Load what was saved, if anything was, and note where the run does not go on to the bit."""
+    if saved is not None:
+        _resume(trainer, store)
+    if member is not None:
+        member.join(trainer)
+    if saved is not None and saved != _computing(trainer, saved.device):
+        trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
+
+
+def _resume(trainer: Trainer, store: Store) -> None:
+    """Take over the checkpoint's state, no further than the record.
+
+    Raises:
+        RefusedFile: it is not the state of this run; what the machine lacks is told as it is.
+    """
+    folder = store.folder / "checkpoint" / "resume"
+    state = checkpoint.load(folder)
+    try:
+        trainer.load_state_dict(branch(state, "trainer"))
+    except (RefusedFile, MemoryError):
+        raise
+    except (RlbenchError, RuntimeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if _wants_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+        raise RefusedFile(f"{folder}: is not this run's state ({reason}); restore it, or use --force") from error
     here, counted = len(store.epochs), trainer.clock.epochs
     if counted > here:
         path = store.folder / "epochs.jsonl"
@@ -126,13 +185,13 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _brought_in(store: Store, trainer: Trainer, stop: Stop) -> None:
+def _brought_in(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
     """Record what was judged beside the training before it failed, as if each had been judged at its time."""
     with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
                 _healthy(record, trainer)
-                _keep(store, record, trainer)
+                _keep(spec, store, record, trainer)
             if stop.signal is not None:
                 return
 
@@ -152,7 +211,7 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
     for record in trainer:
         if isinstance(record, Epoch):
             _healthy(record, trainer)
-            _keep(store, record, trainer)
+            _keep(spec, store, record, trainer)
             refused = _noted(store, trainer, refused)
         yield record
         if isinstance(record, Epoch) and _reached(spec, (record,)):
@@ -161,8 +220,10 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
         now = trainer.clock.steps // spec.budget.segment
         if stop.signal is not None or now != segment or monotonic() - saved > runtime.checkpoint_seconds:
             _sound(trainer)
-            device = device_of(runtime).type
-            checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "device": device})
+            made = _computing(trainer, device_of(runtime).type)._asdict()
+            whose = manifest.origin(spec, store.environment)
+            store.assert_held()
+            checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "run": {**whose}, **made})
             saved, segment = monotonic(), now
         if stop.signal is not None:
             _finish(store, trainer.clock, trainer.inexact, f"signal {stop.signal}", "interrupted")
@@ -171,7 +232,8 @@ def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: T
                 signal=stop.signal,
             )
     policy = of_module(trainer.learner.policy())
-    checkpoint.save(folder / "last", _kept(trainer, policy, trainer.clock.epochs - 1))
+    store.assert_held()
+    checkpoint.save(folder / "last", _kept(spec, store, trainer, policy, trainer.clock.epochs - 1))
     _finish(store, trainer.clock, trainer.inexact, reason, "done", weights(trainer))
     _swept(folder)
 
@@ -183,13 +245,13 @@ def _swept(folder: Path) -> None:
         checkpoint.recover(folder / kept)
 
 
-def _keep(store: Store, epoch: Epoch, trainer: Trainer) -> None:
+def _keep(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
     """Put an epoch on disk, and its policy beside it where it is the best so far."""
     best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that is no more
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
-        checkpoint.save(folder, _kept(trainer, trainer.judged, epoch.number))
+        checkpoint.save(folder, _kept(spec, store, trainer, trainer.judged, epoch.number))
 
 
 def _noted(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -201,10 +263,10 @@ def _noted(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str,
     return reasons
 
 
-def _kept(trainer: Trainer, policy: State, epoch: int) -> State:
-    """All that is needed to play as a policy of the trainer's does."""
+def _kept(spec: Spec, store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
+    """All that is needed to play as a policy of the trainer's does, and the run that it belongs to."""
     scale = trainer.scale
-    own: State = {"policy": policy, "epoch": epoch}
+    own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(spec, store.environment)}}
     return own if scale is None else {**own, "scale": scale}
 
 

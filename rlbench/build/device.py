@@ -43,9 +43,13 @@ def free_memory(device: torch.device) -> int:
 
 
 def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
-    """Threads torch computes with: as many as pay, for the shapes of this run; ``OMP_NUM_THREADS`` overrules."""
-    if runtime.threads is not None:
-        return runtime.threads
+    """Threads torch computes with: as many as pay, for the shapes of this run.
+
+    ``OMP_NUM_THREADS`` overrules, and before it what a checkpoint was made with.
+    """
+    said = runtime.saved_threads or runtime.threads
+    if said is not None:
+        return said
     return _asked() or paying(spec, card=device.type != "cpu", cores=cores())
 
 

@@ -14,6 +14,7 @@ from rlbench.errors import UsageError
 from rlbench.fast.capture import Captured, Updates
 from rlbench.fast.compiled import Backend, Compiled
 from rlbench.fast.cudagraphs import CudaGraphs
+from rlbench.fast.waiting import Waiting
 from rlbench.learners.bcq import BCQ
 from rlbench.learners.byhand import Regression, Surrogate
 from rlbench.learners.cql import CQL
@@ -177,6 +178,20 @@ def refusals(updater: object, learner: object) -> tuple[str, ...]:
     tried = [loss.refusal for loss in wrapped if isinstance(loss, Compiled)]
     found = [updater.refusal if isinstance(updater, Captured) else None, *tried]
     return tuple(dict.fromkeys(reason for reason in found if reason is not None))
+
+
+def engaged(updater: object, learner: object) -> str:
+    """The engine that computes the updates, as a checkpoint names it: ``stacked``, or a name of ``Engine``'s."""
+    inner = learner.inner if isinstance(learner, CuriousReplay | CuriousRollouts) else learner
+    wrapped = [getattr(owner, name) for owner, name in losses(learner)]
+    by_hand = getattr(inner, "through", None), getattr(inner, "regress", None)
+    if isinstance(updater, Waiting):
+        return "stacked"
+    if isinstance(updater, Captured) and updater.refusal is None:
+        return "captured"
+    if any(isinstance(loss, Compiled) and loss.refusal is None for loss in wrapped):
+        return "compiled"
+    return "byhand" if isinstance(by_hand[0], Surrogate) or isinstance(by_hand[1], Regression) else "eager"
 
 
 def _multiplications(net: Apart, rows: int) -> int:

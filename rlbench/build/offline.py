@@ -69,7 +69,8 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
         few = min(SMOKE, int((~frames.outline(path).final).sum())) if spec.smoke else None
         return Experience(frames.read(path, few, room=available_memory()), seal.sha256)
     made_here = "rlbench" in reading.told(path)
-    return Experience(reading.read(path, task.data, once=True), seal.sha256, made_here)
+    recorded = reading.read(path, task.data, once=True, room=available_memory())
+    return Experience(recorded, seal.sha256, made_here)
 
 
 def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlbench.datasets.download import Progress
     from rlbench.datasets.places import Place
     from rlbench.datasets.summary import Bar, Spread, Summary
+    from rlbench.datasets.types import Recorded
 
 DATA_SCHEMA = 1
 LONGEST = 200  # of what a file says of itself
@@ -89,7 +90,7 @@ def show(
     from dataclasses import asdict
 
     from rlbench.datasets import catalogue, checksums, frames, places
-    from rlbench.datasets.reading import data_file, read, told
+    from rlbench.datasets.reading import data_file, told
     from rlbench.datasets.summary import summary
 
     of, path = places.resolved(name)
@@ -99,7 +100,7 @@ def show(
         shown(path, json=json)
         return
     seal = checksums.verified(data_file(path))  # before HDF5 opens it: damage could end the process
-    made = summary(read(path, of))
+    made = summary(_read(path, of))
     score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
     words = told(path)
     if json:
@@ -142,7 +143,7 @@ def verify(
     Each is read whole, and its SHA-256 compared with the one recorded on first use; a fault makes the exit code 2.
     """
     from rlbench.datasets import checksums, frames, places
-    from rlbench.datasets.reading import data_file, read
+    from rlbench.datasets.reading import data_file
 
     rows: list[tuple[str, str, str | None]] = []
     for name in names or [there.name for there in places.local()]:
@@ -152,7 +153,7 @@ def verify(
             if frames.is_frames(path):
                 frames.verify(path)
             else:
-                read(path, of)
+                _read(path, of)
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
@@ -262,6 +263,7 @@ def bring(
     from rlbench.cli.generate import import_policy
     from rlbench.cli.shards import KINDS, assembled
     from rlbench.datasets.obtain import imported
+    from rlbench.record.machine import available_memory
 
     path, *more = paths
     if str(path) in KINDS and not path.exists():
@@ -280,7 +282,15 @@ def bring(
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        emit(str(imported(path, name or _named(path)).path))
+        emit(str(imported(path, name or _named(path), room=available_memory()).path))
+
+
+def _read(path: Path, name: str | None) -> Recorded:
+    """A whole data set, as far as this machine's memory holds it."""
+    from rlbench.datasets.reading import read
+    from rlbench.record.machine import available_memory
+
+    return read(path, name, room=available_memory())
 
 
 def _named(path: Path) -> str:

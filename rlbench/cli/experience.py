@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,6 +114,28 @@ def _judged(name: str) -> str:
         of = "does not say what it is of" if said is None else f"is of {said}, which judges nothing here"
         raise UsageError(f"--dataset {name}: {of}; say with --task on what to judge: {', '.join(WORLDS)}")
     return said
+
+
+def steps_of(given: str | None) -> Callable[[Spec], int | None]:
+    """Tell the steps of a run's recorded experience, ``given`` or its task's own; None where it is not there.
+
+    A file's head is read only when its bytes are those that were hashed: damage could end the process.
+    """
+    from rlbench.datasets import checksums, places, reading
+    from rlbench.errors import RefusedFile, UsageError
+    from rlbench.spec.task import OfflineTask
+
+    path = Data(given).path
+
+    @cache
+    def of(name: str) -> int | None:
+        with suppress(UsageError, RefusedFile, OSError):  # which the run itself will tell
+            there = places.found(name, None if path is None else Path(path))
+            checksums.sealed(reading.data_file(there))
+            return reading.steps(there)
+        return None
+
+    return lambda spec: of(spec.task.data) if isinstance(spec.task, OfflineTask) else None
 
 
 class Checked(NamedTuple):

@@ -63,14 +63,15 @@ def writable(folder: Path) -> None:
 
 def _memory(specs: list[Spec], runtime: Runtime, at_once: int) -> None:
     from rlbench.build.device import device_of, free_memory, judges_of
+    from rlbench.cli.experience import steps_of
     from rlbench.record.machine import available_memory
     from rlbench.spec.footprint import footprint, size
     from rlbench.spec.task import OfflineTask
 
-    device, host = device_of(runtime), available_memory()
+    device, host, steps = device_of(runtime), available_memory(), steps_of(runtime.dataset)
     apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
     for spec in specs:
-        need = footprint(spec, judges_of(spec, runtime, device))
+        need = footprint(spec, judges_of(spec, runtime, device), steps=steps(spec))
         held, total = at_once * (need.replay + need.networks), at_once * need.total
         less = "lower algo.replay.capacity with --set" + (", stack fewer seeds" if at_once > 1 else "")
         times = f"{at_once} times " if at_once > 1 else ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlbench.spec.run import Spec
     from rlbench.sweep.carry import Engine, Stop
     from rlbench.sweep.news import Ending
-    from rlbench.sweep.plan import Job, Order
+    from rlbench.sweep.plan import Job, Machine, Order
 ENGINES = ("local", "ray")
 GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 
@@ -102,6 +102,7 @@ def _beyond(ending: Ending) -> dict[str, object]:
 @contextmanager
 def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], Engine]]:
     """The jobs, and what carries them out."""
+    from rlbench.cli.experience import steps_of
     from rlbench.record.machine import available_memory
     from rlbench.sweep.local import Local
     from rlbench.sweep.plan import Machine, at_once, jobs_of
@@ -116,13 +117,15 @@ def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], En
         return
     machine = Machine(cores=len(os.sched_getaffinity(0)), memory=available_memory(), cards=_cards(asked.device))
     processes = at_once(asked.jobs, max(1, machine.cores // (each or 1)), len(specs))
-    jobs = jobs_of(specs, asked.results, machine, processes, each, asked.judges)
+    jobs = jobs_of(specs, asked.results, machine, processes, each, asked.judges, steps_of(asked.dataset))
+    _tell_rounding(jobs, machine)
     yield jobs, Local(machine, processes, _words(asked))
 
 
 @contextmanager
 def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tuple[list[Job], Engine]]:
     """The jobs as tasks of a Ray cluster, each sized by the largest machine it now has."""
+    from rlbench.cli.experience import steps_of
     from rlbench.sweep.plan import Machine, jobs_of
     from rlbench.sweep.ray import Cluster, connected, nodes
 
@@ -134,7 +137,9 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
             cards = _cards(asked.device)
             given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
             machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
-            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.judges)
+            steps = steps_of(asked.dataset)
+            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.judges, steps)
+            _tell_rounding(jobs, machine)
             engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
             try:
                 yield jobs, engine
@@ -142,6 +147,15 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
                 engine.close()
         finally:
             ray.shutdown()
+
+
+def _tell_rounding(jobs: Sequence[Job], machine: Machine) -> None:
+    """Say where the numbers are not those of a run alone; ``OMP_NUM_THREADS`` is the number of both."""
+    from rlbench.sweep.plan import fewer_threads
+
+    reason = "" if "OMP_NUM_THREADS" in os.environ else fewer_threads(jobs, machine)
+    if reason:
+        remark(reason)
 
 
 def _words(asked: Asked) -> Callable[[Order], list[str]]:

@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from rlbench.cli.output import complain
-from rlbench.errors import BrokenEnvironment, Interrupted
+from rlbench.errors import BrokenEnvironment, Interrupted, RlbenchError
 
 if TYPE_CHECKING:
     from rlbench.record.store import Store
@@ -121,7 +121,8 @@ class Watch:
         outcome = store.outcome
         if outcome is None or outcome.status != "failed":
             store.explain(self.stacks)
-            lost(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
+            with suppress(RlbenchError):  # the folder may be another's by now, or the disk full
+                lost(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
         complain(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 

@@ -1,6 +1,7 @@
 """One array of an HDF5 file, whole and checked, or a refusal that names its key.
 
-Nothing here can run code: arrays of objects, of texts and of variable length are refused before they are read.
+Nothing here can run code: arrays of objects, of texts and of variable length are refused before they are read. Nothing
+here leaves the file, for its checksum covers nothing else: what HDF5 would fetch from another one is refused.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.errors import RefusedFile, UsageError
+from rlbench.spec.footprint import size
+
+UNREAD = frozenset({"infos", "metadata"})
+"""Groups of D4RL's and Minari's that nothing is learned from."""
 
 CHUNK = 1 << 16
 """Rows looked at in one go, so that a check costs no second copy of a column."""
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file to read from.
+def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
+    """An HDF5 file to read from, whose numbers fit into ``room`` bytes where that is given.
 
     Raises:
         UsageError: there is no such file, or it may not be read.
-        RefusedFile: it is no HDF5 file, or not a whole one; or it turns out to be broken while it is read.
+        RefusedFile: it is no HDF5 file, or not a whole one; a part of it lies in another file; its numbers do not fit;
+            or it turns out to be broken while it is read.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; check the path")
@@ -38,6 +44,9 @@ def opened(path: Path) -> Iterator[h5py.File]:
         raise RefusedFile(f"{path}: no whole HDF5 file ({reason}); delete it and download it again") from None
     with file:
         try:
+            _refuse_external(file)
+            if room is not None:
+                _refuse_oversized(file, room)
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # HDF5's words for what is broken
             raise damaged(str(path), error) from None
@@ -88,6 +97,15 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
         yield start, values
 
 
+def rows(group: h5py.Group, key: str) -> int:
+    """Numbers in an array ``[N]`` as its head says, none of them read.
+
+    Raises:
+        RefusedFile: missing, damaged, not numbers, or of another shape.
+    """
+    return _shape(_stored(group, key), named(group, key), rank=1)[0]
+
+
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """Actions ``[N, A]``.
 
@@ -122,6 +140,40 @@ def named(group: h5py.Group, key: str) -> str:
 def damaged(where: str, error: Exception) -> RefusedFile:
     """The refusal of what HDF5 itself cannot read."""
     return RefusedFile(f"{where}: damaged ({error}); delete the file and download it again")
+
+
+def _refuse_external(file: h5py.File) -> None:
+    """Refuse links into other files, raw data beside the file, and virtual data sets, whoever would read them."""
+    links: dict[bytes, int] = {}
+    file.id.links.visit(lambda name, link: links.update({name: link.type}), info=True)
+    for name, kind in links.items():
+        if kind == h5py.h5l.TYPE_SOFT:  # stays in the file: its path is made of the others
+            continue
+        if kind != h5py.h5l.TYPE_HARD or _stored_elsewhere(h5py.h5o.open(file.id, name)):
+            where = f"{file.filename}: {name.decode(errors='replace')}"
+            raise RefusedFile(f"{where}: lies in another file, which no checksum covers; copy the data into this one")
+
+
+def _refuse_oversized(file: h5py.File, room: int) -> None:
+    """Refuse a file of more numbers than ``room`` bytes hold twice, as read and as laid out for what learns."""
+    sizes: list[int] = []
+
+    def add(name: str, stored: object) -> None:
+        if isinstance(stored, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")):
+            sizes.append(2 * 4 * int(stored.size or 0))
+
+    file.visititems(add)
+    if sum(sizes) > room:
+        held = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(room)} free"
+        raise RefusedFile(f"{file.filename}: {held}; check the file, or use a larger machine")
+
+
+def _stored_elsewhere(stored: object) -> bool:
+    """Whether the numbers of an array are raw data beside the file, or put together from other arrays."""
+    if not isinstance(stored, h5py.h5d.DatasetID):
+        return False
+    layout = stored.get_create_plist()
+    return bool(layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count())
 
 
 def _stored(group: h5py.Group, key: str) -> h5py.Dataset:

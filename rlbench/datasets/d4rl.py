@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import continuous, flags, named, numbers, opened, pieces, present
+from rlbench.datasets.columns import continuous, flags, named, numbers, opened, pieces, present, rows
 from rlbench.datasets.episodes import Jumps, breaks, laid
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
@@ -20,16 +20,16 @@ from rlbench.errors import RefusedFile
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # what D4RL says of the policy that made the data
 
 
-def read(path: Path, *, limit: int | None = None, once: bool = False) -> Recorded:
+def read(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Recorded:
     """A whole file; with ``once`` no observation twice: what ends led to stands in rows of its own, ``final``.
 
     ``limit``: steps after which the task cuts an episode, for files that store neither ``timeouts`` nor
-    ``next_observations`` (D4RL's version 0).
+    ``next_observations`` (D4RL's version 0). ``room``: bytes of memory that the numbers may take.
 
     Raises:
         RefusedFile: a key is missing, damaged, of the wrong type or shape, or holds NaN; the message names it.
     """
-    with opened(path) as file:
+    with opened(path, room=room) as file:
         obs = numbers(file, "observations", rank=2)
         action = continuous(file, "actions")
         reward = numbers(file, "rewards", rank=1)
@@ -50,6 +50,16 @@ def read(path: Path, *, limit: int | None = None, once: bool = False) -> Recorde
             timeouts = _guessed(file, broken, terminated, limit)
     recorded = Recorded(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
     return recorded if jumps is None else laid(recorded, jumps)
+
+
+def steps(path: Path) -> int:
+    """Rows of a file, from its head alone.
+
+    Raises:
+        RefusedFile: it names no rewards, or is damaged.
+    """
+    with opened(path) as file:
+        return rows(file, "rewards")
 
 
 def provenance(path: Path) -> dict[str, str]:

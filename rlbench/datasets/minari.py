@@ -44,8 +44,8 @@ class Episode(NamedTuple):
     truncated: NDArray[np.bool_]  # [T]
 
 
-def read(folder: Path) -> Recorded:
-    """Every episode of a data set, one after another.
+def read(folder: Path, *, room: int | None = None) -> Recorded:
+    """Every episode of a data set, one after another; its numbers may take ``room`` bytes of memory.
 
     Raises:
         UsageError: the folder holds no data set of Minari's.
@@ -53,7 +53,7 @@ def read(folder: Path) -> Recorded:
     """
     told = metadata(folder)
     path = folder / MINARI_DATA
-    with opened(path) as file:
+    with opened(path, room=room) as file:
         groups = sorted((name for name in file if str(name).startswith("episode_")), key=_number)
         if not groups:
             raise RefusedFile(f"{path}: episode_0: missing; the data set is empty, or not Minari's")

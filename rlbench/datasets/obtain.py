@@ -39,8 +39,10 @@ def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Pr
             yield from _file(remote.address(name, inside.as_posix()), there.path / inside, patience)
 
 
-def imported(path: Path, name: str) -> Place:
+def imported(path: Path, name: str, *, room: int | None = None) -> Place:
     """Copy a file in D4RL's layout, or a folder in Minari's, to where ``name`` is looked for.
+
+    It is read once, in ``room`` bytes of memory.
 
     Raises:
         UsageError: there is a data set of this name already, or the name is of another layout.
@@ -55,7 +57,7 @@ def imported(path: Path, name: str) -> Place:
     own = told(path).get("name", "")
     if own.startswith("rlb-") and there.kind != "own":
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
-    read(path, name)
+    read(path, name, room=room)
     _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
     files = (MINARI_DATA, MINARI_TOLD) if path.is_dir() else (Path(),)
     for inside in files:

@@ -11,22 +11,23 @@ from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
 
 
-def read(path: Path, name: str | None = None, *, once: bool = False) -> Recorded:
+def read(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Recorded:
     """The steps of D4RL's file, Minari's folder or recorded play at ``path``; ``name`` is what it is said to be.
 
     With ``once`` no observation of D4RL's layout is given twice, which is how a ring wants them and halves the memory.
+    ``room``: bytes of memory that the numbers may take.
 
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
     """
     if frames.is_frames(path):
-        return frames.read(path)
+        return frames.read(path, room=room)
     if path.is_dir():
-        return minari.read(path)
+        return minari.read(path, room=room)
     if path.parts[-2:] == MINARI_DATA.parts:
-        return minari.read(path.parents[1])
+        return minari.read(path.parents[1], room=room)
     known = catalogue.d4rl().get(name or "")
-    recorded = d4rl.read(path, limit=known.limit if known else None, once=once)
+    recorded = d4rl.read(path, limit=known.limit if known else None, once=once, room=room)
     if known:
         widths = {"observations": (recorded.obs, known.features), "actions": (recorded.action, known.actions)}
         for key, (array, width) in widths.items():
@@ -35,6 +36,21 @@ def read(path: Path, name: str | None = None, *, once: bool = False) -> Recorded
                     f"{path}: {key}: {array.shape[1]} numbers a step, {known.name} has {width}; it is another data set"
                 )
     return recorded
+
+
+def steps(path: Path) -> int | None:
+    """Steps of a data set by the head of its file, or by what it says of itself; None where neither tells.
+
+    Raises:
+        RefusedFile: it is damaged.
+    """
+    if frames.is_frames(path):
+        count = frames.told(path).get("steps")
+        return count if isinstance(count, int) else None
+    inside = path.parts[-2:] == MINARI_DATA.parts
+    if path.is_dir() or inside:
+        return minari.metadata(path.parents[1] if inside else path).steps
+    return d4rl.steps(path)
 
 
 def told(path: Path) -> dict[str, str]:

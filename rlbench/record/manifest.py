@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from rlbench.errors import RefusedFile
 from rlbench.record import files
+from rlbench.spec.run import Spec
 
 NAME: Final = "manifest.json"
 
@@ -25,6 +26,28 @@ class Manifest(NamedTuple):
     files: Mapping[str, str]  # by name, the SHA-256
     values: Mapping[str, Value]  # leaves of the tree that are no tensors
     split: Mapping[str, int]  # rows in all, of tensors that lie in several pieces
+
+
+def origin(spec: Spec, environment: Mapping[str, object]) -> dict[str, Value]:
+    """The run that a checkpoint belongs to, and the code that writes it: the branch ``run`` of its state."""
+    code = {name: str(environment.get(name) or "") for name in ("rlbench", "commit")}
+    return {"spec": spec.id, "seed": spec.seed, **code}
+
+
+def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> None:
+    """Refuse the checkpoint in ``folder``, of which ``values`` are the values, where it belongs to another run.
+
+    One without a branch ``run`` is of older code, and passes.
+
+    Raises:
+        RefusedFile: it belongs to another run; the message names both.
+    """
+    owner, seed = values.get("run/spec", spec.id), values.get("run/seed", spec.seed)
+    if (owner, seed) != (spec.id, spec.seed):
+        raise RefusedFile(
+            f"{folder}: belongs to {owner}, seed {seed}, not to {spec.id}, seed {spec.seed}; "
+            "bring this run's own back, or start over with --force"
+        )
 
 
 def write(folder: Path, manifest: Manifest) -> None:

@@ -14,12 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
 from rlbench.record import files
 from rlbench.record.attempts import LOG
+from rlbench.record.claims import Claim
 from rlbench.record.store import read
 from rlbench.spec.run import Spec
 
@@ -92,16 +91,14 @@ def claimed(folder: Path) -> Iterator[bool]:
     """Hold a run's folder for a run that is made elsewhere; False while another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("claimed.made")
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0.2)
-    except Timeout:
+    claim = Claim(folder)
+    if not claim.acquire():
         yield False
         return
     try:
         yield True
     finally:
-        lock.release()
+        claim.release()
 
 
 @contextmanager

@@ -21,13 +21,13 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
-from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile, UsageError
-from rlbench.record import files
+from rlbench.record import files, manifest
 from rlbench.record.attempts import Resumption, resumptions
+from rlbench.record.claims import Claim
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
 from rlbench.spec.run import Spec
@@ -35,6 +35,7 @@ from rlbench.spec.run import Spec
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
+CHANGED = "was changed while the run was under way"
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
@@ -49,7 +50,7 @@ class Record:
 
     folder: Path
     spec: Spec
-    environment: Mapping[str, object]
+    environment: Mapping[str, object]  # of the first attempt
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
 
@@ -126,9 +127,10 @@ def epoch_of(line: str, where: str) -> Epoch:
 class Store:
     """One run's folder, held by one process."""
 
-    def __init__(self, folder: Path, lock: FileLock) -> None:
-        self.folder, self._lock = folder, lock
+    def __init__(self, folder: Path, claim: Claim, spec: Spec, environment: Mapping[str, object]) -> None:
+        self.folder, self._claim, self.spec, self.environment = folder, claim, spec, environment
         self._epochs: list[Epoch] = []
+        self._size = 0  # bytes of epochs.jsonl
         self.crash: IO[str] | None = None  # where a dying process may still write
         self.died: str | None = None  # what is known of an attempt that ended without a word
 
@@ -149,16 +151,15 @@ class Store:
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
         faults.point("claim.made")
-        lock = FileLock(folder / ".lock")
+        claim = Claim(folder)
         try:
-            lock.acquire(timeout=0.2)  # `status` looks for a moment
-        except Timeout:
-            return None
+            if not claim.acquire():
+                return None
         except OSError as error:
             raise UsageError(
                 f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
-        store = cls(folder, lock)
+        store = cls(folder, claim, spec, environment)
         try:
             store._open(spec, environment, force=force)
             store._begin()
@@ -171,13 +172,14 @@ class Store:
         """Let other processes have the folder."""
         if self.crash is not None:
             self.crash.close()
-            self.crash = None
+        if self.crash is not None and self._claim.intact():
             with suppress(OSError):
                 path = self.folder / "crash.txt"
                 if path.stat().st_size == 0:  # what a crash has said stays
                     path.unlink()
                     faults.point("crash.removed")
-        self._lock.release()
+        self.crash = None
+        self._claim.release()
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -194,7 +196,11 @@ class Store:
 
         After a resume the epochs since the checkpoint come again. One that repeats what is recorded changes
         nothing; one that differs (another machine, another library) replaces it and all that followed.
+
+        Raises:
+            Halted: the folder is no longer as this process left it, or the disk is full.
         """
+        self.assert_held()
         replaces = epoch.number < len(self._epochs)
         if replaces:
             if scores(self._epochs[epoch.number]) == scores(epoch):
@@ -202,20 +208,57 @@ class Store:
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
             faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
-            kept = [line_of(e) + "\n" for e in self._epochs]
-            files.replace(self.folder / "epochs.jsonl", "".join(kept))
-        files.append(self.folder / "epochs.jsonl", line_of(epoch))
+            files.replace(self.folder / "epochs.jsonl", self._text())
+            self._size = len(self._text().encode())
+        line = line_of(epoch)
+        files.append(self.folder / "epochs.jsonl", line)
         self._epochs.append(epoch)
+        self._size += len(line.encode()) + 1
         return replaces
 
+    def assert_held(self) -> None:
+        """Do nothing while the folder is this process's and its epochs are as long as they were written.
+
+        Raises:
+            Halted: another process may hold it, or something else has written there.
+        """
+        lines = self.folder / "epochs.jsonl"
+        if not self._claim.intact():
+            raise Halted(f"{self._claim.path}: the lock {CHANGED}; type the same command again: it resumes")
+        if _size(lines) != self._size:
+            raise Halted(f"{lines}: {CHANGED}; restore it, or start over with --force")
+
     def finish(self, outcome: Outcome) -> None:
-        """Replace the outcome."""
+        """Replace the outcome.
+
+        Raises:
+            Halted: the folder is no longer as this process left it, or the disk is full.
+        """
+        self.assert_held()
+        if outcome.status == "done":
+            self._reread()
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
 
     def explain(self, text: str) -> None:
         """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
         with suppress(Halted, UsageError):
+            self.assert_held()
             files.replace(self.folder / "failure.txt", text)
+
+    def _reread(self) -> None:
+        """Refuse to call a record done that a reader would refuse, or would not find to be this run's."""
+        lines = self.folder / "epochs.jsonl"
+        try:
+            text = files.read_text(lines) if self._epochs else ""
+            same = read(self.folder).spec == self.spec and text == self._text()
+        except RefusedFile as error:
+            raise Halted(f"{error} (it {CHANGED})") from None
+        if not same:
+            raise Halted(f"{self.folder}: {CHANGED}; restore it, or start over with --force")
+
+    def _text(self) -> str:
+        """All of ``epochs.jsonl``."""
+        return "".join(line_of(epoch) + "\n" for epoch in self._epochs)
 
     def _begin(self) -> None:
         path = self.folder / "crash.txt"
@@ -247,11 +290,12 @@ class Store:
         if found.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
         if found.outcome is None or found.outcome.status == "interrupted":
-            _note_resumption(path, environment, len(found.epochs))
+            _note_resumption(path, {**environment, **_saved_threads(self.folder)}, len(found.epochs))
         self._epochs = list(found.epochs)
-        lines, kept = self.folder / "epochs.jsonl", "".join(line_of(e) + "\n" for e in self._epochs)
-        if lines.exists() and files.read_text(lines) != kept:  # its last line was torn, which may be its first
-            files.replace(lines, kept)
+        lines = self.folder / "epochs.jsonl"
+        if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
+            files.replace(lines, self._text())
+        self._size = _size(lines)
 
     def _sweep(self) -> None:
         """Remove what a crash left half written; the folder is ours."""
@@ -259,6 +303,15 @@ class Store:
             for left in self.folder.glob("*.json*.tmp"):
                 left.unlink()
                 faults.point("claim.swept")
+
+
+def _saved_threads(folder: Path) -> dict[str, object]:
+    """The threads that a checkpoint says it was made with, which whoever resumes it takes."""
+    place = manifest.standing(folder / "checkpoint" / "resume")
+    with suppress(RefusedFile):  # which the resume itself tells
+        threads = manifest.read(place).values.get("threads")
+        return {} if threads is None else {"torch_threads": threads}
+    return {}
 
 
 def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) -> None:
@@ -317,6 +370,14 @@ def scores(epoch: Epoch) -> tuple[object, ...]:
         epoch.updated,
         judged,
     )
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _plain(record: Epoch | Outcome) -> dict[str, object]:

@@ -197,7 +197,7 @@ class Outcome:
     best: float | None  # highest mean return of any evaluation
     best_epoch: int | None
     weights: str | None  # SHA-256 of the policy's parameters
-    inexact: tuple[int, ...] = ()  # live agent steps at which it was resumed, but not bit for bit
+    inexact: tuple[int, ...] = ()  # steps, as the budget counts them, at which it was resumed, but not bit for bit
 
     @property
     def steps(self) -> int:

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.record import files, manifest, store
 from rlbench.record.claims import held
+from rlbench.record.manifest import Manifest
 from rlbench.record.store import Record
 from rlbench.report import baseline
 from rlbench.report.repeats import file_of
@@ -23,6 +30,8 @@ from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("resume", "best", "last")
 BASELINE = "baseline.json"
+POLICY = "policy/"
+"""Before the names of a kept policy's parameters."""
 
 
 class Fault(NamedTuple):
@@ -150,10 +159,37 @@ def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
             manifest.check(place, file, digest)
         except RefusedFile as error:
             yield str(error)
-    outcome = record.outcome if record is not None else None
-    done = outcome is not None and outcome.status == "done"
-    if outcome is not None and done and name == "best" and head.values.get("epoch") != outcome.best_epoch:
-        yield f"{place}: is of epoch {head.values.get('epoch')}, the best is {outcome.best_epoch}; restore it"
+    if record is None:
+        return
+    try:
+        manifest.refuse_foreign(place, head.values, record.spec)
+    except RefusedFile as error:
+        yield str(error)
+    outcome, epoch = record.outcome, head.values.get("epoch")
+    if outcome is None or outcome.status != "done":
+        return
+    if name == "best" and epoch != outcome.best_epoch:
+        yield f"{place}: is of epoch {epoch}, the best is {outcome.best_epoch}; restore it"
+    if name == "last" and epoch != outcome.epochs - 1:
+        yield f"{place}: is of epoch {epoch}, the last is {outcome.epochs - 1}; restore it"
+    weights = _weights(place, head) if name == "last" else None
+    if weights is not None and outcome.weights not in {None, weights}:
+        yield f"{place}: holds other weights than outcome.json names; restore it"
+
+
+def _weights(place: Path, head: Manifest) -> str | None:
+    """SHA-256 of a kept policy's parameters, as a run's outcome has it; None where they cannot be read."""
+    policy: dict[str, list[NDArray[np.generic]]] = {}
+    try:
+        for file in sorted(head.files):
+            for key, piece in sorted(load_file(manifest.check(place, file, head.files[file])).items()):
+                policy.setdefault(key.rpartition("@")[0], []).append(piece)
+    except (SafetensorError, RefusedFile):
+        return None
+    total = sha256()
+    for key in sorted(name for name in policy if name.startswith(POLICY)):
+        total.update(key.removeprefix(POLICY).encode() + b"".join(piece.tobytes() for piece in policy[key]))
+    return total.hexdigest()
 
 
 def _fault(told: str) -> Fault:

@@ -89,8 +89,11 @@ PLACE = 24
 
 MOST_ACTIONS = 18
 
+LANE = 5_000
+"""Resident bytes of one lane of a small task, CartPole's."""
+
 RECORDED = 1_000_000
-"""Steps of a data set, as nearly every published one has."""
+"""Steps of a data set that is not here, as nearly every published one has."""
 
 
 SMOKE = 2_000
@@ -138,8 +141,11 @@ class Footprint:
         return f"memory ≈ {size(self.total)} ({told})"
 
 
-def footprint(spec: Spec, judges: int = 0) -> Footprint:
-    """What the run of ``spec`` will hold in memory at its largest, ``judges`` processes beside it included."""
+def footprint(spec: Spec, judges: int = 0, *, steps: int | None = None) -> Footprint:
+    """What the run of ``spec`` will hold in memory at its largest, ``judges`` processes beside it included.
+
+    ``steps``: rows of the recorded experience, where its file is there; else its name or a usual number tells.
+    """
     numbers, width, action = _shapes(spec.task)
     algo = spec.algo
     slot = numbers * width + action + SLOT
@@ -155,10 +161,10 @@ def footprint(spec: Spec, judges: int = 0) -> Footprint:
             stored = replay.capacity * (slot + (MASS if replay.priority else 0))
         case Offline():
             networks = _from_data(spec.task, algo)
-            stored = RECORDED * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and as laid for the ring
+            stored = (steps or RECORDED) * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and as laid for the ring
         case OfflineQ():
             networks = _recalled(spec.task, algo, numbers)
-            stored = _recorded(spec) * slot  # frames lie once: the file's array is the ring's
+            stored = (steps or _recorded(spec)) * slot  # frames lie once: the file's array is the ring's
         case PolicyGradient():
             networks = _rollouts(spec.task, algo, numbers)
             stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
@@ -186,7 +192,7 @@ def _lanes(spec: Spec) -> int:
         case GoalTask():
             return (training + 2 * judging) * ROBOT
         case _:
-            return 0
+            return (training + 2 * judging) * LANE
 
 
 def _curious(spec: Spec, algo: Algo) -> int:

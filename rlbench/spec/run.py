@@ -18,12 +18,15 @@ Algo = Annotated[
 ]
 
 
+EngineName = Literal["auto", "eager", "byhand", "compiled", "captured"]
+
+
 class Protocol(Frozen):
     """How a policy is judged: a named, versioned procedure on environments of its own."""
 
     name: str  # e.g. "atari-nature-v4"
-    episodes: int = Field(default=10, ge=1)  # per evaluation; each lane plays the same number
-    envs: int = Field(default=10, ge=1)  # lanes; must divide ``episodes``
+    episodes: int = Field(default=10, ge=1, le=100_000)  # per evaluation; each lane plays the same number
+    envs: int = Field(default=10, ge=1, le=10_000)  # lanes; must divide ``episodes``
     epsilon: float = Field(default=0.0, ge=0, le=1)  # chance of a random action
     stop: float | None = None  # the run ends once the mean return of an evaluation reaches this
 
@@ -151,7 +154,8 @@ class Runtime(Frozen):
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
-    engine: Literal["auto", "eager", "byhand", "compiled", "captured"] = "auto"  # of gradient steps
+    saved_threads: int | None = Field(default=None, ge=1)  # the same in the checkpoint that is resumed; overrules
+    engine: EngineName = "auto"  # of gradient steps
     judges: int | None = Field(default=None, ge=0)  # processes that judge beside offline training; None: what pays
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment

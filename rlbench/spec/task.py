@@ -16,7 +16,7 @@ class AtariTask(Frozen):
     id: str  # the documented name, e.g. "PongNoFrameskip-v4"
     game: str  # ALE's own, e.g. "space_invaders"
     env: Literal["ale", "envpool", "gymnasium"] = "ale"  # who steps the emulator; differences: envs/*.py docstrings
-    envs: int = Field(default=10, ge=1)  # emulators stepped side by side
+    envs: int = Field(default=10, ge=1, le=10_000)  # emulators stepped side by side
     answers: int | None = Field(default=None, ge=1)  # lanes the policy waits for before it acts again; None: for all
     frame_skip: int = Field(default=4, ge=1)  # emulator frames per agent step
     stack: int = Field(default=4, ge=1)  # frames an observation holds
@@ -35,7 +35,7 @@ class ToyTask(Frozen):
 
     kind: Literal["toy"] = "toy"
     id: str  # "Catch", "Doors", or a Gymnasium id
-    envs: int = Field(default=8, ge=1)  # lanes side by side
+    envs: int = Field(default=8, ge=1, le=10_000)  # lanes side by side
     stack: Literal[1] = 1
 
 
@@ -45,7 +45,7 @@ class MujocoTask(Frozen):
     kind: Literal["mujoco"] = "mujoco"
     id: str  # with the version that is stepped, e.g. "HalfCheetah-v4"
     env: Literal["gymnasium", "envpool"] = "gymnasium"  # who steps the physics
-    envs: int = Field(default=1, ge=1)  # lanes side by side
+    envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
     answers: int | None = Field(default=None, ge=1)  # lanes the policy waits for before it acts again; None: for all
     stack: Literal[1] = 1
 
@@ -55,7 +55,7 @@ class GoalTask(Frozen):
 
     kind: Literal["goal"] = "goal"
     id: str  # e.g. "FetchReach-v4"
-    envs: int = Field(default=1, ge=1)  # lanes side by side
+    envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
     steps: int = Field(default=50, ge=1, le=10_000)  # of an episode, then truncation
     limit_terminates: bool = False  # … or a termination, which bootstraps nothing: as in the documented runs
     stack: Literal[1] = 1

@@ -7,14 +7,14 @@ it had before, and with them the same numbers to the bit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.record.store import folder_of
-from rlbench.spec.footprint import footprint, size
+from rlbench.spec.footprint import Footprint, footprint, size
 from rlbench.spec.run import Spec
 from rlbench.spec.threads import beside, paying
 
@@ -102,21 +102,30 @@ def jobs_of(
     processes: int,
     threads: int | None,
     judges: int | None = None,
+    steps: Callable[[Spec], int | None] = lambda _: None,
 ) -> list[Job]:
     """Every run with its share of the cores, or with ``threads`` and ``judges`` where somebody said how many.
+
+    ``steps`` tells how long the recorded experience of a run is, where its file is there.
 
     Raises:
         DoesNotFit: one needs more than the whole machine has.
     """
-    found = [_job(spec, results, machine, processes, threads, judges) for spec in specs]
-    for job in found:
-        for need, free, place in (
+    share = threads or max(1, machine.cores // processes)
+    found: list[Job] = []
+    for spec in specs:
+        learning = threads or min(paying(spec, card=bool(machine.cards), cores=machine.cores), share)
+        judging = beside(spec, asked=judges, cores=share, threads=learning)
+        need = footprint(spec, judging, steps=steps(spec))
+        job = _job(spec, results, machine, learning, judging, need)
+        found.append(job)
+        for bytes_needed, free, place in (
             (job.memory, machine.memory, "this machine"),
             (job.card, max(machine.cards, default=0), "a graphics card"),
         ):
-            if need > free:
+            if bytes_needed > free:
                 raise DoesNotFit(
-                    f"{job.name}: {footprint(job.spec, job.judges).line()}; {size(need)} of it on {place}, which has "
+                    f"{job.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has "
                     f"{size(free)} free; lower algo.replay.capacity with --set, or use a larger machine"
                 )
     return found
@@ -140,12 +149,24 @@ def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int)
     return Placed(job, card) if free[card] >= job.card else None
 
 
-def _job(spec: Spec, results: Path, machine: Machine, processes: int, threads: int | None, judges: int | None) -> Job:
-    share = threads or max(1, machine.cores // processes)
+def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
+    """Why runs of a sweep give other numbers than each alone on ``machine``; nothing if they do not."""
+    for job in jobs:
+        alone = paying(job.spec, card=bool(machine.cards), cores=machine.cores)
+        if job.threads != alone:
+            return (
+                f"{job.name}: computes with {_counted(job.threads)} of torch here and with {alone} alone, so its "
+                f"numbers differ by rounding; OMP_NUM_THREADS={job.threads} gives the same ones alone"
+            )
+    return ""
+
+
+def _counted(threads: int) -> str:
+    return f"{threads} thread{'' if threads == 1 else 's'}"
+
+
+def _job(spec: Spec, results: Path, machine: Machine, learning: int, judging: int, need: Footprint) -> Job:
     cards = bool(machine.cards)
-    learning = threads or min(paying(spec, card=cards, cores=machine.cores), share)
-    judging = beside(spec, asked=judges, cores=share, threads=learning)
-    need = footprint(spec, judging)
     computed = need.replay + need.networks  # lies on the card, where there is one
     return Job(
         spec=spec,

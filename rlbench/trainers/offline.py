@@ -63,8 +63,6 @@ class Judges(Stateful, Protocol):
 class Offline:
     """One run of a learner on one data set; iterate it."""
 
-    inexact: tuple[int, ...] = ()  # nothing here cannot be gone on with bit for bit
-
     def __init__(
         self,
         *,
@@ -82,6 +80,7 @@ class Offline:
         self.evaluate, self.judges, self.budget, self.schedules = evaluate, judges, budget, schedules
         self.data, self.scale = data
         self.clock = Clock()
+        self.inexact: tuple[int, ...] = ()  # gradient steps at which a loaded state was not gone on with bit for bit
         self.pending: list[Epoch] = []  # complete but for their evaluation, in order
         self._began = 0  # gradient steps at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
@@ -116,7 +115,8 @@ class Offline:
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
         pending: State = {str(epoch.number): line_of(epoch) for epoch in self.pending}
         fixed: State = {"began": torch.tensor(self._began), "noise": noise, "data": self.data}
-        return {**parts, **fixed, "pending": pending}
+        inexact = torch.tensor(self.inexact, dtype=torch.int64)
+        return {**parts, **fixed, "pending": pending, "inexact": inexact}
 
     def load_state_dict(self, state: State) -> None:
         """Take it over.
@@ -128,7 +128,7 @@ class Offline:
             raise RefusedFile(f"checkpoint: made with other data than {self.data[:12]}; bring them back, or --force")
         for name in _PARTS:
             getattr(self, name).load_state_dict(branch(state, name))
-        self._began = int(tensor(state, "began"))
+        self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
         self.noise.load_state_dict(branch(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in branch(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]

@@ -231,7 +231,7 @@ def received_ending(folder: Path) -> object:
 
 SCENARIOS: dict[str, Scenario] = {
     "run": Scenario(
-        ("replace.", "append.", "claim.made", "crash.", "checkpoint."), begun, f"{HERE}:trained", trained_ending
+        ("replace.", "append.", "claim.", "crash.", "checkpoint."), begun, f"{HERE}:trained", trained_ending
     ),
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
     "differ": Scenario(("outcome.",), differ, f"{HERE}:trained", trained_ending),

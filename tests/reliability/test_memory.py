@@ -21,6 +21,8 @@ from rlbench.datasets import d4rl
 from rlbench.datasets.scale import scale_of
 from rlbench.record.store import read
 from rlbench.spec.footprint import footprint
+from rlbench.spec.override import applied, parse
+from tests.reliability import odd
 from tests.reliability.broken import words
 
 Capture = pytest.CaptureFixture[str]
@@ -145,6 +147,67 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused_with_the_number(
     assert f"{need.total / 1e9:.2f} GB" in said
     assert "lower algo.replay.capacity" in said
     assert not results.exists()
+
+
+def claimed(path: Path, rows: int) -> Path:
+    """A file of some kilobytes with so many rows of hopper's widths, none of them written."""
+    with h5py.File(path, "w") as file:
+        for key, shape in {"observations": (rows, 11), "actions": (rows, 3), "rewards": (rows,)}.items():
+            file.create_dataset(key, shape, "f4", chunks=(1000, *shape[1:]))
+        for key in ("terminals", "timeouts"):
+            file.create_dataset(key, (rows,), "?", chunks=(1000,))
+    return path
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "1")])
+def test_recorded_experience_is_foreseen_by_the_rows_of_its_file(
+    jobs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    path = claimed(tmp_path / "rlb-hopper-medium.hdf5", 30_000_000)
+    spec = suites.spec("offline", "td3bc", "rlb-hopper-medium")
+    assert path.stat().st_size < 10_000
+    assert footprint(spec, steps=2_000_000).replay == 2 * footprint(spec).replay
+    need = footprint(spec, steps=30_000_000).total
+    monkeypatch.setattr("rlbench.record.machine.available_memory", lambda: need - 1)
+    command = ["run", "offline", "td3bc", "--task", "rlb-hopper-medium", "--device", "cpu", "--judges", "0"]
+    assert main([*command, "--results", str(tmp_path / "results"), *jobs]) == 2
+    assert f"{need / 1e9:.2f} GB" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("verb", ["show", "verify", "import"])
+def test_no_command_reads_recorded_experience_that_memory_does_not_hold(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
+    path = claimed(tmp_path / "rlb-large.hdf5", 30_000)
+    monkeypatch.setattr("rlbench.record.machine.available_memory", lambda: 2_000_000)
+    code, out, error = odd.told(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
+    assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("protocol.envs=1000000000", "protocol.episodes=1000000000"),
+        ("protocol.envs=1", "protocol.episodes=1000000000"),
+        ("task.envs=1000000000", "algo.replay.capacity=100000000000", "algo.warmup=1000000000000"),
+    ],
+)
+def test_no_number_of_lanes_or_games_is_without_bound(change: tuple[str, ...], tmp_path: Path) -> None:
+    sets = [word for text in change for word in ("--set", text)]
+    code, _, error = odd.told(["run", "toy", "dqn", "--task", "Catch", "--results", str(tmp_path / "results"), *sets])
+    assert code == 2 and "less than or equal to" in error
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_lanes_of_a_small_task_are_counted() -> None:
+    spec = applied(
+        suites.spec("toy", "dqn", "CartPole-v1"), [parse("protocol.envs=10000"), parse("protocol.episodes=10000")]
+    )
+    assert footprint(spec).emulators >= 10_000 * 4_300
 
 
 LIMITED = """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.errors import DoesNotFit, UsageError
-from rlbench.sweep.plan import Job, Machine, Placed, Share, at_once, jobs_of, parse_share, place, shared
+from rlbench.sweep.plan import Job, Machine, Placed, Share, at_once, fewer_threads, jobs_of, parse_share, place, shared
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
@@ -179,3 +179,17 @@ def test_what_is_no_share_is_refused(text: str) -> None:
 def test_shares_are_counted_from_one() -> None:
     assert parse_share("1/3") == Share(1, 3)
     assert shared("abcdefg", Share(1, 3)) == ["a", "d", "g"]
+
+
+def test_a_sweep_says_where_its_numbers_are_not_those_of_a_run_alone(tmp_path: Path) -> None:
+    """Two cores are two threads for frames alone, and one for each of two runs; a small network has one anyway."""
+    machine = Machine(cores=2, memory=10**12)
+    for suite, task, processes, told in (
+        ("atari", "PongNoFrameskip-v4", 2, "computes with 1 thread of torch here and with 2 alone"),
+        ("atari", "PongNoFrameskip-v4", 1, ""),
+        ("toy", "Catch", 2, ""),
+    ):
+        specs = [suites.spec(suite, "dqn", task, seed=seed) for seed in range(2)]
+        said = fewer_threads(jobs_of(specs, tmp_path, machine, processes, None), machine)
+        assert told in said and bool(told) == bool(said)
+        assert not said or said.endswith("OMP_NUM_THREADS=1 gives the same ones alone")

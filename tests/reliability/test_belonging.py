@@ -1,0 +1,225 @@
+"""R1, R2: a checkpoint belongs to one run, and what it was made with is part of the state that is gone on with."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlbench import checkpoint
+from rlbench.cli import stacked
+from rlbench.errors import RefusedFile
+from rlbench.ops.state import State, branch
+from rlbench.record import files
+from rlbench.record.attempts import resumptions
+from rlbench.record.store import Store, read
+from rlbench.run import Stop, run
+from rlbench.spec.run import Runtime, Spec
+from tests.reliability.carried import carry, ending
+from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
+from tests.reliability.odd import told
+
+FRAMES = GAME._replace(sets=(*GAME.sets, "algo.batch=32"))
+"""A batch whose convolutions give other last bits with other numbers of threads."""
+
+
+def place(family: Family, results: Path, seed: int = 0) -> Path:
+    return family.folder(results, seed) / "checkpoint"
+
+
+def interrupted(family: Family, results: Path, seed: int = 0) -> Path:
+    """The folder of a run that was stopped in the middle, and its checkpoint."""
+    carry(family.spec(seed), results, 60)
+    assert (place(family, results, seed) / "resume").is_dir()
+    return family.folder(results, seed)
+
+
+def by(engine: str) -> Runtime:
+    return Runtime.model_validate({"device": "cpu", "threads": 1, "checkpoint_seconds": 1e9, "engine": engine})
+
+
+OTHERS = {
+    "learning rate": CATCH._replace(sets=(*CATCH.sets, "algo.lr=0.003")),
+    "capacity": CATCH._replace(sets=(*CATCH.sets, "algo.replay.capacity=480")),
+    "widths": CATCH._replace(sets=(*CATCH.sets, "algo.torso.widths=8")),
+    "lanes": CATCH._replace(sets=(*CATCH.sets, "task.envs=4")),
+    "algorithm": CATCH._replace(algorithm="c51"),
+}
+
+
+@pytest.mark.parametrize("what", [*OTHERS, "seed"])
+def test_the_checkpoint_of_another_run_is_refused_and_the_run_stays_as_it_was(what: str, tmp_path: Path) -> None:
+    other, seed = OTHERS.get(what, CATCH), int(what == "seed")
+    folder, strange = interrupted(CATCH, tmp_path), interrupted(other, tmp_path, seed)
+    shutil.rmtree(folder / "checkpoint" / "resume")
+    shutil.copytree(strange / "checkpoint" / "resume", folder / "checkpoint" / "resume")
+    before = [(folder / name).read_bytes() for name in ("epochs.jsonl", "outcome.json")]
+    code, _, error = told(CATCH.words(tmp_path))
+    assert code == 2, error
+    owner = other.spec(seed)
+    assert f"belongs to {owner.id}, seed {owner.seed}" in error and "--force" in error
+    assert [(folder / name).read_bytes() for name in ("epochs.jsonl", "outcome.json")] == before
+
+
+def saved(folder: Path) -> State:
+    return checkpoint.load(folder / "checkpoint" / "resume")
+
+
+def test_a_checkpoint_of_older_code_is_refused_by_name(tmp_path: Path) -> None:
+    folder = interrupted(CATCH, tmp_path)
+    checkpoint.save(folder / "checkpoint" / "resume", {key: saved(folder)[key] for key in ("trainer", "device")})
+    with pytest.raises(RefusedFile, match=r"resume: was made by an older rlbench.*--force"):
+        carry(CATCH.spec(), tmp_path)
+    assert read(folder).outcome is not None and read(folder).outcome.status == "interrupted"
+
+
+def shortened(state: State) -> State:
+    """A weight of another shape."""
+    learner = branch(branch(state, "trainer"), "learner")
+    online = branch(learner, "online")
+    name = min(online)
+    online[name] = torch.zeros(3)
+    return state
+
+
+def without_clock(state: State) -> State:
+    del branch(state, "trainer")["clock"]
+    return state
+
+
+@pytest.mark.parametrize("harm", [shortened, without_clock])
+def test_a_state_that_does_not_fit_is_refused_and_fails_no_run(harm: Callable[[State], State], tmp_path: Path) -> None:
+    folder = interrupted(CATCH, tmp_path)
+    checkpoint.save(folder / "checkpoint" / "resume", harm(saved(folder)))
+    with pytest.raises(RefusedFile, match=r"resume: is not this run's state"):
+        carry(CATCH.spec(), tmp_path)
+    assert read(folder).outcome is not None and read(folder).outcome.status == "interrupted"
+
+
+@pytest.mark.parametrize("which", ["best", "last"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_verify_and_eval_notice_the_policy_of_another_run(which: str, seed: int, tmp_path: Path) -> None:
+    other = CATCH if seed else OTHERS["learning rate"]
+    for family, number in ((CATCH, 0), (other, seed)):
+        carry(family.spec(number), tmp_path)
+    folder = CATCH.folder(tmp_path)
+    assert told(["verify", str(folder)])[0] == 0
+    shutil.rmtree(folder / "checkpoint" / which)
+    shutil.copytree(place(other, tmp_path, seed) / which, folder / "checkpoint" / which)
+    code, out, _ = told(["verify", str(folder)])
+    assert code == 2
+    assert f"belongs to {other.spec(seed).id}, seed {seed}" in out
+    code, _, error = told(["eval", str(folder), "--checkpoint", which])
+    assert code == 2 and "belongs to" in error
+
+
+def test_verify_compares_the_last_policy_with_the_outcome(tmp_path: Path) -> None:
+    """Also where nothing in it says whose it is, as in those of older code."""
+    for seed in (0, 1):
+        carry(CATCH.spec(seed), tmp_path)
+    folder, state = CATCH.folder(tmp_path), checkpoint.load(place(CATCH, tmp_path, 1) / "last")
+    checkpoint.save(folder / "checkpoint" / "last", {key: state[key] for key in ("policy", "epoch")})
+    code, out, _ = told(["verify", str(folder)])
+    assert code == 2
+    assert "last: holds other weights than outcome.json names" in out
+
+
+def with_code(spec: Spec, results: Path, commit: str, stop_after: int | None = None) -> None:
+    """Go on with a run by the code of a commit."""
+    store = Store.claim(spec, results, {"commit": commit, "torch_threads": 1, "command": f"as {commit} was asked"})
+    assert store is not None
+    try:
+        for made, _ in enumerate(run(spec, by("auto"), store, Stop())):
+            if made == stop_after:
+                break
+    finally:
+        store.release()
+
+
+def test_a_resume_under_other_code_is_written_down_in_the_record(tmp_path: Path) -> None:
+    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
+    carry_all = [("aaaa", 30), ("aaaa", 60), ("bbbb", 10), ("bbbb", 10), ("aaaa", None)]
+    for commit, stop_after in carry_all:
+        with_code(spec, tmp_path, commit, stop_after)
+    head = files.read_sealed(folder / "spec.json")
+    assert read(folder).environment["commit"] == "aaaa"
+    assert [line.environment for line in resumptions(head)] == [{"commit": "bbbb"}, {"commit": "aaaa"}]
+    assert told(["verify", str(folder)])[0] == 0
+
+
+def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -> None:
+    """Not those that the process which goes on would take for a run of its own."""
+    for threads in (1, 2):
+        store = Store.claim(CATCH.spec(), tmp_path, {"torch_threads": threads})
+        assert store is not None
+        checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
+        store.release()
+    assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json")) == []
+
+
+def test_a_resumed_run_computes_with_the_threads_of_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started with two and gone on with in a sweep, which gives each run one: no bit moves."""
+    runtime, spec = Runtime(device="cpu", checkpoint_seconds=1e9), FRAMES.spec()
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    carry(spec, tmp_path / "whole", runtime=runtime)
+    carry(spec, tmp_path / "parts", 60, runtime=runtime)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    carry(spec, tmp_path / "parts", runtime=runtime)
+    assert torch.get_num_threads() == 2
+    assert ending(FRAMES.folder(tmp_path / "parts")) == ending(FRAMES.folder(tmp_path / "whole"))
+
+
+def inexact(family: Family, results: Path) -> tuple[int, ...]:
+    outcome = read(family.folder(results)).outcome
+    assert outcome is not None
+    return outcome.inexact
+
+
+@pytest.mark.parametrize("engine", ["eager", "byhand"])
+def test_a_resumed_run_computes_updates_as_its_checkpoint_did(engine: str, tmp_path: Path) -> None:
+    carry(HOPPER.spec(), tmp_path / "whole", runtime=by(engine))
+    for results, stop_after in (("parts", 20), ("parts", None)):
+        carry(HOPPER.spec(), tmp_path / results, stop_after, runtime=by("auto" if stop_after is None else engine))
+    assert ending(HOPPER.folder(tmp_path / "parts")) == ending(HOPPER.folder(tmp_path / "whole"))
+    assert inexact(HOPPER, tmp_path / "parts") == ()
+
+
+def test_a_run_that_is_asked_to_go_on_with_another_engine_says_where(tmp_path: Path) -> None:
+    """At each such place once, and for ever."""
+    stops = []
+    for engine, stop_at in (("byhand", 30), ("eager", 60), ("eager", 120), ("byhand", None)):
+        carry(HOPPER.spec(), tmp_path, stop_at=stop_at, runtime=by(engine))
+        outcome = read(HOPPER.folder(tmp_path)).outcome
+        assert outcome is not None
+        stops.append(outcome.env_steps)
+    assert inexact(HOPPER, tmp_path) == (stops[0], stops[2])
+
+
+def test_a_stacked_run_that_goes_on_alone_says_where(tmp_path: Path) -> None:
+    advanced, rounds = stacked._advanced, count(1)
+
+    def until_stopped(runs: Sequence[stacked.Run], stop: Stop) -> list[stacked.Run]:
+        stop.signal = signal.SIGTERM if next(rounds) == 40 else stop.signal
+        return advanced(runs, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stacked, "_advanced", until_stopped)
+        assert told([*PENDULUM.words(tmp_path, "0-1"), "--stack"])[0] == 128 + signal.SIGTERM
+    assert told(PENDULUM.words(tmp_path, "0"))[0] == 0
+    assert len(inexact(PENDULUM, tmp_path)) == 1
+
+
+def test_an_offline_run_keeps_where_it_went_on_inexactly(tmp_path: Path) -> None:
+    folder = FLAT.folder(tmp_path)
+    carry(FLAT.spec(), tmp_path, 3, runtime=by("eager"))
+    checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "compiled"})
+    for stop_after in (3, None):
+        carry(FLAT.spec(), tmp_path, stop_after, runtime=by("eager"))
+    assert len(inexact(FLAT, tmp_path)) == 1

@@ -1,0 +1,134 @@
+"""R11: a run whose folder is changed under it stops with one line, and never says done over what is not its record."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.errors import Halted
+from rlbench.record.store import Store, read
+from rlbench.run import Stop, run
+from rlbench.spec.run import Runtime
+from tests.reliability.carried import QUIET, carry, ending
+from tests.reliability.families import CATCH
+
+ROOT = Path(__file__).parents[2]
+
+
+def no_lock(folder: Path) -> None:
+    (folder / ".lock").unlink()
+
+
+def other_lock(folder: Path) -> None:
+    (folder / "new").touch()
+    (folder / "new").rename(folder / ".lock")
+
+
+def fewer_epochs(folder: Path) -> None:
+    lines = (folder / "epochs.jsonl").read_text().splitlines(keepends=True)
+    (folder / "epochs.jsonl").write_text("".join(lines[:-1]))
+
+
+def no_epochs(folder: Path) -> None:
+    (folder / "epochs.jsonl").unlink()
+
+
+def another_folder(folder: Path) -> None:
+    shutil.copytree(folder, folder.with_name("copy"))
+    folder.rename(folder.with_name("aside"))
+    folder.with_name("copy").rename(folder)
+
+
+def no_folder(folder: Path) -> None:
+    folder.rename(folder.with_name("aside"))
+
+
+CHANGES = (no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_folder)
+
+
+@pytest.mark.parametrize("runtime", [QUIET, Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6)])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_run_whose_folder_is_changed_halts_with_one_line(
+    change: Callable[[Path], None], runtime: Runtime, tmp_path: Path
+) -> None:
+    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records = run(spec, runtime, store, Stop())
+    while len(store.epochs) < 2:
+        next(records)
+    change(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    own = {".lock", "crash.txt"} if change in {fewer_epochs, no_epochs} else set()  # else they may be another's
+    with pytest.raises(Halted, match=r"^[^\n]*seed=0[^\n]*while the run was under way; [^\n]+$"):
+        list(records)
+    store.release()
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == {path: raw for path, raw in before.items() if path.name not in own}
+
+
+def both(folder: Path) -> None:
+    """Two other epochs in the place of two, of the same length."""
+    path = folder / "epochs.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"number":0', b'"number":7'))
+
+
+def another_spec(folder: Path) -> None:
+    (folder / "spec.json").write_text("{}")
+
+
+@pytest.mark.parametrize("change", [both, another_spec])
+def test_no_run_says_done_over_a_record_that_cannot_be_read(change: Callable[[Path], None], tmp_path: Path) -> None:
+    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records = run(spec, QUIET, store, Stop())
+    while len(store.epochs) < 2:
+        next(records)
+    change(folder)
+    with pytest.raises(Halted, match="while the run was under way"):
+        list(records)
+    store.release()
+    assert not (folder / "outcome.json").exists()
+
+
+def test_after_git_clean_a_second_process_ends_the_run_and_the_first_stops(tmp_path: Path) -> None:
+    spec, folder = CATCH.spec(), CATCH.folder(tmp_path)
+    carry(spec, tmp_path / "whole")
+    first = Store.claim(spec, tmp_path, {})
+    assert first is not None
+    records = run(spec, QUIET, first, Stop())
+    while len(first.epochs) < 2:
+        next(records)
+    no_lock(folder)
+    second = Store.claim(spec, tmp_path, {})
+    assert second is not None
+    others = run(spec, QUIET, second, Stop())
+    next(others)
+    with pytest.raises(Halted, match="lock"):
+        list(records)
+    first.release()
+    assert Store.claim(spec, tmp_path, {}) is None, "who goes lets nobody in"
+    list(others)
+    second.release()
+    assert ending(folder) == ending(CATCH.folder(tmp_path / "whole"))
+
+
+def test_the_lock_is_there_only_while_it_is_held(tmp_path: Path) -> None:
+    carry(CATCH.spec(), tmp_path, 30)
+    assert not (CATCH.folder(tmp_path) / ".lock").exists()
+    carry(CATCH.spec(), tmp_path)
+    assert not (CATCH.folder(tmp_path) / ".lock").exists()
+    assert read(CATCH.folder(tmp_path)).outcome is not None
+
+
+def test_no_tool_that_sweeps_ignored_files_takes_the_lock() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout")
+    path = "results/toy/dqn/Catch/0123456789ab/seed=0/.lock"
+    asked = ["git", "-C", str(ROOT), "check-ignore", "--quiet", "--no-index", path]
+    assert subprocess.run(asked, check=False).returncode == 1

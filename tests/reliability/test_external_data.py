@@ -1,0 +1,119 @@
+"""R10 and the data's checksum: what lies outside an HDF5 file is neither read nor sealed with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rlbench.datasets import reading
+from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD
+from rlbench.errors import RefusedFile
+from tests.reliability.odd import told
+
+ROWS = 4
+Way = Callable[[h5py.Group, Path], None]
+
+
+def raw(group: h5py.Group, folder: Path) -> None:
+    """Rewards in a raw file beside it."""
+    (folder / "raw.bin").write_bytes(np.full(ROWS, 100, "f4").tobytes())
+    group.create_dataset("rewards", (ROWS,), "f4", external=[(str(folder / "raw.bin"), 0, 4 * ROWS)])
+
+
+def secret(group: h5py.Group, folder: Path) -> None:
+    """Rewards out of a file of the machine's."""
+    group.create_dataset("rewards", (ROWS,), "u1", external=[("/etc/passwd", 0, ROWS)])
+
+
+def other(folder: Path) -> Path:
+    """Another HDF5 file with rewards."""
+    with h5py.File(folder / "other.hdf5", "w") as file:
+        file["rewards"] = np.full(ROWS, 100, "f4")
+    return folder / "other.hdf5"
+
+
+def linked(group: h5py.Group, folder: Path) -> None:
+    """Rewards in another HDF5 file."""
+    group["rewards"] = h5py.ExternalLink(str(other(folder)), "rewards")
+
+
+def twice_linked(group: h5py.Group, folder: Path) -> None:
+    """The same by way of a soft link through a group that is an external link."""
+    group["aside"] = h5py.ExternalLink(str(other(folder)), "/")
+    group["rewards"] = h5py.SoftLink(f"{group.name.rstrip('/')}/aside/rewards")
+
+
+def waiting(group: h5py.Group, folder: Path) -> None:
+    """A link that nobody reads, to a pipe on which HDF5 would wait for ever."""
+    os.mkfifo(folder / "pipe")
+    group["rewards"] = np.ones(ROWS, "f4")
+    group["notes"] = h5py.ExternalLink(str(folder / "pipe"), "/")
+
+
+def virtual(group: h5py.Group, folder: Path) -> None:
+    """Rewards that are put together from another file; where that is missing, all are 7."""
+    layout = h5py.VirtualLayout((ROWS,), "f4")
+    layout[:] = h5py.VirtualSource(str(folder / "missing.hdf5"), "rewards", (ROWS,))
+    group.create_virtual_dataset("rewards", layout, fillvalue=7)
+
+
+WAYS: tuple[Way, ...] = (raw, secret, linked, twice_linked, waiting, virtual)
+
+
+def d4rl(folder: Path, way: Way) -> Path:
+    path = folder / "rlb-evil.hdf5"
+    with h5py.File(path, "w") as file:
+        file["observations"], file["actions"] = np.zeros((ROWS, 2), "f4"), np.zeros((ROWS, 1), "f4")
+        file["terminals"], file["timeouts"] = np.zeros(ROWS, "?"), np.zeros(ROWS, "?")
+        way(file, folder)
+    return path
+
+
+def minari(folder: Path, way: Way) -> Path:
+    place = folder / "set" / "evil-v0"
+    (place / "data").mkdir(parents=True)
+    with h5py.File(place / MINARI_DATA, "w") as file:
+        group = file.create_group("episode_0")
+        group["observations"], group["actions"] = np.zeros((ROWS + 1, 2), "f4"), np.zeros((ROWS, 1), "f4")
+        group["terminations"], group["truncations"] = np.zeros(ROWS, "?"), np.zeros(ROWS, "?")
+        way(group, folder)
+    (place / MINARI_TOLD).write_text(json.dumps({"dataset_id": "set/evil-v0"}))
+    return place
+
+
+@pytest.mark.parametrize("layout", [d4rl, minari])
+@pytest.mark.parametrize("way", WAYS)
+def test_data_outside_the_file_are_refused_by_name(
+    way: Way, layout: Callable[[Path, Way], Path], tmp_path: Path
+) -> None:
+    path = layout(tmp_path, way)
+    with pytest.raises(RefusedFile, match=r"(rewards|aside|notes): lies in another file") as refusal:
+        reading.read(path)
+    assert str(reading.data_file(path)) in str(refusal.value)
+
+
+@pytest.mark.parametrize("verb", ["show", "verify", "import"])
+@pytest.mark.parametrize("way", [raw, linked, virtual])
+def test_no_command_seals_a_file_whose_data_lie_elsewhere(
+    way: Way, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
+    path = d4rl(tmp_path, way)
+    code, out, error = told(["data", verb, str(path), *(["--name", "rlb-evil"] if verb == "import" else [])])
+    assert code == 2, out + error
+    assert "lies in another file" in out + error
+    assert not list(tmp_path.rglob("*.sha256.json")) and not list((tmp_path / "sets").iterdir())
+
+
+def test_a_soft_link_within_the_file_is_read(tmp_path: Path) -> None:
+    def within(group: h5py.Group, _: Path) -> None:
+        group["gains"], group["rewards"] = np.full(ROWS, 3, "f4"), h5py.SoftLink("/gains")
+
+    assert reading.read(d4rl(tmp_path, within)).reward.tolist() == [3] * ROWS
