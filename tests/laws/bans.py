@@ -158,8 +158,9 @@ def safe_reading(module: Module) -> Iterator[Finding]:
 def safe_path(module: Module) -> Iterator[Finding]:
     """No Python that is started imports from the current folder, where anybody's files may lie."""
     text = any(isinstance(node, ast.Constant) and node.value == "PYTHONSAFEPATH" for node in ast.walk(module.tree))
-    for node in ast.walk(module.tree):
-        words = [getattr(one, "value", None) for one in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
+    commands = [node for node in ast.walk(module.tree) if isinstance(node, ast.List | ast.Tuple)]
+    for node in commands:
+        words = [getattr(one, "value", None) for one in node.elts]
         python = not words or not isinstance(words[0], str) or words[0].startswith("-")
         python &= not any(re.match(r"core\.\w+=", str(word)) for word in words)  # settings of git
         for place, word in enumerate(words):
