@@ -79,6 +79,10 @@ def seed_scores(
             return [_percent(best(curve), scale) for curve in curves]
         case "normalized" | "normalized-final":
             return [_percent(final(curve), scale) for curve in curves]
+        case "normalized-last-ten":
+            return [_percent(mean([e.mean for e in curve[-10:]]), scale) for curve in curves]
+        case "normalized-best-of-last-two":
+            return [_percent(score, scale) for score in at_peak([curve[-2:] for curve in curves], mean)]
         case "final" | "final-iqm" | "raw" | "as-printed":
             return [final(curve) for curve in curves]
 
