@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlbench.errors import UnknownName, UsageError, beside
@@ -24,9 +24,6 @@ from rlbench.report.estimate import mean, seed_scores
 from rlbench.report.gather import Runs, gather
 from rlbench.report.references import in_points, reference
 from rlbench.report.sides import ended, matched
-
-RAW: dict[Estimator, Estimator] = {"normalized-best": "best-of-run", "normalized-final": "final", "normalized": "final"}
-"""Estimators on D4RL's scale, in raw points."""
 
 FEWEST = 2
 """Seeds on either side below which a chance says nothing."""
@@ -118,9 +115,10 @@ def scores_of(key: Key, runs: Runs, *, cut: bool = True) -> list[float]:
     """
     document = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
     estimator: Estimator = document.estimator if document else "best-of-run"
-    raw = RAW.get(estimator, estimator)
-    scores = seed_scores(runs.complete, raw, limit=document.limit if document and cut else None)
     scale = reference(key)
+    scores = seed_scores(runs.complete, estimator, limit=document.limit if document and cut else None, scale=scale)
+    if document is not None:
+        scores = [in_points(replace(document, score=score), scale) for score in scores]
     floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
     return scores + [floor] * len(runs.failed)
 

@@ -48,7 +48,8 @@ PRIMARY = (
     ("CORL", "normalized-final"),
     ("OfflineRL-Kit", "normalized"),
     ("JAX-CORL", "normalized"),
-    ("robomimic", "normalized"),
+    ("robomimic", "normalized-last-ten"),
+    ("OfflineRL-Lib", "normalized-best-of-last-two"),
     ("OfflineRL-Lib", "normalized"),
 )
 """Systems and estimators that stand in, in this order, where Tianshou's newest README is silent."""

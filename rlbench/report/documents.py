@@ -28,6 +28,8 @@ Estimator = Literal[
     "normalized",
     "normalized-best",
     "normalized-final",
+    "normalized-last-ten",
+    "normalized-best-of-last-two",
 ]
 """How a score was made of a run's evaluations; see ``data/README.md``."""
 

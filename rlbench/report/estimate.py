@@ -68,18 +68,24 @@ def seed_scores(
 ) -> list[float]:
     """One score a run that was evaluated, in the order of the runs; what is ambiguous counts by the last evaluation."""
     curves = [kept for run in runs if (kept := within(run.evaluations, limit))]
+    scores = _raw_scores(curves, estimator)
+    return [_percent(score, scale) for score in scores] if estimator.startswith("normalized") else scores
+
+
+def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) -> list[float]:
+    """One score a curve, in raw points."""
     match estimator:
-        case "best-of-run":
+        case "best-of-run" | "normalized-best":
             return [best(curve) for curve in curves]
         case "max-of-mean":
             return at_peak(curves, mean)
         case "max-of-iqm":
             return at_peak(curves, interquartile_mean)
-        case "normalized-best":
-            return [_percent(best(curve), scale) for curve in curves]
-        case "normalized" | "normalized-final":
-            return [_percent(final(curve), scale) for curve in curves]
-        case "final" | "final-iqm" | "raw" | "as-printed":
+        case "normalized-last-ten":
+            return [mean([evaluation.mean for evaluation in curve[-10:]]) for curve in curves]
+        case "normalized-best-of-last-two":
+            return at_peak([curve[-2:] for curve in curves], mean)
+        case "final" | "final-iqm" | "raw" | "as-printed" | "normalized" | "normalized-final":
             return [final(curve) for curve in curves]
 
 

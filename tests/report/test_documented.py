@@ -154,6 +154,23 @@ def test_where_tianshou_is_silent_another_system_is_judged_against() -> None:
     assert {"CORL", "OfflineRL-Kit"} <= {d.system for d in found.others}
 
 
+@pytest.mark.parametrize(
+    ("system", "algorithms", "estimator", "cells"),
+    [
+        ("robomimic", {"bcq", "cql", "td3bc", "iql"}, "normalized-last-ten", 13),  # over the final 10 evaluations
+        ("OfflineRL-Lib", {"td3bc"}, "normalized-best-of-last-two", 3),
+        ("OfflineRL-Lib", {"iql"}, "normalized", 6),  # the section of IQL does not say
+    ],
+)
+def test_a_cell_is_measured_as_its_reference_says(
+    system: str, algorithms: set[str], estimator: str, cells: int
+) -> None:
+    found = [c for c in documented("offline") if c.primary.system == system and c.key.algorithm in algorithms]
+    assert len(found) == cells
+    assert {c.primary.estimator for c in found} == {estimator}
+    assert not any("here the last" in note for c in found for note in notes(c.key))
+
+
 @pytest.mark.parametrize("name", ["Ant-v2", "ant-v3", "Ant-v4", "Ant"])
 def test_every_version_of_a_task_names_the_same_row(name: str) -> None:
     assert [c.key.task for c in about("mujoco", "td3", name)] == ["Ant-v4"]

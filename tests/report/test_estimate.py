@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from rlbench.report.documents import Key
+from rlbench.report.documents import Estimator, Key
 from rlbench.report.estimate import (
     best,
     final,
@@ -115,6 +115,22 @@ def test_d4rls_scale() -> None:
     assert seed_scores([raw], "normalized-final", scale=scale) == [pytest.approx(50.0)]
     with pytest.raises(ValueError, match="scale"):
         seed_scores([raw], "normalized")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        ("normalized-final", [100.0, 0.0]),
+        ("normalized-last-ten", [50.0, 25.0]),  # of eleven evaluations the first does not count
+        ("normalized-best-of-last-two", [0.0, 125.0]),  # their means are 62.5 and 50
+    ],
+)
+def test_the_last_ten_are_averaged_and_of_the_last_two_the_higher_mean_counts(
+    estimator: Estimator, expected: list[float]
+) -> None:
+    """As robomimic and OfflineRL-Lib print their scores."""
+    runs = [run(70, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10), run(70, 5, 0, 5, 0, 2.5, 0, 0, 0, 12.5, 0)]
+    assert seed_scores(runs, estimator, scale=Reference(0.0, 10.0)) == pytest.approx(expected)
 
 
 def test_a_human_has_one_and_a_random_policy_none() -> None:

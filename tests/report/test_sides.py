@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.report.compare import Comparison, compare
+from rlbench.report.compare import Comparison, compare, scores_of
+from rlbench.report.documented import documented
+from rlbench.report.gather import gather
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -40,6 +42,23 @@ def test_a_setting_of_ones_own_is_compared_with_the_documented_one(usual: str, r
         record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
     assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (0.75, 1.0))]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dataset", "score"),
+    [
+        ("iql", "hopper-medium-v2", 20.0),  # CORL's last evaluation
+        ("td3bc", "hopper-random-v2", 30.0),  # the higher mean of OfflineRL-Lib's last two
+        ("bcq", "hopper-expert-v2", 190 / 10),  # the mean of robomimic's last ten
+    ],
+)
+def test_scores_of_recorded_data_are_raw_points_by_the_documents_estimator(
+    algorithm: str, dataset: str, score: float, record_run: Record
+) -> None:
+    (key,) = (c.key for c in documented("offline") if c.key[1:4:2] == (algorithm, dataset))
+    means = [999.0, *[17.5] * 8, 30.0, 20.0]
+    record_run(means, suite="offline", algo=algorithm, task=dataset)
+    assert scores_of(key, gather(Path("results"))[key]) == [pytest.approx(score)]
 
 
 def test_a_failed_seed_of_ones_own_counts_as_the_random_policy(usual: str, record_run: Record) -> None:
