@@ -19,7 +19,6 @@ UNITS = {
     "ppo-pong": "env steps/s",
     "offline-update": "updates/s",
     "offline-evaluation": "s",
-    "overlap": "env steps/s",
     "stacked": "env steps/s",
     "recording": "steps/s",
     "reading": "transitions/s",
@@ -80,8 +79,6 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
             found = [Case(threads, steps, a) for a in PROFILED]
         case "offline-update":
             found = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()]
-        case "overlap":
-            found = [Case(threads, min(steps, 2_000), a) for a in ("dqn", "sac")]
         case "stacked":
             found = [Case(threads, min(steps, 500), a, 256) for a in ("sac", "td3")]
         case "offline-evaluation":

@@ -107,8 +107,8 @@ def _obstacle(spec: Spec) -> str:
     algo = spec.algo
     if not isinstance(algo, ActorCritic):
         return "only ddpg, td3, sac and redq on real actions are stacked; choose one of them"
-    if algo.lag or spec.answers is not None:
-        return "seeds are stacked in strict order alone; set algo.lag=0 and task.answers=none"
+    if spec.answers is not None:
+        return "seeds are stacked in strict order alone; set task.answers=none"
     if algo.replay.priority is not None or algo.replay.hindsight is not None:
         return "only a uniform replay is stacked; set algo.replay.priority=none and algo.replay.hindsight=none"
     return ""

@@ -178,7 +178,6 @@ def after_some(updates: int, into: Callable[[Member], None], monkeypatch: pytest
     ("words", "says"),
     [
         (["toy", "dqn", "--task", "Catch"], "only ddpg, td3, sac and redq on real actions"),
-        (["mujoco", "sac", "--task", "Hopper-v4", "--set", "algo.lag=1"], "set algo.lag=0"),
         (["mujoco", "sac", "--task", "Hopper-v4", "--set", "algo.replay.priority=priority"], "uniform replay"),
         (["mujoco", "sac", "--task", "Hopper-v4", "--jobs", "2"], "leave --jobs and --engine out"),
         (["mujoco", "sac", "--task", "Hopper-v4", "--engine", "ray"], "leave --jobs and --engine out"),
