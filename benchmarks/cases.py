@@ -19,8 +19,6 @@ UNITS = {
     "ppo-pong": "env steps/s",
     "offline-update": "updates/s",
     "offline-evaluation": "s",
-    "overlap": "env steps/s",
-    "stacked": "env steps/s",
     "recording": "steps/s",
     "reading": "transitions/s",
     "profile": "steps/s",
@@ -31,11 +29,10 @@ ASIDE = {
     "gemm": "GFLOP/s",
     "arithmetic": "GFLOP",
     "time over floor": "×",
-    "time of ten seeds over one": "×",
     **{f"{way}, own CPU": "CPU s" for way in ("unjudged", "judged within", "judged beside")},
     **{f"judged {way}, {what}": "%" for way in ("within", "beside") for what in ("more", "more own CPU")},
 }
-"""What ``value-update``, ``stacked`` and ``offline-evaluation`` say beside it."""
+"""What ``value-update`` and ``offline-evaluation`` say beside it."""
 
 LIGHT = {"il": 0.3, "td3bc": 0.15, "iql": 0.15, "cql": 0.02, "bcq": 0.04}
 """Offline learners that have a peer, and what share of the steps asked for is enough updates for a figure."""
@@ -80,10 +77,6 @@ def cases(workload: str, threads: int, steps: int) -> dict[str, Case]:
             found = [Case(threads, steps, a) for a in PROFILED]
         case "offline-update":
             found = [Case(threads, max(20, round(steps * share)), a, 256) for a, share in LIGHT.items()]
-        case "overlap":
-            found = [Case(threads, min(steps, 2_000), a) for a in ("dqn", "sac")]
-        case "stacked":
-            found = [Case(threads, min(steps, 500), a, 256) for a in ("sac", "td3")]
         case "offline-evaluation":
             found = [Case(threads, max(3, steps // UPDATES), a, 256) for a in ("il", "td3bc")]
         case _:

@@ -47,7 +47,7 @@ def peer(script: str, workload: str, case: Case) -> Samples:
 
 def policy(workload: str, algorithm: str = "") -> dict[str, str]:
     """How idle threads wait, the same for everybody: as ``rlbench run`` sets it, unless the caller said otherwise."""
-    spinning = workload in {"halfcheetah", "stacked", "offline-update", "offline-evaluation"} or algorithm in SPINNING
+    spinning = workload in {"halfcheetah", "offline-update", "offline-evaluation"} or algorithm in SPINNING
     if spinning and "OMP_WAIT_POLICY" not in os.environ:
         return {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "30000")}
     return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import torch
 
-from benchmarks import offline, stacked
+from benchmarks import offline
 from benchmarks.figures import Figures
 from benchmarks.parity import ParityRow, parity
 from benchmarks.report import Report, report, save
@@ -36,9 +36,6 @@ ENDLESS: Final = ("budget.steps=1_000_000_000", "budget.epoch=1_000_000_000", "b
 COMPILED: Final = ("toy/dqn/Catch", "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2")
 LOOPS: Final = {"atari/dqn": 60.0, "mujoco/sac": 20.0, "mujoco/td3": 20.0, "atari/rainbow": 20.0, "mujoco/ddpg": 10.0}
 """Whole loops, and seconds each is watched; what a table's run takes follows from them."""
-
-STACKED: Final = ("sac", "td3")
-"""Of which ten seeds side by side are to take at most 2.5 times as long as one."""
 
 LEARN: Final = ("td3bc", "iql", "il", "bcq", "crr", "cql")
 VALUES: Final = ("dqn", "c51", "qrdqn", "rainbow", "iqn", "fqf")
@@ -119,8 +116,6 @@ def check(sizes: Sizes, seconds: float) -> GpuReport:
                 work = partial(_updates, found, sizes, suite, algorithm, engine)
                 found.attempt(f"updates {engine} {suite}/{algorithm}", 8.0, work)
     _parities(found, sizes, "compiled", sizes.compiled, need=60.0)
-    for algorithm in STACKED:
-        found.attempt(f"stacked mujoco/{algorithm}", 40 * sizes.share, partial(_stacked, found, sizes, algorithm))
     settings: dict[str, object] = {"seconds": seconds, **sizes._asdict()}
     card = torch.cuda.get_device_name() if sizes.device == "cuda" else "none: a rehearsal on the host"
     told = report(found.figures, settings)
@@ -156,14 +151,6 @@ def _loop(found: Findings, sizes: Sizes, name: str, engine: str, seconds: float)
     run.close()
     if _noted(found, f"loop {name}", run, engine, Speed(rate, "env steps/s")):
         found.minutes[name] = round(MILLIONS[suite] * 1e6 / rate / 60, 2)
-
-
-def _stacked(found: Findings, sizes: Sizes, algorithm: str) -> None:
-    """Steps per second of one seed and of ten side by side, and how much longer ten take."""
-    rates = stacked.by_turns(algorithm, Runtime(device=sizes.device), max(1, round(200 * sizes.share)))
-    for subject, samples in rates.items():
-        unit = "×" if subject == stacked.TIME else "env steps/s"
-        found.figures.add(f"stacked mujoco/{algorithm}", subject, torch.get_num_threads(), unit, samples)
 
 
 def _rate(run: Online, records: Iterator[object], sizes: Sizes, seconds: float) -> float:

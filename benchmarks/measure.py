@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import judging, offline, onpolicy, overlap, profile, recording, stacked
+from benchmarks import judging, offline, onpolicy, profile, recording
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -85,8 +85,6 @@ def storage(case: Case) -> Samples:
 WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "offline-update": offline.updates,
     "offline-evaluation": judging.seconds,
-    "overlap": overlap.loops,
-    "stacked": stacked.loops,
     "gemm": gemm,
     "dqn-update": update,
     "dqn-pong": pong,

@@ -23,7 +23,6 @@ from rlbench.build.assemble import build
 from rlbench.build.device import device_of
 from rlbench.build.engine import engaged, refusals
 from rlbench.build.environments import describe
-from rlbench.build.stacked import Member
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state import State, branch, of_module, whole
@@ -58,13 +57,11 @@ class Saved(NamedTuple):
     engine: str  # of gradient steps, as ``engaged`` names it
 
 
-def run(
-    spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None, member: Member | None = None
-) -> Iterator[Progress | Epoch]:
+def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
     """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
 
     A run that has ended gives nothing. ``seal`` is what the data were found to be just now, so that no byte of them is
-    hashed twice. What is due in a ``member`` of several is made by others, before the next record is asked for.
+    hashed twice.
 
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
@@ -79,8 +76,8 @@ def run(
     trainer: Trainer | None = None
     try:
         saved = _saved(spec, device_of(runtime).type, store)
-        trainer = build(spec, runtime if member is not None else _as_saved(runtime, saved), describe(spec), seal)
-        _take_over(trainer, saved, member, store)
+        trainer = build(spec, _as_saved(runtime, saved), describe(spec), seal)
+        _take_over(trainer, saved, store)
         yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, Halted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
@@ -148,13 +145,12 @@ def _computing(trainer: Trainer, device: str) -> Saved:
     return Saved(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
 
 
-def _take_over(trainer: Trainer, saved: Saved | None, member: Member | None, store: Store) -> None:
+def _take_over(trainer: Trainer, saved: Saved | None, store: Store) -> None:
     """Load what was saved, if anything was, and note where the run does not go on to the bit."""
-    if saved is not None:
-        _resume(trainer, store)
-    if member is not None:
-        member.join(trainer)
-    if saved is not None and saved != _computing(trainer, saved.device):
+    if saved is None:
+        return
+    _resume(trainer, store)
+    if saved != _computing(trainer, saved.device):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 

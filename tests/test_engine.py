@@ -63,7 +63,7 @@ def test_a_learner_whose_losses_nobody_has_named_is_not_compiled_in_silence() ->
 
 
 def test_a_record_says_how_its_updates_were_computed() -> None:
-    assert _machine(DQN, Runtime(device="cpu"), None, None)["updates"] == "eager: no CUDA card"
+    assert _machine(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA card"
 
 
 def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(

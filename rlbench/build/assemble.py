@@ -16,7 +16,7 @@ from rlbench.buffers.walks import Walks
 from rlbench.build import actorcritic, curiosity, discretesac, offline, policygradient, qlearning
 from rlbench.build.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.build.engine import engine_of, hastened, quicken
-from rlbench.build.environments import apart, environments, meanwhile, wanted
+from rlbench.build.environments import apart, environments, wanted
 from rlbench.build.parts import OffPolicyLearner, Parts
 from rlbench.build.stage import Stage, evaluation, ring_of
 from rlbench.collectors.asynchronous import AsyncCollector
@@ -108,7 +108,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=schedules,
-        rhythm=Pace(algo.warmup, algo.updates_per_step, algo.lag),
+        rhythm=Pace(algo.warmup, algo.updates_per_step),
     )
 
 
@@ -192,8 +192,7 @@ def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Coll
 
     def opened(segment: int) -> VectorEnv:
         lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
-        made = environments(spec.task, seeds=lanes, training=True, scale=stage.scale, threads=stage.threads)
-        return meanwhile(made) if isinstance(spec.algo, OffPolicy) and spec.algo.lag else made
+        return environments(spec.task, seeds=lanes, training=True, scale=stage.scale, threads=stage.threads)
 
     return Collector(
         actor=stage.actor,

@@ -14,7 +14,6 @@ from rlbench.errors import UsageError
 from rlbench.fast.capture import Captured, Updates
 from rlbench.fast.compiled import Backend, Compiled
 from rlbench.fast.cudagraphs import CudaGraphs
-from rlbench.fast.waiting import Waiting
 from rlbench.learners.bcq import BCQ
 from rlbench.learners.byhand import Regression, Surrogate
 from rlbench.learners.cql import CQL
@@ -181,12 +180,10 @@ def refusals(updater: object, learner: object) -> tuple[str, ...]:
 
 
 def engaged(updater: object, learner: object) -> str:
-    """The engine that computes the updates, as a checkpoint names it: ``stacked``, or a name of ``Engine``'s."""
+    """The engine that computes the updates, as a checkpoint names it: a name of ``Engine``'s."""
     inner = learner.inner if isinstance(learner, CuriousReplay | CuriousRollouts) else learner
     wrapped = [getattr(owner, name) for owner, name in losses(learner)]
     by_hand = getattr(inner, "through", None), getattr(inner, "regress", None)
-    if isinstance(updater, Waiting):
-        return "stacked"
     if isinstance(updater, Captured) and updater.refusal is None:
         return "captured"
     if any(isinstance(loss, Compiled) and loss.refusal is None for loss in wrapped):

@@ -31,14 +31,6 @@ def environments(
     return Normalized(made, scale, learning=training)
 
 
-def meanwhile(envs: VectorEnv) -> VectorEnv:
-    """The same lanes, stepping between ``send`` and ``recv`` also where their engine would not."""
-    from rlbench.envs.gymnasium import GymnasiumVector
-    from rlbench.envs.underway import underway
-
-    return underway(envs) if isinstance(envs, GymnasiumVector) else envs
-
-
 def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], answers: int) -> AsyncVectorEnv:
     """The same lanes for training, of which the first ``answers`` that are done answer."""
     if isinstance(task, MujocoTask) and task.env == "envpool":

@@ -1,19 +1,14 @@
-"""One run of a command from its claim to what became of it, a record at a time, so that several can go side by side."""
+"""One run of a command from its claim to what became of it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from rlbench.cli.experience import Checked, checked, dataset_of, documented
 
 if TYPE_CHECKING:
-    from rlbench.build.stacked import Member
     from rlbench.cli.live import Display
-    from rlbench.cli.watch import Watch
     from rlbench.record.store import Record, Store
     from rlbench.record.types import Outcome
     from rlbench.run import Stop
@@ -23,52 +18,22 @@ Row: TypeAlias = dict[str, object]
 """What became of a run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A run's place among several that learn together in this process."""
-
-    member: Member
-    among: int  # so many
-    watch: Watch  # over all of them
-
-
-def carried(
-    spec: Spec,
-    runtime: Runtime,
-    results: Path,
-    stop: Stop,
-    shown: Display,
-    *,
-    force: bool,
-    seat: Seat | None = None,
-) -> Generator[None, None, Row]:
-    """Carry one run to its end, pausing after every record; gives what became of it."""
+def carried(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> Row:
+    """Carry one run to its end; gives what became of it."""
     from rlbench.cli.output import complain
     from rlbench.errors import RefusedFile
     from rlbench.record.store import folder_of
 
     try:
-        return (yield from _claimed(spec, runtime, results, stop, shown, force=force, seat=seat))
+        return _claimed(spec, runtime, results, stop, shown, force=force)
     except RefusedFile as error:
         complain(str(error))
         return {**row(spec, folder_of(spec, results), "refused", None), "reason": str(error)}
-
-
-def to_its_end(steps: Generator[None, None, Row], stop: Stop) -> Row:
-    """What becomes of a run that is alone."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        told: Row = end.value
-        return told
     finally:
         stop.under_way = False
 
 
-def _claimed(
-    spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool, seat: Seat | None
-) -> Generator[None, None, Row]:
+def _claimed(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Display, *, force: bool) -> Row:
     from rlbench.cli.experience import same
     from rlbench.record.store import folder_of, read
 
@@ -85,10 +50,10 @@ def _claimed(
     store: Store | None = None
     try:
         data = checked(spec, runtime)
-        store = Store.claim(spec, results, _machine(spec, runtime, data, seat), force=force)
+        store = Store.claim(spec, results, _machine(spec, runtime, data), force=force)
         if store is None:
             return _of_another(spec, folder, shown)
-        yield from _iterated(spec, runtime, store, stop, shown, data, seat)
+        _iterated(spec, runtime, store, stop, shown, data)
     except Interrupted as error:
         shown.end(str(error))
     except Halted as error:
@@ -118,15 +83,7 @@ def _of_another(spec: Spec, folder: Path, shown: Display) -> Row:
     return {**told, "reason": f"{who} is running it{damaged}", "env_steps": there.env_steps, "best": there.best}
 
 
-def _iterated(
-    spec: Spec,
-    runtime: Runtime,
-    store: Store,
-    stop: Stop,
-    shown: Display,
-    data: Checked | None,
-    seat: Seat | None,
-) -> Generator[None, None, None]:
+def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display, data: Checked | None) -> None:
     """Every record of a run, shown, while another thread watches over this one."""
     from rlbench.cli.output import remark
     from rlbench.cli.watch import Watch
@@ -134,17 +91,12 @@ def _iterated(
 
     if store.died is not None:
         remark(f"{spec.name} seed {spec.seed}: {store.died}")
-    begun = False
-    with Watch(runtime.patience) if seat is None else nullcontext(seat.watch) as watch:
-        watch.over(store)
-        member = None if seat is None else seat.member
-        for record in carry_on(spec, runtime, store, stop, data and data.seal, member):
-            if not begun:
-                begun = stop.under_way = True
+    with Watch(store, runtime.patience):
+        for record in carry_on(spec, runtime, store, stop, data and data.seal):
+            if not stop.under_way:
+                stop.under_way = True
                 shown.begin(spec, record.steps)
             shown.show(record)
-            yield
-            watch.over(store)  # it was over others meanwhile
 
 
 def _unsettled(found: Record) -> bool:
@@ -155,7 +107,7 @@ def _unsettled(found: Record) -> bool:
     return place.is_dir() and any(part.name not in {"best", "last"} for part in place.iterdir())
 
 
-def _machine(spec: Spec, runtime: Runtime, data: Checked | None, seat: Seat | None) -> dict[str, object]:
+def _machine(spec: Spec, runtime: Runtime, data: Checked | None) -> dict[str, object]:
     """Where and with what the run is made, for its record."""
     from rlbench.build.device import device_of, threads_of
     from rlbench.build.engine import engine_of
@@ -166,7 +118,7 @@ def _machine(spec: Spec, runtime: Runtime, data: Checked | None, seat: Seat | No
     return environment(
         device=str(device),
         gpu=_card(device.type),
-        updates=engine_of(spec, runtime, device).told if seat is None else f"eager, stacked with {seat.among} seeds",
+        updates=engine_of(spec, runtime, device).told,
         torch_threads=threads_of(spec, runtime, device),
         env=dict(describe(spec).versions),
         **({} if data is None else {"data": data.told()}),

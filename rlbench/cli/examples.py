@@ -20,10 +20,6 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("try the whole way on a tiny budget", "rlbench run atari dqn --task PongNoFrameskip-v4 --smoke"),
         ("a row of a table, packed on this machine", "rlbench run mujoco ppo --task '*' --seeds 0-9 --jobs auto"),
-        (
-            "ten seeds at once in one process",
-            "rlbench run mujoco sac --task Hopper-v4 --seeds 0-9 --stack",
-        ),
     ),
     "table": (
         ("every published Atari score beside the measured one", "rlbench table atari"),

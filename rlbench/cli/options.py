@@ -202,13 +202,6 @@ Shard: TypeAlias = Annotated[
         "--shard", metavar="i/n", help="Take the i-th of n equal shares of the runs, as 1/8; default: all of them."
     ),
 ]
-Stack: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--stack",
-        help="Train all seeds of a cell at once in this process, their networks side by side (ddpg, td3, sac, redq).",
-    ),
-]
 Track: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="tensorboard|wandb", help="Show the records there as they come; may be repeated."),

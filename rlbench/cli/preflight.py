@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rlbench.spec.run import Runtime, Spec
 
 
-def fits(specs: list[Spec], runtime: Runtime, results: Path, *, at_once: int = 1) -> None:
-    """Refuse runs of which ``at_once`` would not fit into memory together, or onto the disk below ``results``."""
+def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
+    """Refuse runs that would not fit into memory, or onto the disk below ``results``."""
     due = [spec for spec in specs if _to_come(spec, results)]
-    _memory(due, runtime, min(at_once, len(due)))
-    _disk(due, results, at_once)
+    _memory(due, runtime)
+    _disk(due, results)
 
 
 def refuse_links(specs: list[Spec], results: Path) -> None:
@@ -61,7 +61,7 @@ def writable(folder: Path) -> None:
         raise UsageError(f"{folder}: cannot be written; {remedy}")
 
 
-def _memory(specs: list[Spec], runtime: Runtime, at_once: int) -> None:
+def _memory(specs: list[Spec], runtime: Runtime) -> None:
     from rlbench.build.device import device_of, free_memory, judges_of
     from rlbench.cli.experience import steps_of
     from rlbench.record.machine import available_memory
@@ -72,24 +72,23 @@ def _memory(specs: list[Spec], runtime: Runtime, at_once: int) -> None:
     apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
     for spec in specs:
         need = footprint(spec, judges_of(spec, runtime, device), steps=steps(spec))
-        held, total = at_once * (need.replay + need.networks), at_once * need.total
-        less = "lower algo.replay.capacity with --set" + (", stack fewer seeds" if at_once > 1 else "")
-        times = f"{at_once} times " if at_once > 1 else ""
+        held = need.replay + need.networks
+        less = "lower algo.replay.capacity with --set"
         if isinstance(spec.task, OfflineTask):
             less = "learn from a part of the data"
         for place, bytes_needed, free in (
             (str(device), held if apart else 0, free_memory(device) if apart else 0),
-            ("this machine", total - held if apart else total, host),
+            ("this machine", need.total - held if apart else need.total, host),
         ):
             if bytes_needed > free:
                 raise DoesNotFit(
-                    f"{spec.name}: {times}{need.line()}; {size(bytes_needed)} of it on {place}, which has "
-                    f"{size(free)} free; {less}, or use a larger machine"
+                    f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
+                    f"{less}, or use a larger machine"
                 )
 
 
-def _disk(specs: list[Spec], results: Path, at_once: int) -> None:
-    """Runs come one after another, and of those before only the policies stay; or they are there at once."""
+def _disk(specs: list[Spec], results: Path) -> None:
+    """Runs come one after another: of those before only the policies stay."""
     from rlbench.record.store import folder_of
     from rlbench.spec.footprint import footprint
 
@@ -98,13 +97,8 @@ def _disk(specs: list[Spec], results: Path, at_once: int) -> None:
         folder, need = folder_of(spec, results), footprint(spec)
         there = _held(folder)
         remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
-        room(
-            results,
-            kept + need.disk - there,
-            f"{spec.name}: a checkpoint and the one that replaces it",
-            remedy,
-        )
-        kept += need.policies if at_once == 1 else need.disk - there
+        room(results, kept + need.disk - there, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
+        kept += need.policies
 
 
 def _to_come(spec: Spec, results: Path) -> bool:

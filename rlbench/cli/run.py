@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import options
-from rlbench.cli.carried import carried, row, to_its_end
+from rlbench.cli.carried import carried, row
 from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
-from rlbench.cli.stacked import stacks, together
 
 if TYPE_CHECKING:
     from rlbench.spec.run import Runtime, Spec
@@ -49,7 +48,6 @@ def run(
     engine: options.Engine = "local",
     ray_address: options.RayAddress = None,
     shard: options.Shard = None,
-    stack: options.Stack = False,
     track: options.Track = None,
     track_to: options.TrackTo = options.TRACKED,
     pipe: options.Pipe = None,
@@ -64,7 +62,6 @@ def run(
     _leashed(pipe)
     specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data := Data(dataset), smoke=smoke)
     specs = _shared(specs, shard, results)
-    cells = stacks(specs, updates, jobs, engine) if stack else [[spec] for spec in specs]
     if dry_run:
         _plan(specs, results, json=json)
         return
@@ -72,7 +69,7 @@ def run(
     with following(track or (), specs, results, track_to):
         if jobs is None and engine == "local":
             runtime = Runtime(device=device, dataset=data.path, patience=patience, judges=judges, engine=updates)
-            told, worst = _in_turn(cells, runtime, results, pipe, force=force, quiet=quiet)
+            told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
         else:
             from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
 
@@ -117,9 +114,9 @@ def _tell(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
 
 
 def _in_turn(
-    cells: list[list[Spec]], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
+    specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
 ) -> tuple[list[dict[str, object]], int]:
-    """Carry the runs on in this process, one cell after another; what became of them, and the exit code."""
+    """Carry the runs on, one after another in this process; what became of them, and the exit code."""
     from rlbench.cli.live import display
     from rlbench.cli.piped import Piped
     from rlbench.cli.preflight import fits
@@ -127,16 +124,13 @@ def _in_turn(
 
     told: list[dict[str, object]] = []
     worst = 0
-    fits([spec for cell in cells for spec in cell], runtime, results, at_once=max(map(len, cells), default=1))
-    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(cells)) as shown:
-        for cell in cells:
-            if len(cell) > 1:
-                rows = together(cell, runtime, results, stop, shown, force=force)
-            else:
-                rows = [to_its_end(carried(cell[0], runtime, results, stop, shown, force=force), stop)]
-            told += rows
-            worst = max([worst, *(CODES.get(str(row["status"]), 0) for row in rows)])
-            if any(row["status"] == "halted" for row in rows):  # a full disk is full for the next run too
+    fits(specs, runtime, results)
+    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
+        for spec in specs:
+            ending = carried(spec, runtime, results, stop, shown, force=force)
+            told.append(ending)
+            worst = max(worst, CODES.get(str(ending["status"]), 0))
+            if ending["status"] == "halted":  # a full disk is full for the next run too
                 break
             if stop.signal is not None:
                 worst = 128 + stop.signal

@@ -37,9 +37,8 @@ INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 class Watch:
     """Ends a run whose environments do not answer within ``patience`` seconds, or within some once it is to stop."""
 
-    def __init__(self, patience: float) -> None:
-        self.patience = patience
-        self.store: Store | None = None  # of the run that it is over
+    def __init__(self, store: Store, patience: float) -> None:
+        self.store, self.patience = store, patience
         self.pause = min(LONGEST, patience / LOOKS)
         self.stacks = ""
         self._stuck: tuple[FrameType, int] | None = None  # the call that is to be interrupted
@@ -52,6 +51,8 @@ class Watch:
         self._arrived, self._arriving = os.pipe()
 
     def __enter__(self) -> Self:
+        if self.store.crash is not None:
+            faulthandler.enable(self.store.crash)  # what a dying process can still say
         for end in (self._arrived, self._arriving):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(
@@ -72,14 +73,6 @@ class Watch:
             os.close(end)
         faulthandler.disable()
 
-    def over(self, store: Store) -> None:
-        """Watch over this run from now on."""
-        if store is self.store:
-            return
-        self.store = store
-        if store.crash is not None:
-            faulthandler.enable(store.crash)  # what a dying process can still say
-
     def _look(self) -> None:
         """Count how long the same call has been out; for a process that was suspended for an hour that is one look."""
         call, waited, asked = None, 0.0, False
@@ -92,8 +85,8 @@ class Watch:
             soon = asked or self.told_to_stop is not None
             if waited < (min(GRACE, self.patience) if soon else self.patience):
                 continue
-            if asked and self.store is not None:
-                self._end(self.store)
+            if asked:
+                self._end()
             asked, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
             signal.pthread_kill(self._main, ALARM)
 
@@ -103,7 +96,7 @@ class Watch:
 
     def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         """Somebody else's signal, or one that comes too late, interrupts nothing."""
-        if self.store is None or self._stuck is None or _call(frame) != self._stuck:
+        if self._stuck is None or _call(frame) != self._stuck:
             return
         self._raised = True
         if self.told_to_stop is not None:
@@ -112,9 +105,10 @@ class Watch:
         error.add_note(self.stacks)
         raise error
 
-    def _end(self, store: Store) -> NoReturn:
+    def _end(self) -> NoReturn:
         from rlbench.run import lost
 
+        store = self.store
         if self.told_to_stop is not None:
             complain(f"{store.folder}: {self._stopped()}")
             os._exit(128 + self.told_to_stop)

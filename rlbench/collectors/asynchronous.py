@@ -98,13 +98,6 @@ class AsyncCollector:
         self.envs.send(chosen.cpu().numpy(), answer.lane)
         return int(live.sum())
 
-    def send(self) -> None:
-        """Nothing: every lane is on its way already."""
-
-    def receive(self) -> int:
-        """A step."""
-        return self.step()
-
     def close(self) -> None:
         """Let the environments go."""
         if self.envs is not None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.collectors.base import Actor, Recorder
@@ -48,7 +47,6 @@ class Collector:
         self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device
         self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
         self.games = Games(lanes)
-        self._sent: tuple[Tensor, NDArray[np.generic]] = torch.empty(0), np.empty(0)  # as learned from, as carried out
 
     def open(self, segment: int) -> None:
         """Close what runs, truncating it, and begin ``segment`` in fresh environments."""
@@ -61,12 +59,7 @@ class Collector:
         self.shown = self.recorder.observe(self.envs.reset())
 
     def step(self) -> int:
-        """One action in every lane; gives the number of live ones."""
-        self.send()
-        return self.receive()
-
-    def send(self) -> None:
-        """Set every lane going; what follows until ``receive`` happens meanwhile.
+        """One action in every lane; gives the number of live ones.
 
         Raises:
             RuntimeError: no segment was opened.
@@ -76,17 +69,6 @@ class Collector:
         action = self.explorer(self.actor.act(self.shown, "act"))
         chosen = (action if self.bound is None else self.bound(action)).cpu().numpy()
         self.envs.send(chosen)
-        self._sent = action, chosen
-
-    def receive(self) -> int:
-        """Wait for every answer and store it; gives the number of live lanes.
-
-        Raises:
-            RuntimeError: nothing was sent.
-        """
-        if self.envs is None:
-            raise RuntimeError("send actions first")
-        action, chosen = self._sent
         answer = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
             self.taken.add(chosen)

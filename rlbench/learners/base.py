@@ -50,12 +50,9 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
 
 
 def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
-    """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere.
-
-    Of losses ``[S]`` that share no parameter, as of seeds side by side, it is a step down each.
-    """
+    """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere."""
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
-    gradients = torch.autograd.grad(loss, parameters, torch.ones_like(loss))
+    gradients = torch.autograd.grad(loss, parameters)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         alike = gradient.stride() == parameter.stride()  # fused kernels read both in the order of memory
         parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)

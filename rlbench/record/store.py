@@ -30,7 +30,7 @@ from rlbench.record.attempts import Resumption, resumptions
 from rlbench.record.claims import Claim
 from rlbench.record.types import Epoch, Outcome
 from rlbench.spec.override import one_line
-from rlbench.spec.run import Spec
+from rlbench.spec.run import Spec, recorded_settings
 
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
@@ -394,6 +394,6 @@ def _parsed(adapter: TypeAdapter[RecordT], content: dict[str, object], where: st
 
 def _model(kind: type[Spec], content: object, where: Path) -> Spec:
     try:
-        return kind.model_validate(content, strict=False)
+        return kind.model_validate(recorded_settings(content), strict=False)
     except ValidationError as error:
         raise RefusedFile(f"{where}: not a spec of this schema ({one_line(error)})") from None

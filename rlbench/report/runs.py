@@ -152,7 +152,9 @@ class _Line(NamedTuple):
 
 
 def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str, reason: str) -> Run:
-    spec, environment = head["spec"], cleaned(head.get("environment"))
+    from rlbench.spec.run import recorded_settings
+
+    spec, environment = recorded_settings(head["spec"]), cleaned(head.get("environment"))
     if not isinstance(spec, dict):
         raise TypeError
     try:

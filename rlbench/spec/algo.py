@@ -128,10 +128,6 @@ class Curiosity(Frozen):
     forward_share: float = Field(default=0.2, ge=0, le=1)  # of the loss; the rest is the inverse model's
 
 
-Lag: TypeAlias = Literal[0, 1]
-"""At 0 every step waits for all that is learned of those before."""
-
-
 def _revision(fields: dict[str, object]) -> Literal[1, 2]:
     """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
     replay, head = fields.get("replay"), fields.get("head")  # absent where they are refused
@@ -156,7 +152,6 @@ class QLearning(Frozen):
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps per live agent step
     sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
     warmup: int = Field(default=320, ge=1)  # live agent steps before the first update
-    lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
     revision: Literal[1, 2] = Field(default_factory=_revision)  # raised by every change of code that can move a score
@@ -213,7 +208,6 @@ class ActorCritic(Frozen):
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
     action_units: ActionUnits = "normalized"
     warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
-    lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     replay: Replay = Replay(capacity=1_000_000)
 
     @model_validator(mode="after")
@@ -246,7 +240,6 @@ class DiscreteSAC(Frozen):
     batch: int = Field(default=64, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
     warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
-    lag: Lag = 0  # vector steps that the acting policy is behind; 1 learns while the environments step
     replay: Replay = Replay()
     curiosity: Curiosity | None = None  # None pays what the environment pays
 

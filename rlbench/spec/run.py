@@ -130,10 +130,6 @@ class Spec(Frozen):
     def _replay_fits(self, algo: OffPolicy) -> None:
         if self.answers is not None and self.answers > self.task.envs:
             raise ValueError(f"task.answers={self.answers}: there are {self.task.envs} lanes; wait for no more of them")
-        if self.answers is not None and algo.lag:
-            raise ValueError(
-                "algo.lag: lanes that answer apart step meanwhile anyway; set it to 0, or task.answers to none"
-            )
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
         replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.horizon + stacked + 1
@@ -160,3 +156,12 @@ class Runtime(Frozen):
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
     patience: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer
+
+
+def recorded_settings(content: object) -> object:
+    """The settings of a ``spec.json``, without a setting that only older code has."""
+    match content:
+        case {"algo": {"lag": 0, **algo}, **rest}:  # 0 stood for the one order of learning that is left
+            return {**rest, "algo": algo}
+        case _:
+            return content

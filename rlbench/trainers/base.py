@@ -50,12 +50,6 @@ class Collector(Stateful, Protocol):
     def step(self) -> int:
         """One step in every lane; gives the number of live ones."""
 
-    def send(self) -> None:
-        """Begin one: set the lanes going."""
-
-    def receive(self) -> int:
-        """End it."""
-
     def close(self) -> None:
         """Let the environments go."""
 

@@ -48,13 +48,6 @@ class Rhythm(Protocol):
     def due(self, clock: Clock) -> int:
         """Updates that are owed now."""
 
-    @property
-    def lag(self) -> int:
-        """Vector steps that the acting policy is behind: at 1 the environments step while it learns.
-
-        Nothing is under way between two records, and what is due by then is the first thing that happens after.
-        """
-
     def rests(self, clock: Clock) -> bool:
         """Whether the environments may be exchanged now without cutting what is about to be learned from."""
 
@@ -64,7 +57,6 @@ class Pace(NamedTuple):
 
     warmup: int  # live agent steps before the first update
     updates_per_step: float
-    lag: int = 0
 
     def due(self, clock: Clock) -> int:
         """Updates that are owed now."""
@@ -80,7 +72,6 @@ class Rollouts(NamedTuple):
 
     rows: int  # vector steps between two updates
     updates: int  # gradient steps of one of them
-    lag: int = 0
 
     def due(self, clock: Clock) -> int:
         """The steps of one update when a rollout is complete, else none."""

@@ -50,7 +50,6 @@ class Online:
             while clock.env_steps < end:
                 self._step()
                 yield self.progress()
-            self._learn()
             yield from self._evaluated()
 
     def state_dict(self) -> State:
@@ -73,20 +72,11 @@ class Online:
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
         if segment != self.collector.segment and (self.collector.segment < 0 or self.rhythm.rests(self.clock)):
-            self._learn()
             self.collector.open(segment)
         for schedule, setter in self.schedules:
             setter(schedule(self.clock.env_steps))
-        self.collector.send()
-        if self.rhythm.lag:
-            self._learn()  # meanwhile, from the steps before
-        self.clock.env_steps += self.collector.receive()
+        self.clock.env_steps += self.collector.step()
         self.clock.rows += 1
-        if not self.rhythm.lag:
-            self._learn()
-
-    def _learn(self) -> None:
-        """All that is due."""
         due = self.rhythm.due(self.clock)
         if due > 0:
             self.updater.run(self.clock.updates, due)

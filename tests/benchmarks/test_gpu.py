@@ -33,7 +33,6 @@ def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
     monkeypatch.setattr(gpu, "LOOPS", {"mujoco/td3": 25.0})
     monkeypatch.setattr(gpu, "LEARN", ("il",))
     monkeypatch.setattr(gpu, "VALUES", ())
-    monkeypatch.setattr(gpu, "STACKED", ("td3",))
     monkeypatch.setattr(gpu, "TINY", TINY._replace(cells=CELLS[:1]))
     path = tmp_path / "found.json"
     monkeypatch.setattr("sys.argv", ["gpu", "--rehearse", "--output", str(path)])
@@ -43,10 +42,8 @@ def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
     assert [(row["ran"], row["within"], row["worst"]) for row in found["parity"]] == [
         ("eager: no CUDA card", True, 0.0)
     ]
-    seeds = {"one seed", "rlbench", "time of ten seeds over one"}
-    assert {row["subject"] for row in found["figures"]} == {"eager", *seeds}
-    workloads = {row["workload"] for row in found["figures"]}
-    assert workloads == {"loop mujoco/td3", "updates offline/il", "stacked mujoco/td3"}
+    assert {row["subject"] for row in found["figures"]} == {"eager"}
+    assert {row["workload"] for row in found["figures"]} == {"loop mujoco/td3", "updates offline/il"}
     assert found["minutes"] == {}
     assert "no CUDA card" in found["skipped"]["loop mujoco/td3 captured"]
 
@@ -77,7 +74,6 @@ def test_what_breaks_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "LOOPS", {})
     monkeypatch.setattr(gpu, "LEARN", ())
     monkeypatch.setattr(gpu, "VALUES", ())
-    monkeypatch.setattr(gpu, "STACKED", ())
     asked: list[str] = []
 
     def parity(cell: str, _: object) -> object:

@@ -112,3 +112,24 @@ def test_a_gradient_is_cut_at_its_norm() -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
     descend((net(torch.tensor([[30.0, 40.0]]))).sum(), (optimizer,), max_norm=5.0)
     assert torch.allclose(net.weight, torch.tensor([[-3.0, -4.0]]), atol=1e-4)
+
+
+class Transposed(torch.autograd.Function):
+    """A sum whose gradient ``[2, 3]`` lies in memory column by column."""
+
+    @staticmethod
+    def forward(_ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+    @staticmethod
+    def backward(_ctx: object, *_: torch.Tensor) -> torch.Tensor:
+        return torch.arange(6.0).view(3, 2).T
+
+
+def test_a_gradient_moves_its_parameter_however_it_lies_in_memory() -> None:
+    """The fused kernel reads memory as it comes."""
+    weight = nn.Parameter(torch.zeros(2, 3))
+    optimizer = torch.optim.Adam([weight], lr=1.0, fused=True)
+    for _ in range(2):  # the second is the kernel's alone
+        descend(Transposed.apply(weight), (optimizer,))
+    torch.testing.assert_close(optimizer.state[weight]["exp_avg"], (1 - 0.9**2) * torch.arange(6.0).view(3, 2).T)

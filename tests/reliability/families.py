@@ -71,24 +71,18 @@ REACH = Family("goals", "ddpg+her", "FetchReach-v4", (*REAL, "task.steps=20"))
 FLAT = Family("offline", "td3bc", "rlb-hopper-medium", (*STORED, *WIDTHS))
 GRID = Family("offline", "cql", "Catch", STORED)
 
-LATE = GAME._replace(sets=(*PONG, "algo.lag=1"))
-BEHIND = PENDULUM._replace(sets=(*PENDULUM.sets, "algo.lag=1"))
-"""Two that learn while their environments step."""
-
 GENERATED = FLAT._replace(task="Hopper-v4", smoke=False, dataset="rlb-soak")
 """From a data set that somebody has to make first."""
 
 FEW = (CATCH, RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, REACH, FLAT, GRID)
 """One of each family."""
 
-BEYOND = (RAINBOW, HOPPER, CURIOUS_DOORS, GRID, BEHIND)
+BEYOND = (RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, GRID)
 """Those that are stopped at every change; of the others tests/behaviour stops some at places of its own."""
 
 ALL = (
     *FEW,
     GAME,
-    LATE,
-    BEHIND,
     *(Family("toy", name, "Catch", BOARD) for name in ("c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")),
     Family("toy", "dqn", "Catch", (*BOARD, *CURIOUS)),
     Family("toy", "ddpg", "Pendulum-v1", PENDULUM.sets),

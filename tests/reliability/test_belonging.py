@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import signal
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from rlbench import checkpoint
-from rlbench.cli import stacked
 from rlbench.errors import RefusedFile
 from rlbench.ops.state import State, branch
 from rlbench.record import files
@@ -202,17 +199,12 @@ def test_a_run_that_is_asked_to_go_on_with_another_engine_says_where(tmp_path: P
     assert inexact(HOPPER, tmp_path) == (stops[0], stops[2])
 
 
-def test_a_stacked_run_that_goes_on_alone_says_where(tmp_path: Path) -> None:
-    advanced, rounds = stacked._advanced, count(1)
-
-    def until_stopped(runs: Sequence[stacked.Run], stop: Stop) -> list[stacked.Run]:
-        stop.signal = signal.SIGTERM if next(rounds) == 40 else stop.signal
-        return advanced(runs, stop)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stacked, "_advanced", until_stopped)
-        assert told([*PENDULUM.words(tmp_path, "0-1"), "--stack"])[0] == 128 + signal.SIGTERM
-    assert told(PENDULUM.words(tmp_path, "0"))[0] == 0
+def test_a_run_that_older_code_stacked_with_others_goes_on_and_says_where(tmp_path: Path) -> None:
+    folder = interrupted(PENDULUM, tmp_path)
+    checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "stacked"})
+    carry(PENDULUM.spec(), tmp_path)
+    outcome = read(folder).outcome
+    assert outcome is not None and outcome.status == "done"
     assert len(inexact(PENDULUM, tmp_path)) == 1
 
 

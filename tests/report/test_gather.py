@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.record import files
+from rlbench.record import files, store
+from rlbench.report import runs as quickly
 from rlbench.report.documented import Key
 from rlbench.report.gather import Runs, differences, file_of, folders, gather
 
@@ -29,6 +30,36 @@ def test_a_run_of_the_documented_settings_is_complete_when_it_is_done(record_run
     runs = only(tmp_path / "results")
     assert [r.seed for r in runs.complete] == [3]
     assert (runs.failed, runs.short, runs.variants) == ([], [], [])
+
+
+def with_lag(folder: Path, lag: int) -> Path:
+    """The record in ``folder``, whose ``spec.json`` holds a setting that older code had."""
+    head = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+    head["spec"]["algo"]["lag"] = lag
+    del head["checksum"]
+    (folder / "spec.json").write_text(files.sealed(head), encoding="utf-8")
+    return folder
+
+
+def test_a_record_whose_lag_is_0_is_one_of_the_documented_settings(record_run: Record, tmp_path: Path) -> None:
+    lagging = with_lag(record_run([1.0, 2.0], seed=3), 0)
+    assert store.read(lagging).spec == store.read(record_run([1.0, 2.0])).spec.model_copy(update={"seed": 3})
+    runs = only(tmp_path / "results")
+    assert ([r.seed for r in runs.complete], runs.variants) == ([0, 3], [])
+    assert differences(runs.complete[1]) == []
+
+
+def test_a_record_whose_lag_is_0_may_be_of_another_protocol(record_run: Record, tmp_path: Path) -> None:
+    with_lag(record_run([1.0, 2.0], sets=["protocol.epsilon=0.05"]), 0)
+    runs = only(tmp_path / "results")
+    assert (len(runs.elsewhere), runs.variants) == (1, [])
+
+
+def test_a_record_whose_lag_is_1_is_refused(record_run: Record) -> None:
+    lagging = with_lag(record_run([1.0, 2.0]), 1)
+    for read in (store.read, quickly.read):
+        with pytest.raises(RefusedFile, match=r"spec\.json: not a spec of this schema"):
+            read(lagging)
 
 
 @pytest.mark.parametrize("status", ["interrupted", None])

@@ -53,14 +53,3 @@ def test_a_rollout_of_frames_waits_for_every_lane() -> None:
 def test_a_task_that_is_stepped_together_has_no_such_field() -> None:
     with pytest.raises(UsageError, match="unknown field 'answers'"):
         changed(suites.spec("toy", "dqn", "Catch"), "task.answers=1")
-
-
-def test_a_lag_is_another_run_and_none_keeps_the_identity() -> None:
-    assert changed(PONG, "algo.lag=0").id == PONG.id
-    assert changed(PONG, "algo.lag=1").id != PONG.id
-    with pytest.raises(UsageError, match=r"algo\.lag=2: expected 0 or 1"):
-        changed(PONG, "algo.lag=2")
-    with pytest.raises(UsageError, match=r"algo\.lag: lanes that answer apart step meanwhile anyway"):
-        changed(PONG, "algo.lag=1", "task.answers=5")
-    with pytest.raises(UsageError, match="unknown field 'lag'"):
-        changed(suites.spec("mujoco", "ppo", "HalfCheetah-v4"), "algo.lag=1")

@@ -33,7 +33,6 @@ class Counting(Part):
 
     def __init__(self) -> None:
         self.segment, self.steps, self.taken, self.exact = -1, 0, 0, True
-        self.away = False  # between ``send`` and ``receive``
         self.opened: list[tuple[int, int]] = []
         self.amounts: list[tuple[int, float]] = []
         self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
@@ -41,13 +40,6 @@ class Counting(Part):
     def open(self, segment: int) -> None:
         self.segment = segment
         self.opened.append((segment, self.steps))
-
-    def send(self) -> None:
-        self.away = True
-
-    def receive(self) -> int:
-        self.away = False
-        return self.step()
 
     def step(self) -> int:
         self.taken += 1
@@ -192,29 +184,3 @@ def test_where_a_state_was_not_gone_on_with_bit_for_bit_is_kept_through_every_la
     collector.exact = True
     made.load_state_dict(made.state_dict())
     assert made.inexact == (first, made.clock.env_steps)
-
-
-def test_with_a_lag_the_same_is_learned_while_the_lanes_are_away_and_all_of_it_before_anything_is_judged() -> None:
-    strict, _, before = trainer(rhythm=Pace(100, 0.25))
-    ends = [(e.number, e.env_steps, e.updates) for e in strict if isinstance(e, Epoch)]
-    made, collector, updates = trainer(rhythm=Pace(100, 0.25, lag=1))
-    away: list[bool] = []
-    run = updates.run
-
-    def watched(first: int, count: int) -> None:
-        away.append(collector.away)
-        run(first, count)
-
-    updates.run = watched
-    found: list[tuple[int, int, int]] = []
-    for record in made:
-        assert not collector.away, "nothing is under way between two records"
-        if isinstance(record, Epoch):
-            found.append((record.number, record.env_steps, record.updates))
-            assert made.rhythm.due(made.clock) == 0
-        elif record.env_steps == 200 and record.judged is None:
-            assert made.rhythm.due(made.clock) > 0, "what the last step allows comes with the next"
-    assert found == ends
-    assert updates.ran == before.ran, "every update sees the steps that it sees in strict order"
-    assert away.count(False) == len(ends) - 1 + len(collector.opened) - 1, "at the ends of epochs and segments alone"
-    assert away.count(True) > 50
