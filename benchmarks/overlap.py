@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from benchmarks.cases import Case
+from benchmarks.rigs import online
 from rlbench import suites
-from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.record.types import Epoch, Progress
 from rlbench.spec.override import applied, parse

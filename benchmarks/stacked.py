@@ -12,8 +12,8 @@ from typing import Final
 import torch
 
 from benchmarks.cases import Case
+from benchmarks.rigs import online
 from rlbench import suites
-from rlbench.build.assemble import online
 from rlbench.build.device import device_of
 from rlbench.build.environments import describe
 from rlbench.build.stacked import Company, Member
