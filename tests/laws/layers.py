@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -115,7 +115,7 @@ def declared(module: Module) -> Iterator[Finding]:
     """An import statement names the standard library or a core dependency; an extra comes by ``import_module``."""
     for found in module.imports:
         root = found.target.split(".")[0]
-        if not found.by_call and root not in sys.stdlib_module_names | _core() | {"", "rlbench"}:
+        if not found.by_call and root not in sys.stdlib_module_names | core() | {"", "rlbench"}:
             yield Finding(found.line, f"{root} is no core dependency in pyproject.toml")
 
 
@@ -127,8 +127,15 @@ def _unit(found: Import) -> str | None:
     return rest[0] if rest and rest[0] != "__version__" else "__init__"
 
 
+def unused(dependencies: Iterable[str], modules: Iterable[Module]) -> list[str]:
+    """The dependencies of the core that no module imports, by the names of their packages."""
+    imported = {found.target.split(".")[0] for module in modules for found in module.imports}
+    return sorted({*dependencies} - imported)
+
+
 @cache
-def _core() -> frozenset[str]:
+def core() -> frozenset[str]:
+    """The packages of the core dependencies in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = (re.split(r"[<>=!~ \[]", name)[0].replace("-", "_") for name in project["dependencies"])
     return frozenset(IMPORTED_AS.get(name, name) for name in names)

@@ -231,6 +231,14 @@ def test_what_is_allowed_is_not_reported(path: str, text: str) -> None:
     assert [(law.__name__, finding) for law in LAWS for finding in law(module)] == []
 
 
+def test_a_dependency_that_no_module_imports_is_reported() -> None:
+    modules = [
+        Module("rlbench/ops/value.py", "import torch.nn\ndef f() -> None:\n    from PIL import Image"),
+        Module("rlbench/cli/run.py", "from importlib import import_module\nx = import_module('wandb')"),
+    ]
+    assert layers.unused({"torch", "PIL", "wandb", "scipy", "pandas"}, modules) == ["pandas", "scipy"]
+
+
 def test_every_law_has_been_seen_to_speak() -> None:
     assert {law for law, _, _ in PLANTED} == set(LAWS)
 
