@@ -9,9 +9,9 @@ from __future__ import annotations
 from time import perf_counter, process_time
 
 from benchmarks.cases import Case
+from benchmarks.rigs import online
 from benchmarks.stopwatch import watched
 from rlbench import suites
-from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec

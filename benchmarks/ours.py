@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.cases import Case
+from benchmarks.rigs import online
 from rlbench import suites
-from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.spec.override import applied, parse
 from rlbench.spec.run import Runtime, Spec

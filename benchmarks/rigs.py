@@ -67,6 +67,14 @@ def rig(cell: str, runtime: Runtime) -> Online | Offline:
     return run
 
 
+def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
+    """A run that learns from what it does itself."""
+    run = build(spec, runtime, info)
+    if not isinstance(run, Online):
+        raise TypeError(spec.name)
+    return run
+
+
 def ring_of(run: Online) -> Ring:
     """Where it stores what it did."""
     source = run.buffer.ring if isinstance(run.buffer, Hindsight) else run.buffer

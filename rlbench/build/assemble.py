@@ -26,7 +26,6 @@ from rlbench.collectors.sync import Collector
 from rlbench.datasets.checksums import Seal
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
-from rlbench.errors import UsageError
 from rlbench.fast.metrics import Metrics
 from rlbench.fast.noise import Noise
 from rlbench.fast.rollouts import PerRollout
@@ -66,18 +65,6 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
             assert_never(spec.algo)
     torch.manual_seed(Seeds(spec.seed).child("noise").number())  # what networks draw while learning
     return made
-
-
-def online(spec: Spec, runtime: Runtime, info: EnvInfo) -> Online:
-    """The same for a run that learns from what it does itself.
-
-    Raises:
-        UsageError: it learns from recorded experience.
-    """
-    made = build(spec, runtime, info)
-    if isinstance(made, Online):
-        return made
-    raise UsageError(f"{spec.name}: learns from recorded experience; choose a task that is played")
 
 
 def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:

@@ -10,24 +10,21 @@ from rlbench.envs.base import VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.normalize import Normalized
 from rlbench.envs.pictures import Board, Camera, Double, Rendered, Screen, Watched
-from rlbench.envs.schematic import Schematic
 from rlbench.errors import UsageError
 from rlbench.spec.run import Spec
 from rlbench.spec.task import AtariTask, GoalTask, MujocoTask, OfflineTask
 
-RENDERED: Final = "rendered"
-SCHEMATIC: Final = "schematic"
 BEAT: Final = 0.25  # seconds of a toy's step: as fast as it can be followed
 
 
-def watch(spec: Spec, evaluation: Evaluation, look: str) -> Watched:
-    """Have the first lane of games about to be played filmed; a simulation is ``rendered`` or a ``schematic``.
+def watch(spec: Spec, evaluation: Evaluation) -> Watched:
+    """Have the first lane of games about to be played filmed.
 
     Raises:
-        UsageError: there is nothing to be seen of such environments.
+        UsageError: there is nothing to be seen of such environments, or no OpenGL to render them.
     """
     try:
-        camera = _camera(spec, evaluation.envs, evaluation.seeds[0], look)
+        camera = _camera(spec, evaluation.envs, evaluation.seeds[0])
     except UsageError:
         evaluation.envs.close()
         raise
@@ -36,7 +33,7 @@ def watch(spec: Spec, evaluation: Evaluation, look: str) -> Watched:
     return watched
 
 
-def _camera(spec: Spec, envs: VectorEnv, seed: int, look: str) -> Camera:
+def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
     task = spec.task.world if isinstance(spec.task, OfflineTask) else spec.task
     inner = envs.envs if isinstance(envs, Normalized) else envs
     match task:
@@ -46,9 +43,7 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int, look: str) -> Camera:
         case AtariTask() if isinstance(inner, GymnasiumVector):
             return Screen(inner.inside(0), frame_skip=task.frame_skip)
         case MujocoTask() | GoalTask() if isinstance(inner, GymnasiumVector):
-            if look == RENDERED:
-                return Rendered(inner.inside(0))
-            return Schematic(inner.inside(0))
+            return Rendered(inner.inside(0))
         case AtariTask() | MujocoTask() | GoalTask():
             raise UsageError(f"{spec.name}: EnvPool shows no pictures; leave --video out")
         case _ if task.id == "Catch":

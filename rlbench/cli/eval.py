@@ -49,7 +49,7 @@ class _Clip:
 
     pictures: int
     seconds: float
-    look: str  # screen, board, rendered or schematic
+    look: str  # screen, board or rendered
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def evaluate(
     """Play what a run has learned, by the protocol it was judged by.
 
     Whole games in raw points, of the same environments, chance and scale of observations; nothing is written into the
-    run's folder. A film of MuJoCo is rendered where OpenGL is (MUJOCO_GL=egl, osmesa, glfw; or disable), else it is a
-    schematic drawing of the simulation's shapes.
+    run's folder. A film of MuJoCo needs OpenGL (MUJOCO_GL=egl, osmesa or glfw); a GIF is held in memory till it ends,
+    a long film is better an MP4.
     """
     from rlbench.cli import film
 
@@ -192,9 +192,8 @@ def _played(spec: Spec, evaluation: Evaluation, asked: _Asked) -> _Clip | None:
         return None
     from rlbench.build.cameras import watch
     from rlbench.cli.film import filming
-    from rlbench.cli.opengl import look
 
-    watched = watch(spec, evaluation, look(spec))
+    watched = watch(spec, evaluation)
     with filming(asked.video, seconds=watched.seconds, program=asked.program) as film:
         for ended in evaluation:
             said = _say(ended, evaluation, said)

@@ -1,7 +1,6 @@
 """Films on disk: pictures, one after the other, into a GIF or an MP4 that is there whole or not at all.
 
-A GIF is written as it comes, a picture's difference to the one before at a time, so that an hour of play needs no more
-memory than a second. Pillow encodes each piece; an MP4 is ``ffmpeg``'s.
+A GIF is Pillow's, which holds all its pictures in memory; an MP4 is ``ffmpeg``'s, which takes one at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 ENDINGS: Final = (".gif", ".mp4")
 LINGER: Final = 1.0  # seconds that the last picture of a GIF stands before it begins anew
 SMALL: Final = 240  # pixels; what is narrower is shown at twice its size
-COLOURS: Final = 256
-LOOP: Final = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"
 
 
 class Film(Protocol):
@@ -90,47 +87,27 @@ def filming(path: Path, *, seconds: float, program: str | None) -> Iterator[Film
 
 
 class Gif:
-    """Writes a GIF that repeats for ever."""
+    """Pictures for a GIF that repeats for ever; Pillow writes them, from memory, when the last one is there."""
 
     def __init__(self, file: IO[bytes], seconds: float) -> None:
         self.count, self._file, self._seconds = 0, file, seconds
-        self._waiting: Image.Image | None = None  # how long it stands, only the next one says
-        self._before: Image.Image | None = None
+        self._images: list[Image.Image] = []
 
     def add(self, picture: NDArray[np.uint8]) -> None:
         """The next one."""
         from PIL import Image
 
-        self._write(self._stands(self.count))
-        self._waiting, self.count = Image.fromarray(picture), self.count + 1
+        image = Image.fromarray(picture).quantize()  # a byte a pixel; exact where there are at most 256 colours
+        times = 2 if image.width < SMALL else 1
+        self._images.append(image.resize((image.width * times, image.height * times)))
+        self.count += 1
 
     def end(self) -> None:
-        """The last one stands a little."""
-        self._write(round(100 * LINGER))
-        self._file.write(b";")
-
-    def _stands(self, number: int) -> int:
-        """Hundredths of a second of picture ``number``, counted from 1; on average they are exact."""
-        return round(100 * number * self._seconds) - round(100 * (number - 1) * self._seconds)
-
-    def _write(self, hundredths: int) -> None:
-        """What the waiting picture changes of the one before."""
-        from PIL import ImageChops
-
-        image, self._waiting = self._waiting, None
-        if image is None:
-            return
-        times = 2 if image.width < SMALL else 1
-        box = (0, 0, *image.size)
-        if self._before is None:
-            self._file.write(b"GIF89a" + _short(image.width * times, image.height * times) + b"\x70\0\0" + LOOP)
-        else:
-            box = ImageChops.difference(self._before, image).getbbox() or (0, 0, 1, 1)
-        part = _indexed(image.crop(box))
-        part = part.resize((part.width * times, part.height * times), 0)
-        control = b"\x21\xf9\x04\x04" + _short(hundredths) + b"\0\0"  # what changes is laid over what was there
-        self._file.write(control + b"," + _short(box[0] * times, box[1] * times, *part.size) + _encoded(part))
-        self._before = image
+        """Write them; the last one stands a little."""
+        ends = [round(100 * number * self._seconds) for number in range(self.count)]
+        stands = [10 * (end - begin) for begin, end in pairwise(ends)] + [round(1000 * LINGER)]
+        first, *others = self._images
+        first.save(self._file, "GIF", save_all=True, append_images=others, duration=stands, loop=0)
 
 
 class Mp4:
@@ -170,37 +147,3 @@ class Mp4:
 
     def _refused(self, process: subprocess.Popen[bytes]) -> UsageError:
         return UsageError(f"{self._program}: could not write the film (it ended with {process.wait()}); name it .gif")
-
-
-def _short(*numbers: int) -> bytes:
-    """Each in two bytes."""
-    return b"".join(number.to_bytes(2, "little") for number in numbers)
-
-
-def _indexed(image: Image.Image) -> Image.Image:
-    """The picture by a table of colours: exactly where there are few enough, else by the nearest."""
-    import numpy as np
-    from PIL import Image
-
-    places = np.asarray(image).astype(np.int32) @ np.array([65536, 256, 1], np.int32)
-    colours, indices = np.unique(places, return_inverse=True)
-    if len(colours) > COLOURS:
-        return image.quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    made = Image.fromarray(indices.reshape(places.shape).astype(np.uint8), "P")
-    made.putpalette(np.stack([colours >> 16, colours >> 8 & 255, colours & 255], 1).astype(np.uint8).tobytes())
-    return made
-
-
-def _encoded(image: Image.Image) -> bytes:
-    """What follows a picture's size in a GIF: its own table of colours, and its pixels, as Pillow writes them."""
-    held = BytesIO()
-    image.save(held, "GIF", optimize=False, interlace=0)
-    raw = held.getvalue()
-    bits = raw[10] & 7  # of the table's size; it stands behind the 13 bytes of the head
-    table, at = raw[13 : 13 + 3 * 2 ** (bits + 1)], 13 + 3 * 2 ** (bits + 1)
-    while raw[at] == ord("!"):  # what Pillow says of a picture beside it
-        at += 2
-        while raw[at]:
-            at += raw[at] + 1
-        at += 1
-    return bytes([0x80 | bits]) + table + raw[at + 10 : -1]

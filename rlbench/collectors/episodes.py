@@ -1,19 +1,13 @@
-"""Collecting by episodes: the same number of whole games from every lane.
+"""Counting by episodes: the same number of whole games from every lane.
 
 Taking games as they end, until there are enough, prefers short ones: a lane of short games ends more of them. So does
-counting a game that was already running when counting began, in favour of long ones. Here neither counts; both are
-stored all the same, and how much that was is said.
+counting a game that was already running when counting began, in favour of long ones. Here neither counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import numpy as np
 from numpy.typing import NDArray
-
-from rlbench.collectors.games import Games
 
 
 class Quota:
@@ -53,39 +47,3 @@ class Quota:
     def met(self) -> bool:
         """Every lane has played its share."""
         return self.counted == self.share * len(self.games)
-
-
-class Stepping(Protocol):
-    """What is needed of a collector, synchronous or not."""
-
-    @property
-    def games(self) -> Games:
-        """Training games."""
-
-    def step(self) -> int:
-        """One step; gives the number of live ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """A quota of games, lane by lane, and what was stored beside them."""
-
-    returns: tuple[float, ...]
-    lengths: tuple[int, ...]
-    steps: int  # live steps stored, those of games that do not count or have not ended too
-    surplus: int  # games that ended and do not count
-
-
-def gather(collector: Stepping, episodes: int) -> Gathered:
-    """Step an opened collector until every lane has played its share of ``episodes`` whole games.
-
-    Raises:
-        ValueError: the lanes cannot play them in equal shares.
-    """
-    games, steps = collector.games, 0
-    quota = Quota(running=games.length > 0, episodes=episodes)
-    while not quota.met:
-        steps += collector.step()
-        quota.add(*games.latest)
-    returns, lengths = zip(*(game for lane in quota.games for game in lane), strict=True)
-    return Gathered(returns=returns, lengths=lengths, steps=steps, surplus=quota.surplus)

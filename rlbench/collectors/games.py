@@ -17,11 +17,9 @@ class Games:
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.last: float | None = None
-        self.latest = np.zeros(lanes), np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)  # what ``add`` was told
 
     def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
         """One answer of every lane, each ``[N]``."""
-        self.latest = score, live, over
         self.score += score
         self.length += live
         for lane in np.flatnonzero(over):

@@ -6,6 +6,10 @@ Watching moves nothing: a camera reads what is there, or plays the same game a s
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
+from traceback import clear_frames
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -13,7 +17,7 @@ from numpy.typing import NDArray
 
 from rlbench.envs.base import EnvInfo, Frames, Step, VectorEnv
 from rlbench.envs.gymnasium import Env
-from rlbench.errors import BrokenEnvironment
+from rlbench.errors import BrokenEnvironment, UsageError
 
 Picture: TypeAlias = NDArray[np.uint8]
 
@@ -179,13 +183,18 @@ class Double:
 
 
 class Rendered:
-    """A simulation as OpenGL renders it, from the task's own camera."""
+    """A simulation as OpenGL renders it, from the task's own camera.
+
+    Raises:
+        UsageError: no OpenGL works here.
+    """
 
     look = "rendered"
 
     def __init__(self, lane: Env) -> None:
         self._lane = cast("Any", lane)
         self.seconds = float(self._lane.dt)
+        _probe(self.picture)
 
     def begun(self, obs: Frames) -> None:
         """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
@@ -200,3 +209,25 @@ class Rendered:
     def close(self) -> None:
         """Let the context go; the lane is its owner's."""
         self._lane.mujoco_renderer.close()
+
+
+def _probe(render: Callable[[], object]) -> None:
+    """Render once, so that a machine without OpenGL is refused before anything is played.
+
+    Raises:
+        UsageError: nothing was rendered; the message names the remedy.
+    """
+    if not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # Gymnasium would ask for a window
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # a context that is half built complains as it goes
+    try:
+        render()
+    except Exception as error:  # noqa: BLE001 - PyOpenGL, GLFW, MuJoCo and Gymnasium each raise their own
+        clear_frames(error.__traceback__)
+        backend = os.environ.get("MUJOCO_GL", "glfw")
+        raise UsageError(
+            f"--video: OpenGL renders no simulation here (MUJOCO_GL={backend}: {type(error).__name__}); "
+            "install libegl1 and set MUJOCO_GL=egl, or leave --video out"
+        ) from None
+    finally:
+        sys.unraisablehook = hook

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class Claim:
         except Timeout:
             return False
         self._file = self._found()
+        self._sign()
         return True
 
     def intact(self) -> bool:
@@ -49,6 +51,18 @@ class Claim:
                 self.path.unlink()  # while it is held: who waits for it finds it gone, and begins anew
                 faults.point("claim.removed")
         self._lock.release()
+
+    def _sign(self) -> None:
+        """Name this process and its machine in the file, for whoever is turned away; a full disk does no harm."""
+        with suppress(OSError):
+            handle = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if os.fstat(handle).st_nlink != 1:  # another file by a second name
+                    return
+                os.ftruncate(handle, 0)
+                os.write(handle, f"{os.getpid()} {platform.node()}\n".encode())
+            finally:
+                os.close(handle)
 
     def _found(self) -> tuple[int, int] | None:
         try:

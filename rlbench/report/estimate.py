@@ -152,16 +152,7 @@ def spread(scores: Sequence[float]) -> float:
 
 def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """The t-interval of the mean; at least two scores."""
-    return _around(scores, confidence, 1 / len(scores))
-
-
-def prediction(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Where one more run of the same kind would fall; at least two scores."""
-    return _around(scores, confidence, 1 + 1 / len(scores))
-
-
-def _around(scores: Sequence[float], confidence: float, variance: float) -> tuple[float, float]:
-    half = quantile((1 + confidence) / 2, len(scores) - 1) * spread(scores) * math.sqrt(variance)
+    half = quantile((1 + confidence) / 2, len(scores) - 1) * spread(scores) * math.sqrt(1 / len(scores))
     return mean(scores) - half, mean(scores) + half
 
 

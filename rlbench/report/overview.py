@@ -14,7 +14,6 @@ from rlbench.report.cells import Cell, every_cell
 from rlbench.report.documents import Key
 from rlbench.report.gather import Runs, gather
 from rlbench.report.missing import Missing, missing
-from rlbench.report.projected import CARD, projected
 from rlbench.report.tables import to_markdown
 from rlbench.report.verdict import Word
 
@@ -64,18 +63,13 @@ def _counts(cells: Mapping[str, Sequence[Cell]]) -> str:
 def _cost(lacking: Mapping[str, Sequence[Missing]], cpu: str | None) -> str:
     """Runs and days that ten seeds of every cell still need, suite by suite."""
     head = ("for ten seeds a cell", "runs", "steps", "days, one run after another", "cells of unknown speed")
-    lines = [f"| {' | '.join((*head, 'hours on one H200', 'runs without a target'))} |", f"|---|{'---:|' * 6}"]
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * 4}"]
     for suite, rows in lacking.items():
         seeds, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
         unknown = sum(row.hours is None for row in rows)
         days = f"{sum(row.hours or 0.0 for row in rows) / 24:,.1f}"
-        hours, without = projected(rows)
-        card = f"{hours:,.1f} | {without or ''}" if hours else f" | {without or ''}"
-        lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} | {card} |")
-    told = (
-        f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}; "
-        f"and on one {CARD}, by this project's speed targets, which are goals and were not measured:"
-    )
+        lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} |")
+    told = f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}:"
     barred = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
     left_out = (
         f"\n\n{barred:,} of these runs cannot be made, for want of their data; they count no steps." if barred else ""

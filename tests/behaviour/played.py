@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.rigs import online
 from rlbench import suites
-from rlbench.build.assemble import online
 from rlbench.build.environments import describe, environments
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.datasets.episodes import episodes

@@ -47,16 +47,16 @@ def shown(path: Path) -> tuple[Pictures, list[int]]:
     return found, stands
 
 
-def test_a_gif_holds_every_picture_exactly_at_twice_its_size(tmp_path: Path) -> None:
+def test_a_gif_shows_every_picture_exactly_at_twice_its_size(tmp_path: Path) -> None:
     made = pictures(9)
     with filming(tmp_path / "a.gif", seconds=4 / 60, program=None) as film:
         for picture in made:
             film.add(picture)
     found, stands = shown(tmp_path / "a.gif")
-    assert film.count == len(found) == 9
-    for one, other in zip(made, found, strict=True):
+    assert film.count == 9 and len(found) == 8  # what is alike is shown once, for longer
+    for one, other in zip([*made[:3], *made[4:]], found, strict=True):
         assert (other == one.repeat(2, 0).repeat(2, 1)).all()
-    assert stands == [70, 60, 70, 70, 60, 70, 70, 60, 1000]
+    assert stands == [70, 60, 140, 60, 70, 70, 60, 1000]
     assert [path.name for path in tmp_path.iterdir()] == ["a.gif"]
 
 

@@ -229,18 +229,24 @@ def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
     [
         (b"", "damaged"),
         (b"\x80\x02}", "damaged"),
-        (b"\x80\x02.", "damaged"),
+        (b"\x80\x02.", "not a zip of tensors"),
         (b"\x80\x02K\x01.", "no dictionary of tensors"),
         (b"\x80\x02}X\x01\x00\x00\x00aK\x01s.", "a is no tensor"),
-        (b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.", "a call of what is not to be called"),
-        (b"\x80\x02}K\x01K\x02s.", "entries have no names"),
-        (b"\x80\x02}}X\x01\x00\x00\x00aK\x01sb.", "a state of its own"),
+        (b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.", "not a zip of tensors"),
+        (b"\x80\x02}K\x01K\x02s.", "1 is no tensor"),
+        (b"\x80\x02}}X\x01\x00\x00\x00aK\x01sb.", r"not a zip of tensors \(damaged, or more than a state_dict\)"),
         (b"\x80\x04)\x85\x85\x93.", "damaged|never run"),
-        (b"\x80\x02h\x07.", "damaged"),
-        (b"\x80\x02t.", "damaged"),
+        (b"\x80\x02h\x07.", "used twice"),
+        (b"\x80\x02t.", "not a zip of tensors"),
         (b"\x80\x022.", "damaged|the pickle step DUP"),
         (b"\x80\x02(ios\nsystem\n.", "the pickle step INST"),
-        (b"\x80\x02\x8c\x01xQ.", "numbers of a wrong length"),
+        (b"\x80\x02\x8c\x01xQ.", "not a zip of tensors"),
+        (b"\x80\x02ccollections\nCounter\n)R.", "collections.Counter"),
+        (b"\x80\x02cbuiltins\nset\n)R.", "builtins.set"),
+        (b"\x80\x02ctorch._utils\n_rebuild_wrapper_subclass\n)R.", "_rebuild_wrapper_subclass"),
+        (b"\x80\x02}K\x01\x85q\x00h\x00\x86q\x00.", "used twice"),
+        (b"\x80\x02}K\x01\x85q\x00q\x01h\x01\x86.", "used twice"),
+        (b"\x80\x02K\x01\x85(uq\x00h\x00\x86.", "used twice"),
     ],
 )
 def test_a_pickle_that_makes_no_tensors_is_refused(program: bytes, why: str) -> None:
@@ -255,24 +261,45 @@ def test_a_tensor_that_reaches_beyond_its_numbers_is_refused() -> None:
     shape = b"K\x04\x85"  # (4,), the size; the stride (1,) follows
     assert program.count(shape) == 1
     for other in (b"K\x05\x85", b"J\xff\xff\xff\x7f\x85", b"J\xff\xff\xff\xff\x85"):
-        with pytest.raises(RefusedFile, match=r"beyond its numbers|impossible shape"):
+        with pytest.raises(RefusedFile, match="not a zip of tensors"):
             tensors(replaced(raw, "data.pkl", program.replace(shape, other)), "x")
 
 
 def test_numbers_of_another_length_are_refused() -> None:
     raw = saved(OrderedDict(a=torch.ones(4)))
-    with pytest.raises(RefusedFile, match="numbers of a wrong length"):
+    with pytest.raises(RefusedFile, match=r"record size \(12 bytes\)"):
         tensors(replaced(raw, "data/0", b"\0" * 12), "x")
 
 
 def test_more_numbers_than_fit_are_refused_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchfile, "NUMBERS", 100)
-    assert tensors(saved(OrderedDict(a=torch.ones(12))), "x")["a"].sum() == 12
-    with pytest.raises(RefusedFile, match="holds more than 100 bytes"):
-        tensors(saved(OrderedDict(a=torch.ones(13))), "x")
+    one = torch.ones(250)
+    monkeypatch.setattr(torchfile, "NUMBERS", 2000)
+    assert tensors(saved(OrderedDict(a=one)), "x")["a"].sum() == 250
+    for state in (OrderedDict(a=torch.ones(500)), OrderedDict(a=one, b=one[:], c=one[:])):
+        with pytest.raises(RefusedFile, match="holds more than 2,000 bytes"):
+            tensors(saved(state), "x")
     monkeypatch.setattr(torchfile, "PROGRAM", 10)
     with pytest.raises(RefusedFile, match=r"data.pkl has [\d,]+ bytes, 10 are allowed"):
         tensors(saved(OrderedDict(a=torch.ones(1))), "x")
+
+
+def test_a_pickle_that_nests_one_tuple_into_itself_is_refused_before_anything_hashes_it() -> None:
+    doubled = b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
+    program = b"\x80\x02}K\x01\x85q\x00" + doubled + b"K\x01s."
+    with pytest.raises(RefusedFile, match="a tuple or dictionary that is used twice"):
+        tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
+
+
+def test_a_flipped_bit_among_the_numbers_is_refused() -> None:
+    raw = bytearray(saved(OrderedDict(a=torch.ones(4))))
+    raw[raw.index(torch.ones(4).numpy().tobytes())] ^= 1
+    with pytest.raises(RefusedFile, match="Bad CRC-32"):
+        tensors(bytes(raw), "x")
+
+
+def test_one_number_that_would_fill_the_memory_is_refused() -> None:
+    with pytest.raises(RefusedFile, match="reaches beyond its numbers"):
+        tensors(saved(OrderedDict(a=torch.ones(1).expand(10**12))), "x")
 
 
 def test_the_old_format_of_torch_is_refused() -> None:

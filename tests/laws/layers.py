@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -47,6 +47,9 @@ LIGHT: Final = {
     "report",
     "datasets",
 }  # never import what is heavy
+READS_TORCH: Final = (
+    "rlbench/datasets/torchfile.py"  # what torch saved, torch reads: the one module of datasets that may
+)
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
 IMPORTED_AS: Final = {"pillow": "PIL"}  # distributions whose package has another name
@@ -90,8 +93,9 @@ def light(module: Module) -> Iterator[Finding]:
         there = _unit(found)
         heavy = found.target.split(".")[0] in HEAVY
         heavy |= there is not None and there not in LIGHT | LIGHT_AT_START | {"__init__"}
-        if heavy and (module.unit in LIGHT or (module.unit in LIGHT_AT_START and found.runs == "at import")):
-            advice = "import it inside the function" if module.unit in LIGHT_AT_START else "do without"
+        later = module.unit in LIGHT_AT_START or module.path == READS_TORCH
+        if heavy and (found.runs == "at import" if later else module.unit in LIGHT):
+            advice = "import it inside the function" if later else "do without"
             yield Finding(found.line, f"{found.target} brings torch or an emulator into {module.unit}: {advice}")
         if module.unit == "spec" and found.target.split(".")[0] == "numpy":
             yield Finding(found.line, "spec knows no numpy")
@@ -111,7 +115,7 @@ def declared(module: Module) -> Iterator[Finding]:
     """An import statement names the standard library or a core dependency; an extra comes by ``import_module``."""
     for found in module.imports:
         root = found.target.split(".")[0]
-        if not found.by_call and root not in sys.stdlib_module_names | _core() | {"", "rlbench"}:
+        if not found.by_call and root not in sys.stdlib_module_names | core() | {"", "rlbench"}:
             yield Finding(found.line, f"{root} is no core dependency in pyproject.toml")
 
 
@@ -123,8 +127,15 @@ def _unit(found: Import) -> str | None:
     return rest[0] if rest and rest[0] != "__version__" else "__init__"
 
 
+def unused(dependencies: Iterable[str], modules: Iterable[Module]) -> list[str]:
+    """The dependencies of the core that no module imports, by the names of their packages."""
+    imported = {found.target.split(".")[0] for module in modules for found in module.imports}
+    return sorted({*dependencies} - imported)
+
+
 @cache
-def _core() -> frozenset[str]:
+def core() -> frozenset[str]:
+    """The packages of the core dependencies in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = (re.split(r"[<>=!~ \[]", name)[0].replace("-", "_") for name in project["dependencies"])
     return frozenset(IMPORTED_AS.get(name, name) for name in names)

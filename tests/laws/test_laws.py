@@ -20,6 +20,11 @@ def test_the_package_keeps_the_law(law: Law) -> None:
     assert not broken, "\n".join([(law.__doc__ or "").split("\n")[0], *broken])
 
 
+def test_the_package_imports_every_core_dependency() -> None:
+    idle = layers.unused(layers.core(), tree())
+    assert not idle, f"{', '.join(idle)}: no module imports it; move it to an extra in pyproject.toml, or out"
+
+
 def test_the_median_module_is_short() -> None:
     lengths = [len(module.text.splitlines()) for module in tree() if module.tree.body]
     assert statistics.median(lengths) <= budgets.MEDIAN

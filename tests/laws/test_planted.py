@@ -38,6 +38,8 @@ PLANTED: list[tuple[Law, str, str]] = [
     (layers.downwards, "checkpoint.py", "from rlbench.build import build  # !"),
     (layers.trainers_see_protocols, "trainers/online.py", "from rlbench.learners.qlearning import QLearner  # !"),
     (layers.trainers_see_protocols, "trainers/online.py", "from rlbench.buffers import ring  # !"),
+    (layers.light, "datasets/torchfile.py", "import torch  # !"),
+    (layers.light, "datasets/zips.py", "def f() -> None:\n    import torch  # !"),
     (layers.light, "spec/run.py", "import torch  # !"),
     (layers.light, "spec/run.py", "import numpy as np  # !"),
     (layers.light, "suites/atari.py", "import ale_py  # !"),
@@ -122,6 +124,9 @@ PLANTED: list[tuple[Law, str, str]] = [
     (bans.given_devices, "learners/sac.py", "def f(x):\n    return x.cuda()  # !"),
     (bans.roles_not_modes, "learners/sac.py", "def f(net):\n    net.eval()  # !"),
     (bans.roles_not_modes, "collectors/evaluate.py", "def f(net):\n    net.train(False)  # !"),
+    (bans.safe_reading, "datasets/torchfile.py", "import torch\nx = torch.load('f')  # !"),
+    (bans.safe_reading, "datasets/torchfile.py", "import torch\nx = torch.load('f', weights_only=False)  # !"),
+    (bans.banned_names, "datasets/zips.py", "import torch\nx = torch.load('f', weights_only=True)  # !"),
     (bans.safe_reading, "buffers/dataset.py", "def f(np):\n    np.load('x', allow_pickle=True)  # !"),
     (bans.safe_reading, "checkpoint.py", "def f(load):\n    load('x', weights_only=False)  # !"),
     (bans.safe_reading, "record/machine.py", "import subprocess\nsubprocess.run('ls', shell=True)  # !"),
@@ -224,6 +229,14 @@ def test_a_planted_violation_is_reported_where_it_is(law: Law, path: str, text: 
 def test_what_is_allowed_is_not_reported(path: str, text: str) -> None:
     module = Module(f"rlbench/{path}", text)
     assert [(law.__name__, finding) for law in LAWS for finding in law(module)] == []
+
+
+def test_a_dependency_that_no_module_imports_is_reported() -> None:
+    modules = [
+        Module("rlbench/ops/value.py", "import torch.nn\ndef f() -> None:\n    from PIL import Image"),
+        Module("rlbench/cli/run.py", "from importlib import import_module\nx = import_module('wandb')"),
+    ]
+    assert layers.unused({"torch", "PIL", "wandb", "scipy", "pandas"}, modules) == ["pandas", "scipy"]
 
 
 def test_every_law_has_been_seen_to_speak() -> None:

@@ -8,9 +8,9 @@ import re
 import pytest
 import torch
 
+from benchmarks.rigs import online
 from rlbench import suites
 from rlbench.buffers.ring import Ring
-from rlbench.build.assemble import online
 from rlbench.build.environments import describe
 from rlbench.collectors.sync import Collector
 from rlbench.learners.qlearning import QLearner

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from rlbench.build import beside
-from rlbench.cli import complete, opengl, sweep
+from rlbench.cli import complete, sweep
 from rlbench.cli.resolve import resolve
 from rlbench.datasets import dqnreplay, shards
 from rlbench.record.store import Store, folder_of
@@ -55,7 +55,6 @@ CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
     "a sweep's run, a library": (sweep_child, "typer.py"),
     "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
     "an offline evaluation worker": (judge, "numpy.py"),
-    "the look for OpenGL": (lambda: opengl._renders("disabled"), "mujoco.py"),
     "the look for GPUs": (lambda: sweep._cards("cuda"), "torch.py"),
     "a data import's workers": (import_workers, "pickle.py"),
 }

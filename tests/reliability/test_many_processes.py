@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.record.claims import Claim
 from rlbench.record.holder import holder
 from rlbench.record.store import Store, folder_of, read
 
@@ -94,16 +97,35 @@ def test_a_living_holder_is_named_and_what_a_dead_one_held_is_taken_over(tmp_pat
     again.release()
 
 
-def test_who_holds_a_folder_is_asked_of_the_kernel(tmp_path: Path) -> None:
-    (tmp_path / ".lock").touch()
-    inode = (tmp_path / ".lock").stat().st_ino
-    table = tmp_path / "locks"
-    table.write_text(
-        f"1: POSIX  ADVISORY  WRITE 7 08:01:{inode} 0 EOF\n2: FLOCK  ADVISORY  WRITE 4242 08:01:{inode} 0 EOF\n"
-    )
-    assert holder(tmp_path, table) == "process 4242"
-    table.write_text(
-        f"1: FLOCK  ADVISORY  WRITE 4242 08:01:{inode + 1} 0 EOF\n2: FLOCK  ADVISORY  WRITE 0 08:01:{inode} 0 EOF\n"
-    )
-    assert holder(tmp_path, table) == "another process"
-    assert holder(tmp_path / "nowhere") == "another process"
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (f"4242 {platform.node()}\n", "process 4242"),
+        ("4242 elsewhere.example\n", "another process"),
+        (f"\x1b[2J {platform.node()}\n", "another process"),
+        ("", "another process"),
+        (None, "another process"),
+    ],
+)
+def test_the_holder_is_who_the_lock_file_names_on_this_machine(tmp_path: Path, content: str | None, name: str) -> None:
+    if content is not None:
+        (tmp_path / ".lock").write_text(content)
+    assert holder(tmp_path) == name
+
+
+def test_a_lock_file_that_is_a_pipe_or_a_link_names_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    assert holder(tmp_path) == "another process"
+    (tmp_path / "file").write_text(f"4242 {platform.node()}\n")
+    (tmp_path / ".lock").unlink()
+    (tmp_path / ".lock").symlink_to(tmp_path / "file")
+    assert holder(tmp_path) == "another process"
+
+
+def test_a_lock_file_that_is_a_second_name_of_another_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / ".lock").hardlink_to(tmp_path / "kept")
+    claim = Claim(tmp_path)
+    assert claim.acquire()
+    assert (tmp_path / "kept").read_text() == "kept"
+    claim.release()

@@ -15,7 +15,6 @@ from rlbench.report.documents import Key
 from rlbench.report.gather import gather
 from rlbench.report.missing import missing, pace
 from rlbench.report.overview import overview
-from rlbench.report.projected import SECONDS, projected
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -67,23 +66,6 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     assert overview(SUITES, RESULTS) == text, "the page is the same wherever it is made"
 
 
-def test_a_card_costs_what_the_targets_say_and_nothing_is_guessed(text: str, tmp_path: Path) -> None:
-    """By hand: 70 runs of 10 M steps of DQN at 10 minutes; on-policy algorithms on MuJoCo have no target."""
-    lacking = {row.key: row for row in missing("atari", tmp_path, algorithms=["dqn"])}
-    assert projected(lacking.values()) == (pytest.approx(70 * 10 / 60), 0)
-    assert projected(missing("mujoco", tmp_path, algorithms=["sac"])) == (pytest.approx(9 * 10 * 5 / 60), 0)
-    assert projected(missing("mujoco", tmp_path, algorithms=["ppo"])) == (0.0, 90)
-    assert projected(row for row in missing("offline", tmp_path) if not row.runnable)[0] == 0.0
-    hours, without = projected(missing("offline", RESULTS, cpu="AMD EPYC"))
-    assert rows(text, "| for ten seeds a cell |")["offline"][4:] == [f"{hours:,.1f}", f"{without}"]
-    assert without > 0 and "were not measured" in text
-
-
-def test_the_targets_are_of_cells_that_exist() -> None:
-    for suite, known in SECONDS.items():
-        assert set(known) <= {row.key.algorithm for row in missing(suite, Path("nowhere"))}
-
-
 def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
     text = overview(["mujoco"], tmp_path / "none")
     assert "0 were run in full" in text and "made with no machine yet" in text and "![" not in text
@@ -115,11 +97,3 @@ def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
     assert near is not None and near.nearest == "family"
     lacking = {row.key: row.hours for row in missing("offline", Path("nowhere"))}
     assert set(lacking.values()) == {None}, "nothing was measured, so nothing is foretold"
-
-
-def test_the_targets_are_those_of_the_benchmarks_page() -> None:
-    """Minutes of a whole run on Atari and MuJoCo, seconds of a million updates, as benchmarks/README.md states them."""
-    minutes = {name: 10 * pace / 60 for name, pace in SECONDS["atari"].items()}
-    assert minutes == {"dqn": 10, "c51": 12, "qrdqn": 12, "ppo": 12, "rainbow": 16, "iqn": 18, "fqf": 18}
-    assert {name: pace / 60 for name, pace in SECONDS["mujoco"].items()} == {"ddpg": 3, "td3": 3.5, "sac": 5}
-    assert SECONDS["offline"] == {"il": 40, "td3bc": 90, "td3bc-raw": 90, "iql": 90, "bcq": 180, "crr": 180, "cql": 360}

@@ -74,11 +74,6 @@ def test_the_interval_of_the_mean_is_that_of_scipy(scores: list[float]) -> None:
         )
 
 
-def test_a_prediction_interval_by_hand() -> None:
-    half = 4.302652729696142 * 2 * math.sqrt(1 + 1 / 3)  # t(0.975, 2), the standard deviation of 10 12 14, one more run
-    assert estimate.prediction([10.0, 12.0, 14.0]) == pytest.approx((12 - half, 12 + half))
-
-
 @given(
     st.lists(st.floats(-100, 100), min_size=3, max_size=12).filter(lambda s: max(s) - min(s) > 1),
     st.floats(-100, 100),
