@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlbench.spec.algo import Expected, Implicit, Proposed, QLearning, Quantiles
+from rlbench.config.online import Expected, Implicit, Proposed, QLearning, Quantiles
 
 CONVOLUTIONS = ((20, 32, 8, 4), (9, 64, 4, 32), (7, 64, 3, 64))  # side and channels out, side of kernel, channels in
 FEATURES = 7 * 7 * 64

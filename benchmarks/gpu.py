@@ -23,14 +23,14 @@ from benchmarks.parity import ParityRow, parity
 from benchmarks.report import Report, report, save
 from benchmarks.rigs import CELLS, fill, ring_of
 from rlbench import suites
-from rlbench.build.assemble import build
-from rlbench.build.engine import refusals
-from rlbench.build.environments import describe
-from rlbench.fast.capture import Captured
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online
+from rlbench.accel.graph_capture import Captured
+from rlbench.assembly.assemble import build
+from rlbench.assembly.engine import refusals
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
 
 ENDLESS: Final = ("budget.steps=1_000_000_000", "budget.epoch=1_000_000_000", "budget.segment=1_000_000_000")
 COMPILED: Final = ("toy/dqn/Catch", "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2")

@@ -8,9 +8,9 @@ from benchmarks.cases import Case
 from benchmarks.rigs import online
 from benchmarks.stopwatch import watched
 from rlbench import suites
-from rlbench.build.environments import describe
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
 
 WARMUP, SETTLING = 1_000, 100  # steps before the first update, and then before the clock starts, here and in the peer
 SETTINGS = (f"algo.warmup={WARMUP}", "budget.epoch=10_000_000", "budget.segment=10_000_000")

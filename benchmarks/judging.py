@@ -15,11 +15,11 @@ from typing import NamedTuple
 from benchmarks.cases import Case
 from benchmarks.offline import SETTLING, written
 from rlbench import suites
-from rlbench.build.assemble import build
-from rlbench.build.environments import describe
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.offline import Offline
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.training.offline import Offline
 
 WAYS = {"judged within": 0, "judged beside": 1}
 

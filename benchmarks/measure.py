@@ -21,8 +21,8 @@ from benchmarks.ours import WARMUP, trainer
 from benchmarks.plain import Plain
 from benchmarks.stopwatch import watched
 from benchmarks.value import SIDE, value_updates
+from rlbench.algorithms.dqn import QLearner
 from rlbench.buffers.ring import Ring
-from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
 
 SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer

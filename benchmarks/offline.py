@@ -11,11 +11,11 @@ import numpy as np
 
 from benchmarks.cases import Case
 from rlbench import suites
-from rlbench.build.assemble import build
-from rlbench.build.environments import describe
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
-from rlbench.trainers.offline import Offline
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
+from rlbench.training.offline import Offline
 
 ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
 NAME = "halfcheetah_medium-v2.hdf5"  # by which a run knows it; noise all the same

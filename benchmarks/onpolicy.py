@@ -12,10 +12,10 @@ from benchmarks.cases import Case
 from benchmarks.rigs import online
 from benchmarks.stopwatch import watched
 from rlbench import suites
-from rlbench.build.environments import describe
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.clock import Rollouts
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.training.clock import Rollouts
 
 SETTINGS = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segment=100_000_000")
 

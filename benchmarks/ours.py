@@ -5,10 +5,10 @@ from __future__ import annotations
 from benchmarks.cases import Case
 from benchmarks.rigs import online
 from rlbench import suites
-from rlbench.build.environments import describe
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.online import Online
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.training.online import Online
 
 CAPACITY = 20_000
 WARMUP = 2_000  # environment steps before the first update, here and in every peer

@@ -8,10 +8,10 @@ from time import perf_counter
 from benchmarks.cases import Case
 from benchmarks.rigs import online
 from rlbench import suites
-from rlbench.build.environments import describe
-from rlbench.record.types import Epoch, Progress
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
+from rlbench.records.types import Epoch, Progress
 
 ROUNDS = 5
 SETTLING = 1_200  # steps before the clock starts, of which the first 1,000 are not learned from

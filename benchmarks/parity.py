@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.rigs import learned, rig, spec_of
-from rlbench.build.device import device_of
-from rlbench.build.engine import engine_of, refusals
-from rlbench.spec.run import Runtime
-from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online
+from rlbench.assembly.device import device_of
+from rlbench.assembly.engine import engine_of, refusals
+from rlbench.config.run import Runtime
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
 
 STRIDES: Final = (1, 2, 3, 7, 1, 1, 16, 4, 15)
 """Fifty updates, asked for in as many as a run may ask for at once."""

@@ -12,13 +12,13 @@ from benchmarks.cases import Case
 from benchmarks.offline import written
 from benchmarks.stopwatch import watched
 from rlbench import suites
-from rlbench.build.assemble import build
-from rlbench.build.environments import describe
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.clock import Rollouts
-from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.training.clock import Rollouts
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
 
 SECONDS: Final = 5.0  # that are measured at least
 STRIDE: Final = 5  # gradient steps on recorded data between two looks at the clock

@@ -15,15 +15,15 @@ import torch
 
 from benchmarks.cases import Case
 from rlbench import suites
-from rlbench.build import qlearning
-from rlbench.build.environments import describe
-from rlbench.build.playing import playing
-from rlbench.collectors.filming import Tracks, filmed
-from rlbench.datasets import film, frames
-from rlbench.datasets.film import Film
-from rlbench.datasets.segments import Piece
-from rlbench.ops.state import of_module
-from rlbench.spec.algo import QLearning
+from rlbench.assembly import dqn
+from rlbench.assembly.environments import describe
+from rlbench.assembly.policy_player import playing
+from rlbench.collectors.recording import Tracks, filmed
+from rlbench.config.online import QLearning
+from rlbench.datasets import recording_reader, recording_writer
+from rlbench.datasets.recording_format import Piece
+from rlbench.datasets.recording_writer import Film
+from rlbench.ops.state_dict import of_module
 
 LANES, TURN = 10, 2_000
 
@@ -64,10 +64,10 @@ def read(case: Case) -> dict[str, list[float]]:
         game = _games(reel, case)
         steps = sum(_turn(game) for _ in range(max(2, case.steps // TURN)))
         reel.flush()
-        film.finish(path, reel.written, {})
-        frames.read(path)
+        recording_writer.finish(path, reel.written, {})
+        recording_reader.read(path)
         began = perf_counter()
-        count = len(frames.read(path).reward)
+        count = len(recording_reader.read(path).reward)
         took = perf_counter() - began
     if count < steps:
         raise RuntimeError(f"{count} rows were read of {steps} steps")
@@ -80,7 +80,7 @@ def _games(reel: Film, case: Case) -> Iterator[int]:
     torch.set_num_threads(case.threads)
     if not isinstance(spec.algo, QLearning):
         raise TypeError(type(spec.algo).__name__)
-    fresh = qlearning.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
+    fresh = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, stacked, explorer, envs = playing(spec, {"policy": of_module(fresh)}, epsilon=0.2, lanes=LANES, seed=0)
     return filmed(actor, stacked, explorer, envs, Tracks(reel, lanes=LANES, steps=10_000_000))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from benchmarks.figures import Figures, ratios
-from rlbench.record.files import replace
-from rlbench.record.machine import environment
+from rlbench.records.files import replace
+from rlbench.records.machine import environment
 
 SCHEMA = 1
 

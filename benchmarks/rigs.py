@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from rlbench import suites
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
 from rlbench.buffers.hindsight import Hindsight
 from rlbench.buffers.ring import Ring
-from rlbench.build.assemble import build
-from rlbench.build.environments import describe
+from rlbench.config.online import PolicyGradient
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
-from rlbench.ops.state import State
-from rlbench.spec.algo import PolicyGradient
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online
+from rlbench.ops.state_dict import State
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
 
 STORE: Final = ("algo.replay.capacity=400", "algo.batch=6")
 SMALL: Final = ("algo.widths=[8,7]", *STORE)

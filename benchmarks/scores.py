@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.children import ROOT
-from rlbench.report.documents import Key
-from rlbench.report.gather import Runs, differences, file_of, gather
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import Runs, differences, file_of, gather
 from rlbench.report.runs import Run
 
 THEIRS = ROOT / "benchmarks/results/d3rlpy-scores.jsonl"

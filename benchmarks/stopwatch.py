@@ -9,18 +9,18 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from rlbench.build.engine import losses
+from rlbench.accel.numpy_ppo import Regression, Surrogate
+from rlbench.algorithms import base, bcq, cql, crr, discrete_sac, iql, ppo, sac, td3, trpo
+from rlbench.algorithms.bcq import BCQ
+from rlbench.algorithms.discrete_sac import DiscreteSAC
+from rlbench.algorithms.ppo import PPO
+from rlbench.algorithms.reinforce import Reinforce
+from rlbench.algorithms.trpo import Natural
+from rlbench.assembly.engine import losses
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.normalize import Normalized
-from rlbench.learners import base, bcq, cql, crr, discrete_sac, iql, natural, ppo, sac, td3
-from rlbench.learners.bcq import BCQ
-from rlbench.learners.byhand import Regression, Surrogate
-from rlbench.learners.discrete_sac import DiscreteSAC
-from rlbench.learners.natural import Natural
-from rlbench.learners.ppo import PPO
-from rlbench.learners.reinforce import Reinforce
-from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,7 +131,7 @@ def _rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | 
             watch.attach("forward", learner, "through")
             _by_hand(watch, learner.through)
         case Natural():
-            watch.attach("returns", natural, "lesson")
+            watch.attach("returns", trpo, "lesson")
             watch.attach("forward", learner, "actor_step", "regress")
             _by_hand(watch, learner.regress)
         case Reinforce():

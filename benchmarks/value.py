@@ -10,11 +10,11 @@ import torch
 from benchmarks.arithmetic import update_flop
 from benchmarks.cases import Case
 from benchmarks.ours import CAPACITY, settings, trainer
+from rlbench.assembly.environments import describe
 from rlbench.buffers.ring import Ring
-from rlbench.build.environments import describe
+from rlbench.config.online import QLearning
 from rlbench.envs.base import Discrete
-from rlbench.fast.updater import Eager
-from rlbench.spec.algo import QLearning
+from rlbench.training.updates import Eager
 
 SIDE = 1024  # of the matrices that tell the machine's speed
 ROUNDS, UPDATES, PRODUCTS = 7, 4, 6  # per round, by turns

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from rlbench import disk, faults
 from rlbench.errors import Halted, RefusedFile
-from rlbench.ops.state import State
-from rlbench.record import files, manifest
-from rlbench.record.manifest import Manifest
+from rlbench.ops.state_dict import State
+from rlbench.records import files, manifest
+from rlbench.records.manifest import Manifest
 
 SHARD = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
 SEPARATOR = "/"

@@ -19,24 +19,24 @@ from numpy.typing import NDArray
 
 import rlbench
 from rlbench import checkpoint, suites
-from rlbench.build.environments import environments
-from rlbench.build.exported import exported
-from rlbench.build.playing import able, playing
-from rlbench.collectors.filming import Tracks, filmed
-from rlbench.datasets import film
-from rlbench.datasets.film import Film
+from rlbench.assembly.environments import environments
+from rlbench.assembly.policy_export import exported
+from rlbench.assembly.policy_player import able, playing
+from rlbench.collectors.recording import Tracks, filmed
+from rlbench.config.run import Spec
+from rlbench.config.tasks import Task
+from rlbench.datasets import recording_writer
+from rlbench.datasets.dataset_return import EXPERT
 from rlbench.datasets.policies import Policy, parsed
 from rlbench.datasets.recipes import Games, Part, Recipe
+from rlbench.datasets.recording_writer import Film
 from rlbench.datasets.types import Recorded
-from rlbench.datasets.worth import EXPERT
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
-from rlbench.ops.state import State
-from rlbench.record import manifest
-from rlbench.record.store import read
+from rlbench.ops.state_dict import State
+from rlbench.records import manifest
+from rlbench.records.store import read
 from rlbench.seeds import Seeds
-from rlbench.spec.run import Spec
-from rlbench.spec.task import Task
 
 KEPT = ("best", "last")
 CONTINUOUS = ("mujoco", "goals", "toy")
@@ -178,7 +178,7 @@ class Filming:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
         able(spec)
         self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
-        film.clear(folder)  # not before it is known that another one can be made
+        recording_writer.clear(folder)  # not before it is known that another one can be made
         self.tracks = Tracks(Film(folder), lanes=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 
@@ -212,7 +212,7 @@ class Filming:
             **({} if self.expert is None else {EXPERT: self.expert}),
             **_worth(whole, self.tracks.cut),
         }
-        film.finish(self.folder, self.tracks.film.written, told)
+        recording_writer.finish(self.folder, self.tracks.film.written, told)
         return told
 
 

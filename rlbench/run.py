@@ -19,21 +19,21 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 import torch
 
 from rlbench import checkpoint
-from rlbench.build.assemble import build
-from rlbench.build.device import device_of
-from rlbench.build.engine import engaged, refusals
-from rlbench.build.environments import describe
+from rlbench.assembly.assemble import build
+from rlbench.assembly.device import device_of
+from rlbench.assembly.engine import engaged, refusals
+from rlbench.assembly.environments import describe
+from rlbench.config.run import EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
-from rlbench.ops.state import State, branch, of_module, whole
-from rlbench.record import manifest
-from rlbench.record.attempts import note
-from rlbench.record.store import Store
-from rlbench.record.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
-from rlbench.spec.run import EngineName, Runtime, Spec
-from rlbench.trainers.clock import Clock
-from rlbench.trainers.offline import Offline
-from rlbench.trainers.online import Online
+from rlbench.ops.state_dict import State, branch, of_module, whole
+from rlbench.records import manifest
+from rlbench.records.attempts import note
+from rlbench.records.store import Store
+from rlbench.records.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
+from rlbench.training.clock import Clock
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
 
 Trainer: TypeAlias = Online | Offline
 

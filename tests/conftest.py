@@ -10,10 +10,10 @@ import hypothesis
 import pytest
 
 from rlbench import suites
-from rlbench.record.store import Store
-from rlbench.record.types import Collected, Epoch, Evaluated, Outcome, Status
+from rlbench.config.overrides import applied, parse
+from rlbench.records.store import Store
+from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status
 from rlbench.seeds import Seeds
-from rlbench.spec.override import applied, parse
 
 RecordRun = Callable[..., Path]
 

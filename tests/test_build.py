@@ -12,28 +12,28 @@ import pytest
 import torch
 
 from rlbench import suites
+from rlbench.algorithms.dqn import QLearner
+from rlbench.assembly import assemble, device, evaluation
+from rlbench.assembly.environments import describe
+from rlbench.buffers.async_ring import Staggered
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.buffers.staggered import Staggered
-from rlbench.build import assemble, device, stage
-from rlbench.build.environments import describe
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
-from rlbench.envs.apart import Apart
+from rlbench.config.overrides import applied, parse
+from rlbench.config.resources import MOST_THREADS
+from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import Task
+from rlbench.envs.async_vector import Apart
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.envpool_async import EnvPoolMujocoApart
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
-from rlbench.fast.updater import Eager
-from rlbench.learners.qlearning import QLearner
-from rlbench.nets import fractions
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.spec.task import Task
-from rlbench.spec.threads import MOST_THREADS
-from rlbench.trainers.online import Online
+from rlbench.nets import iqn_fqf
+from rlbench.training.online import Online
+from rlbench.training.updates import Eager
 
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 CPU = Runtime(device="cpu", threads=1)
@@ -97,7 +97,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
     if algorithm == "fqf":
         proposal = learner.optimizers[1]
         assert isinstance(proposal, torch.optim.RMSprop)
-        assert isinstance(learner.online.head, fractions.ProposedHead)
+        assert isinstance(learner.online.head, iqn_fqf.ProposedHead)
         assert {id(p) for p in proposal.param_groups[0]["params"]} == {
             id(p) for p in learner.online.head.proposal.parameters()
         }
@@ -108,7 +108,7 @@ def test_each_parameter_has_one_optimizer_with_the_documented_settings(algorithm
 
 def test_iqn_draws_eight_fractions_to_learn_and_to_collect_and_thirty_two_to_be_judged() -> None:
     learner, *_ = parts(made(small("iqn", "Pong")))
-    assert isinstance(learner.online.head, fractions.ImplicitHead)
+    assert isinstance(learner.online.head, iqn_fqf.ImplicitHead)
     assert learner.online.head.samples == {"learn": 8, "target": 8, "act": 8, "eval": 32}
 
 
@@ -141,7 +141,7 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
         asked.append((seeds, training))
         return real(task, seeds=seeds, training=training, scale=scale, threads=threads)
 
-    for module in (assemble, stage):
+    for module in (assemble, evaluation):
         monkeypatch.setattr(module, "environments", noted)
     spec = small("dqn", "Breakout", "protocol.episodes=4", "protocol.envs=2")
     trainer = made(spec)
@@ -201,7 +201,7 @@ def test_threads_follow_the_shapes_and_the_environment(monkeypatch: pytest.Monke
 
 FAULTS = """
 import resource, torch
-from rlbench.build.device import keep_memory
+from rlbench.assembly.device import keep_memory
 keep_memory()
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

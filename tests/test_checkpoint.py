@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rlbench import checkpoint
 from rlbench.errors import RefusedFile
-from rlbench.ops.state import State
-from rlbench.record import files
+from rlbench.ops.state_dict import State
+from rlbench.records import files
 
 
 def tree() -> State:

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.build import engine as engines
-from rlbench.build.engine import Engine, compile_losses, engine_of
-from rlbench.cli.carried import _machine
+from rlbench.assembly import engine as engines
+from rlbench.assembly.engine import Engine, compile_losses, engine_of
+from rlbench.cli.run_one import _machine
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
-from rlbench.record import attempts
-from rlbench.record.store import Store
+from rlbench.records import attempts
+from rlbench.records.store import Store
 from rlbench.run import Stop, run
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from tests.fast.tape import Tape
+from tests.accel.graph_tape import Tape
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")
 DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))

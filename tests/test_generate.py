@@ -12,22 +12,22 @@ from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from numpy.typing import NDArray
 
 from rlbench import checkpoint, suites
-from rlbench.build.assemble import build
-from rlbench.build.environments import describe
-from rlbench.build.exported import exported
+from rlbench.algorithms.reinforce import Reinforce
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.assembly.policy_export import exported
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
 from rlbench.datasets.policies import Policy, parsed, read, serialized
 from rlbench.datasets.recipes import POLICIES, Part, Recipe
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
 from rlbench.generate import Blurred, Recording, Tape, _recorded, joined, kept_policy, returns, task_of
-from rlbench.learners.reinforce import Reinforce
-from rlbench.ops.policy import Gaussian
-from rlbench.ops.state import of_module
-from rlbench.record.store import Store
+from rlbench.ops.action_distributions import Gaussian
+from rlbench.ops.state_dict import of_module
+from rlbench.records.store import Store
 from rlbench.seeds import Seeds
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
 
 HOPPER = "hopper-openai_imitation-trpo_iter200"
 EXPERT = "hopper-openai_imitation-trpo_iter500"

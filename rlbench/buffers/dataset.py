@@ -17,12 +17,12 @@ from torch import Tensor
 
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Span
-from rlbench.datasets.columns import CHUNK
 from rlbench.datasets.episodes import ends, shown
-from rlbench.datasets.scale import Scale
+from rlbench.datasets.hdf5 import CHUNK
+from rlbench.datasets.normalization import Scale
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
-from rlbench.ops.state import State, tensor
+from rlbench.ops.state_dict import State, tensor
 
 
 class Listed:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlbench.buffers.ring import Ring
-from rlbench.ops.state import State, branch, tensor
+from rlbench.ops.state_dict import State, branch, tensor
 from rlbench.ops.types import Transition
 
 Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]

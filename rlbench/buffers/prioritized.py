@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlbench.buffers.samplers import Span
-from rlbench.ops.state import State, tensor
+from rlbench.ops.state_dict import State, tensor
 
 LEAST = torch.finfo(torch.float32).eps
 """Added to every priority, so that nothing is forgotten for good."""

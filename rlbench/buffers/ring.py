@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.buffers.samplers import Level, Sampler, Span
-from rlbench.ops.state import State, branch, tensor, whole
+from rlbench.ops.state_dict import State, branch, tensor, whole
 from rlbench.ops.types import Transition
 
 Place: TypeAlias = int | tuple[Tensor, Tensor]

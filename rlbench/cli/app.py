@@ -21,7 +21,6 @@ from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
 from rlbench.cli.list import listing
-from rlbench.cli.mistyped import mistyped
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
@@ -29,6 +28,7 @@ from rlbench.cli.report import report
 from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
+from rlbench.cli.suggestions import mistyped
 from rlbench.cli.table import table
 from rlbench.cli.verify import verify
 from rlbench.errors import RlbenchError, UsageError

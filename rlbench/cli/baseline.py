@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
@@ -20,7 +20,7 @@ def baseline(
     action: Annotated[
         str,
         typer.Argument(
-            metavar="save|show", help="Write the baseline, or print it.", autocompletion=complete.baseline_actions
+            metavar="save|show", help="Write the baseline, or print it.", autocompletion=completion.baseline_actions
         ),
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The baseline, a JSON file.")],
@@ -31,7 +31,7 @@ def baseline(
             "--suite",
             metavar="SUITE",
             help="Save only this suite; may be repeated. Default: all of them.",
-            autocompletion=complete.suites,
+            autocompletion=completion.suites,
         ),
     ] = None,
     results: Results = RESULTS,
@@ -43,7 +43,7 @@ def baseline(
     """
     from rlbench.report import baseline as saved
     from rlbench.report.cells import SUITES
-    from rlbench.report.gather import gather
+    from rlbench.report.run_index import gather
 
     if action not in ACTIONS:
         raise UnknownName("action", action, ACTIONS, where="baseline")
@@ -94,7 +94,7 @@ def _text(made: object) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    from rlbench.record import files
+    from rlbench.records import files
 
     if not path.parent.is_dir():
         raise UsageError(f"{path}: {path.parent} is not a folder; make it first")

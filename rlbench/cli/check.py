@@ -131,7 +131,7 @@ def _row(finding: Finding) -> dict[str, object]:
 
 
 def _save(path: Path | None, text: str, *, add: bool) -> None:
-    from rlbench.record import files
+    from rlbench.records import files
 
     if path is None:
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
 from rlbench.cli.output import emit, emit_json, terminal_width
 
@@ -17,12 +17,12 @@ def compare(
     left: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=complete.algorithms
+            metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=completion.algorithms
         ),
     ],
     right: Annotated[
         str,
-        typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=complete.algorithms),
+        typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.algorithms),
     ],
     *,
     suite: OnlySuite = None,

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli import complete, examples
+from rlbench.cli import completion, examples
 from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
 from rlbench.cli.output import emit, emit_json, remark, terminal_width
+from rlbench.config.names import printable
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, meant
-from rlbench.spec.names import printable
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import Known
     from rlbench.datasets.download import Progress
-    from rlbench.datasets.places import Place
+    from rlbench.datasets.locations import Place
     from rlbench.datasets.summary import Bar, Spread, Summary
     from rlbench.datasets.types import Recorded
 
@@ -50,10 +50,10 @@ def listing(
     A data set that is not here yet has a dash; `download` fetches D4RL's and Minari's, `generate` makes those named
     rlb-.
     """
-    from rlbench.datasets import catalogue, places, recipes
+    from rlbench.datasets import catalogue, locations, recipes
     from rlbench.report.columns import aligned
 
-    here = {there.name: there for there in places.local()}
+    here = {there.name: there for there in locations.local()}
     elsewhere = [known for known in catalogue.d4rl().values() if everything or not known.note.startswith("deprecated")]
     names = [
         *here,
@@ -77,7 +77,7 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|PATH", help="A data set; see: rlbench data list", autocompletion=complete.datasets
+            metavar="NAME|PATH", help="A data set; see: rlbench data list", autocompletion=completion.datasets
         ),
     ],
     *,
@@ -89,13 +89,13 @@ def show(
     """
     from dataclasses import asdict
 
-    from rlbench.datasets import catalogue, checksums, frames, places
-    from rlbench.datasets.reading import data_file, told
+    from rlbench.datasets import catalogue, checksums, locations, recording_reader
+    from rlbench.datasets.loader import data_file, told
     from rlbench.datasets.summary import summary
 
-    of, path = places.resolved(name)
-    if frames.is_frames(path):
-        from rlbench.cli.games import shown
+    of, path = locations.resolved(name)
+    if recording_reader.is_frames(path):
+        from rlbench.cli.recordings import shown
 
         shown(path, json=json)
         return
@@ -132,7 +132,7 @@ def verify(
         typer.Argument(
             metavar="[NAME|PATH]...",
             help="The data sets; default: all on this machine.",
-            autocompletion=complete.datasets,
+            autocompletion=completion.datasets,
         ),
     ] = None,
     *,
@@ -142,16 +142,16 @@ def verify(
 
     Each is read whole, and its SHA-256 compared with the one recorded on first use; a fault makes the exit code 2.
     """
-    from rlbench.datasets import checksums, frames, places
-    from rlbench.datasets.reading import data_file
+    from rlbench.datasets import checksums, locations, recording_reader
+    from rlbench.datasets.loader import data_file
 
     rows: list[tuple[str, str, str | None]] = []
-    for name in names or [there.name for there in places.local()]:
+    for name in names or [there.name for there in locations.local()]:
         try:
-            of, path = places.resolved(name)
+            of, path = locations.resolved(name)
             seal = checksums.verified(data_file(path))
-            if frames.is_frames(path):
-                frames.verify(path)
+            if recording_reader.is_frames(path):
+                recording_reader.verify(path)
             else:
                 _read(path, of)
             rows.append((name, seal.sha256, None))
@@ -176,7 +176,7 @@ def download(
         typer.Argument(
             metavar="NAME",
             help="One of D4RL's or Minari's; see: rlbench data list",
-            autocompletion=complete.downloads,
+            autocompletion=completion.downloads,
         ),
     ],
 ) -> None:
@@ -184,15 +184,15 @@ def download(
 
     What was interrupted goes on where it stopped; what has arrived is checked before it counts.
     """
-    from rlbench.datasets import places
-    from rlbench.datasets.obtain import downloaded
+    from rlbench.datasets import locations
+    from rlbench.datasets.dataset_fetch import downloaded
 
     said = 0.0
     for progress in downloaded(name):
         if _share(progress) >= said:
             remark(f"{name}: {_spoken(progress)}")
             said = _share(progress) + EVERY
-    emit(str(places.found(name)))
+    emit(str(locations.found(name)))
 
 
 @data.command("subset", epilog=examples.of("data subset"))
@@ -200,7 +200,7 @@ def subset(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|PATH", help="Recorded games, finished or broken off.", autocompletion=complete.datasets
+            metavar="NAME|PATH", help="Recorded games, finished or broken off.", autocompletion=completion.datasets
         ),
     ],
     *,
@@ -212,7 +212,7 @@ def subset(
 
     Only recorded games (made with --epsilon, or imported) can be cut.
     """
-    from rlbench.cli.games import taken
+    from rlbench.cli.recordings import taken
 
     taken(source, steps, name, force=force)
 
@@ -262,8 +262,8 @@ def bring(
     """
     from rlbench.cli.generate import import_policy
     from rlbench.cli.shards import KINDS, assembled
-    from rlbench.datasets.obtain import imported
-    from rlbench.record.machine import available_memory
+    from rlbench.datasets.dataset_fetch import imported
+    from rlbench.records.machine import available_memory
 
     path, *more = paths
     if str(path) in KINDS and not path.exists():
@@ -287,8 +287,8 @@ def bring(
 
 def _read(path: Path, name: str | None) -> Recorded:
     """A whole data set, as far as this machine's memory holds it."""
-    from rlbench.datasets.reading import read
-    from rlbench.record.machine import available_memory
+    from rlbench.datasets.loader import read
+    from rlbench.records.machine import available_memory
 
     return read(path, name, room=available_memory())
 

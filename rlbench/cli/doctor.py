@@ -16,13 +16,13 @@ from warnings import catch_warnings
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from rlbench.spec.run import Spec
+    from rlbench.config.run import Spec
 
 DOCTOR_SCHEMA = 1
 OLDEST_PYTHON = (3, 11)
@@ -58,7 +58,7 @@ def doctor(
             metavar="[SUITE]",
             help="Look only at what this suite needs; default: all of them.",
             show_default=False,
-            autocompletion=complete.suites,
+            autocompletion=completion.suites,
         ),
     ] = None,
     *,
@@ -197,8 +197,8 @@ def _disk(results: Path) -> Iterator[Finding]:
 
 
 def _memory(suites: list[str]) -> Iterator[Finding]:
-    from rlbench.record.machine import available_memory
-    from rlbench.spec.footprint import footprint, size
+    from rlbench.config.footprint import footprint, size
+    from rlbench.records.machine import available_memory
 
     free = available_memory()
     for suite in suites:
@@ -213,7 +213,7 @@ def _memory(suites: list[str]) -> Iterator[Finding]:
 
 def _smaller(spec: Spec, free: int) -> str:
     """What takes less memory: a replay that fits, where there is one; else the smallest run of all."""
-    from rlbench.spec.footprint import footprint
+    from rlbench.config.footprint import footprint
 
     need, replay = footprint(spec), getattr(spec.algo, "replay", None)
     left = free - (need.total - need.replay)
@@ -228,7 +228,7 @@ def _smaller(spec: Spec, free: int) -> str:
 def _largest(suite: str) -> Spec:
     """The documented run of a suite that takes the most memory."""
     from rlbench import suites
-    from rlbench.spec.footprint import footprint
+    from rlbench.config.footprint import footprint
 
     specs = [
         suites.spec(suite, algo, task)
@@ -278,9 +278,9 @@ def _updates() -> Iterator[Finding]:
     """How updates will be computed, were a run to start now."""
     if not isinstance(_imported("torch"), ModuleType):
         return
-    from rlbench.build.device import device_of
-    from rlbench.build.engine import captured
-    from rlbench.spec.run import Runtime
+    from rlbench.assembly.device import device_of
+    from rlbench.assembly.engine import captured
+    from rlbench.config.run import Runtime
 
     device = device_of(Runtime())
     rollouts = "of PPO, A2C, NPG and TRPO by hand where networks are small" if device.type == "cpu" else "eager"
@@ -289,16 +289,16 @@ def _updates() -> Iterator[Finding]:
 
 def _data() -> Iterator[Finding]:
     """Where recorded experience is looked for, and how much is there."""
-    from rlbench.datasets import places
+    from rlbench.datasets import locations
 
-    sets = places.local()
-    remedies: dict[places.Kind, str] = {
+    sets = locations.local()
+    remedies: dict[locations.Kind, str] = {
         "d4rl": "`rlbench data download hopper-medium-v2`, or set D4RL_DATASET_DIR",
         "minari": "`rlbench data download mujoco/hopper/medium-v0`, or set MINARI_DATASETS_PATH",
         "own": "`rlbench data generate rlb-hopper-medium`, or set RLBENCH_DATASETS",
     }
     for kind, remedy in remedies.items():
-        folder, count = places.folder(kind), sum(there.kind == kind for there in sets)
+        folder, count = locations.folder(kind), sum(there.kind == kind for there in sets)
         if count:
             yield Finding("ok", f"{kind} data", f"{count} {'set' if count == 1 else 'sets'} in {folder}")
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, documented
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json, remark
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rlbench.collectors.evaluate import Evaluation
-    from rlbench.record.types import Evaluated
-    from rlbench.report.documented import Documented
-    from rlbench.spec.run import Spec
+    from rlbench.config.run import Spec
+    from rlbench.records.types import Evaluated
+    from rlbench.report.reference_scores import Documented
 
 EVAL_SCHEMA = 1
 KEPT = ("last", "best")
@@ -106,7 +106,7 @@ def evaluate(
             envvar="RLBENCH_DEVICE",
             metavar="cpu|cuda|cuda:N",
             help="Where the network computes.",
-            autocompletion=complete.devices,
+            autocompletion=completion.devices,
         ),
     ] = "cpu",
     results: Results = RESULTS,
@@ -118,11 +118,11 @@ def evaluate(
     run's folder. A film of MuJoCo needs OpenGL (MUJOCO_GL=egl, osmesa or glfw); a GIF is held in memory till it ends,
     a long film is better an MP4.
     """
-    from rlbench.cli import film
+    from rlbench.cli import video_writer
 
     if again and (episodes, seed) != (None, None):
         raise UsageError("--again plays what was recorded; leave --episodes and --seed out")
-    program = None if video is None else film.check(video)
+    program = None if video is None else video_writer.check(video)
     folder = run_folder(run, results)
     _there(folder, checkpoint)
     asked = _Asked(folder, checkpoint, episodes, None if again else seed or 0, device, video, program)
@@ -144,12 +144,12 @@ def _there(folder: Path, checkpoint: str) -> None:
 
 def _judged(asked: _Asked) -> _Judged:
     """Load the policy and let it play."""
-    from rlbench.build.judging import game
+    from rlbench.assembly.restore import game
+    from rlbench.config.run import Runtime
     from rlbench.generate import kept_run
-    from rlbench.ops.state import whole
-    from rlbench.record.store import read
+    from rlbench.ops.state_dict import whole
+    from rlbench.records.store import read
     from rlbench.seeds import Seeds
-    from rlbench.spec.run import Runtime
 
     (spec, kept), record = kept_run(asked.folder, asked.checkpoint), read(asked.folder)
     epoch = whole(kept, "epoch")
@@ -190,8 +190,8 @@ def _played(spec: Spec, evaluation: Evaluation, asked: _Asked) -> _Clip | None:
         for ended in evaluation:
             said = _say(ended, evaluation, said)
         return None
-    from rlbench.build.cameras import watch
-    from rlbench.cli.film import filming
+    from rlbench.assembly.video import watch
+    from rlbench.cli.video_writer import filming
 
     watched = watch(spec, evaluation)
     with filming(asked.video, seconds=watched.seconds, program=asked.program) as film:
@@ -220,7 +220,7 @@ def _in_rounds(played: Evaluated, lanes: int) -> tuple[tuple[float, int, int], .
 
 def _published(spec: Spec) -> tuple[float, Documented] | None:
     """What the cell is judged against: raw points, and the document."""
-    from rlbench.report.documented import primary
+    from rlbench.report.reference_scores import primary
 
     points, found = documented(spec), primary(spec.suite, spec.algorithm, spec.task.id)
     return None if points is None or found is None else (points, found)

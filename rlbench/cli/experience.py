@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from rlbench.config.run import Runtime, Spec
     from rlbench.datasets.checksums import Seal
-    from rlbench.record.store import Record
-    from rlbench.spec.run import Runtime, Spec
+    from rlbench.records.store import Record
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Data:
             UsageError: the suite learns from no data, nothing says which, or there is none.
         """
         from rlbench.datasets.checksums import sealed
-        from rlbench.datasets.places import found
-        from rlbench.datasets.reading import data_file
+        from rlbench.datasets.loader import data_file
+        from rlbench.datasets.locations import found
         from rlbench.errors import UsageError
         from rlbench.suites.offline import WORLDS
 
@@ -98,10 +98,10 @@ def _rows(globs: tuple[str, ...]) -> None:
 
 def _judged(name: str) -> str:
     """The world that judges what is learned from a set without a row of its own, as far as the set says."""
-    from rlbench.build.fitting import recorded_on
+    from rlbench.assembly.dataset_compatibility import recorded_on
     from rlbench.datasets import catalogue
-    from rlbench.datasets.places import found
-    from rlbench.datasets.reading import told
+    from rlbench.datasets.loader import told
+    from rlbench.datasets.locations import found
     from rlbench.errors import UsageError
     from rlbench.suites.offline import WORLDS
 
@@ -121,18 +121,18 @@ def steps_of(given: str | None) -> Callable[[Spec], int | None]:
 
     A file's head is read only when its bytes are those that were hashed: damage could end the process.
     """
-    from rlbench.datasets import checksums, places, reading
+    from rlbench.config.tasks import OfflineTask
+    from rlbench.datasets import checksums, loader, locations
     from rlbench.errors import RefusedFile, UsageError
-    from rlbench.spec.task import OfflineTask
 
     path = Data(given).path
 
     @cache
     def of(name: str) -> int | None:
         with suppress(UsageError, RefusedFile, OSError):  # which the run itself will tell
-            there = places.found(name, None if path is None else Path(path))
-            checksums.sealed(reading.data_file(there))
-            return reading.steps(there)
+            there = locations.found(name, None if path is None else Path(path))
+            checksums.sealed(loader.data_file(there))
+            return loader.steps(there)
         return None
 
     return lambda spec: of(spec.task.data) if isinstance(spec.task, OfflineTask) else None
@@ -147,7 +147,7 @@ class Checked(NamedTuple):
 
     def told(self) -> dict[str, object]:
         """Its name, its file, the SHA-256 of that, its worth; for the record."""
-        from rlbench.datasets.worth import worth
+        from rlbench.datasets.dataset_return import worth
 
         file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
         return {**file, **worth(self.path, self.name)._asdict()}
@@ -160,15 +160,15 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
         UsageError: they are nowhere.
         RefusedFile: they are damaged, or of another task.
     """
-    from rlbench.build.fitting import meant
-    from rlbench.build.offline import source
-    from rlbench.datasets import checksums, reading
-    from rlbench.spec.task import OfflineTask
+    from rlbench.assembly.dataset_compatibility import meant
+    from rlbench.assembly.offline import source
+    from rlbench.config.tasks import OfflineTask
+    from rlbench.datasets import checksums, loader
 
     path = source(spec, spec.task, runtime) if isinstance(spec.task, OfflineTask) else None
     if not isinstance(spec.task, OfflineTask) or path is None:
         return None
-    seal = checksums.verified(reading.data_file(path))  # before HDF5 opens it: damage could end the process
+    seal = checksums.verified(loader.data_file(path))  # before HDF5 opens it: damage could end the process
     meant(spec.task, path)  # before anything is recorded
     return Checked(spec.task.data, path, seal)
 
@@ -179,11 +179,11 @@ def same(ended: Record, runtime: Runtime) -> None:
     Raises:
         RefusedFile: the SHA-256 of its data is another.
     """
+    from rlbench.config.tasks import OfflineTask
     from rlbench.datasets.checksums import sealed
-    from rlbench.datasets.places import found, place, present
-    from rlbench.datasets.reading import data_file
+    from rlbench.datasets.loader import data_file
+    from rlbench.datasets.locations import found, place, present
     from rlbench.errors import RefusedFile
-    from rlbench.spec.task import OfflineTask
 
     noted, task = ended.environment.get("data"), ended.spec.task
     if not isinstance(noted, dict) or not isinstance(task, OfflineTask):
@@ -201,14 +201,14 @@ def same(ended: Record, runtime: Runtime) -> None:
 
 def dataset_of(spec: Spec) -> str:
     """What was learned from, where it is not the task's own."""
-    from rlbench.spec.task import OfflineTask
+    from rlbench.config.tasks import OfflineTask
 
     return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
 
 
 def documented(spec: Spec) -> float | None:
     """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
-    from rlbench.report.documented import Key, primary, row_of
+    from rlbench.report.reference_scores import Key, primary, row_of
     from rlbench.report.references import in_points, reference
 
     if spec.smoke or dataset_of(spec):

@@ -45,9 +45,9 @@ def tensorboard(
 
     Asked again it adds what has come since; no point is ever there twice. A damaged record is named, and left out.
     """
-    from rlbench.cli.track import curves_in
-    from rlbench.record.store import read
-    from rlbench.report.tracks import bring_up, events
+    from rlbench.cli.trackers import curves_in
+    from rlbench.records.store import read
+    from rlbench.report.tensorboard import bring_up, events
 
     rows: list[dict[str, object]] = []
     damaged = False
@@ -73,7 +73,7 @@ def tensorboard(
 def _meant(names: list[str], results: Path) -> list[Path]:
     """The folders that names of suites and of runs mean, each once; all of them where nothing is named."""
     from rlbench import suites
-    from rlbench.report.gather import folders
+    from rlbench.report.run_index import folders
 
     found: list[Path] = []
     for name in names or suites.names():

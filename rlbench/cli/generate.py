@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import Json, Quiet
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.errors import UsageError, beside, meant
 
 if TYPE_CHECKING:
+    from rlbench.datasets.hdf5_writer import Written
     from rlbench.datasets.policies import Policy
     from rlbench.datasets.recipes import Recipe
-    from rlbench.datasets.writing import Written
     from rlbench.generate import Recording
 
 GENERATE_SCHEMA = 1
@@ -29,7 +29,7 @@ def generate(
         typer.Argument(
             metavar="TASK|NAME",
             help="A task id, or the name of a recipe, such as rlb-hopper-medium.",
-            autocompletion=complete.played,
+            autocompletion=completion.played,
         ),
     ],
     *,
@@ -40,7 +40,7 @@ def generate(
             metavar="RUN|FILE",
             help="Who plays: the folder of a finished run, a .safetensors file or a .zip of Stable-Baselines3; may be "
             "repeated.",
-            autocompletion=complete.policies,
+            autocompletion=completion.policies,
         ),
     ] = None,
     steps: Annotated[
@@ -91,7 +91,7 @@ def generate(
             "--checkpoint",
             metavar="best|last",
             help="Which policy of a run plays: the best evaluated, or the last.",
-            autocompletion=complete.kept,
+            autocompletion=completion.kept,
         ),
     ] = "best",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
@@ -105,11 +105,11 @@ def generate(
     A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.cli.preflight import room
-    from rlbench.datasets import places
+    from rlbench.datasets import locations
     from rlbench.datasets.recipes import PREFIX
 
     if epsilon is not None:
-        from rlbench.cli.games import filmed
+        from rlbench.cli.recordings import filmed
 
         if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
@@ -133,7 +133,7 @@ def generate(
             seed=seed,
             lanes=lanes,
         )
-    path = places.folder("own") / f"{recipe.name}.hdf5"
+    path = locations.folder("own") / f"{recipe.name}.hdf5"
     _free(path, force=force)
     numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
     needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
@@ -145,7 +145,7 @@ def generate(
 def import_policy(path: Path, *, task: str, output: Path) -> str:
     """Convert the actor of a Stable-Baselines3 zip to a policy file; a sentence about it."""
     from rlbench.datasets.policies import parsed
-    from rlbench.datasets.zips import imported
+    from rlbench.datasets.sb3_import import imported
 
     raw = imported(path, task=task)
     policy = parsed(raw, str(path))
@@ -171,7 +171,7 @@ def _loaded(text: str, task: str, kept: str) -> Policy:
     """A policy from wherever it lies: a file, a zip, a run's folder, or rlbench itself."""
     from rlbench.datasets.policies import parsed, read
     from rlbench.datasets.recipes import POLICIES
-    from rlbench.datasets.zips import imported
+    from rlbench.datasets.sb3_import import imported
 
     path, packaged = Path(text), POLICIES / f"{text}.safetensors"
     if packaged.is_file():
@@ -200,8 +200,8 @@ def _own(
     """A recipe from options."""
     from pydantic import ValidationError
 
+    from rlbench.config.overrides import one_line
     from rlbench.datasets.recipes import Part, recipe
-    from rlbench.spec.override import one_line
 
     sampled, noise, uniform = added
     try:
@@ -248,7 +248,7 @@ def _played(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording
 
 
 def _put(path: Path, recording: Recording) -> Written:
-    from rlbench.datasets.writing import write
+    from rlbench.datasets.hdf5_writer import write
 
     return write(path, recording.result(), recording.provenance())
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import UnknownName
@@ -17,7 +17,9 @@ KINDS = ("suites", "algos", "tasks", "runs")
 
 
 def listing(
-    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="What to list.", autocompletion=complete.lists)],
+    kind: Annotated[
+        str, typer.Argument(metavar="|".join(KINDS), help="What to list.", autocompletion=completion.lists)
+    ],
     *,
     suite: OnlySuite = None,
     results: Results = RESULTS,
@@ -54,7 +56,7 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 def _runs(suite: str | None, results: Path) -> list[tuple[str, str]]:
     """``(suite, folder)`` for each run, whatever became of it."""
     from rlbench import suites
-    from rlbench.report.gather import folders
+    from rlbench.report.run_index import folders
 
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())

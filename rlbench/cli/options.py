@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.errors import UsageError
 
 Suite: TypeAlias = Annotated[
@@ -15,11 +15,11 @@ Suite: TypeAlias = Annotated[
     typer.Argument(
         metavar="SUITE",
         help="atari, mujoco, offline, goals or toy; see: rlbench list suites",
-        autocompletion=complete.suites,
+        autocompletion=completion.suites,
     ),
 ]
 SuiteOrAll: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.", autocompletion=complete.suites_or_all)
+    str, typer.Argument(metavar="SUITE|all", help="A suite, or all of them.", autocompletion=completion.suites_or_all)
 ]
 OnlySuite: TypeAlias = Annotated[
     str | None,
@@ -28,7 +28,7 @@ OnlySuite: TypeAlias = Annotated[
         metavar="SUITE",
         help="Only this suite; default: all of them.",
         show_default=False,
-        autocompletion=complete.suites,
+        autocompletion=completion.suites,
     ),
 ]
 Algo: TypeAlias = Annotated[
@@ -36,7 +36,7 @@ Algo: TypeAlias = Annotated[
     typer.Argument(
         metavar="ALGO",
         help="An algorithm of the suite, such as dqn; see: rlbench list algos",
-        autocompletion=complete.algorithms,
+        autocompletion=completion.algorithms,
     ),
 ]
 Algos: TypeAlias = Annotated[
@@ -45,7 +45,7 @@ Algos: TypeAlias = Annotated[
         "--algo",
         metavar="GLOB",
         help="Only algorithms of this name or pattern, such as 'td3*'; may be repeated.",
-        autocompletion=complete.algorithms,
+        autocompletion=completion.algorithms,
     ),
 ]
 Tasks: TypeAlias = Annotated[
@@ -54,7 +54,7 @@ Tasks: TypeAlias = Annotated[
         "--task",
         metavar="GLOB",
         help="Only tasks of this name or pattern, such as 'Pong*'; may be repeated.",
-        autocompletion=complete.tasks,
+        autocompletion=completion.tasks,
     ),
 ]
 PlayedTasks: TypeAlias = Annotated[
@@ -63,7 +63,7 @@ PlayedTasks: TypeAlias = Annotated[
         "--task",
         metavar="GLOB",
         help="A task id or a pattern, such as 'Pong*'; may be repeated. Default: every documented task of ALGO.",
-        autocompletion=complete.tasks,
+        autocompletion=completion.tasks,
     ),
 ]
 Dataset: TypeAlias = Annotated[
@@ -72,7 +72,7 @@ Dataset: TypeAlias = Annotated[
         "--dataset",
         metavar="NAME|PATH",
         help="Recorded experience to learn from (suite offline only); default: the data set that --task names.",
-        autocompletion=complete.datasets,
+        autocompletion=completion.datasets,
     ),
 ]
 Seeds: TypeAlias = Annotated[
@@ -86,7 +86,7 @@ Device: TypeAlias = Annotated[
         envvar="RLBENCH_DEVICE",
         metavar="auto|cpu|cuda|cuda:N",
         help="Where the networks are; auto: the first NVIDIA card, else the CPU.",
-        autocompletion=complete.devices,
+        autocompletion=completion.devices,
     ),
 ]
 Patience: TypeAlias = Annotated[
@@ -125,7 +125,7 @@ Sets: TypeAlias = Annotated[
         "--set",
         metavar="FIELD=VALUE",
         help="Change one setting, such as algo.lr=1e-3; may be repeated. `rlbench show` lists them all.",
-        autocompletion=complete.fields,
+        autocompletion=completion.fields,
     ),
 ]
 Config: TypeAlias = Annotated[
@@ -157,7 +157,7 @@ Jobs: TypeAlias = Annotated[
         metavar="auto|N",
         help="Carry on N runs side by side, each in its own process; auto: as many as this machine holds. Default: one "
         "after another.",
-        autocompletion=complete.jobs,
+        autocompletion=completion.jobs,
     ),
 ]
 Engine: TypeAlias = Annotated[
@@ -166,7 +166,7 @@ Engine: TypeAlias = Annotated[
         "--engine",
         metavar="local|ray",
         help="Where the runs are carried on: local is this machine, ray a cluster of Ray.",
-        autocompletion=complete.engines,
+        autocompletion=completion.engines,
     ),
 ]
 Updates: TypeAlias = Annotated[

@@ -12,8 +12,8 @@ from io import TextIOWrapper
 
 import typer
 
+from rlbench.config.names import printable
 from rlbench.errors import UsageError
-from rlbench.spec.names import printable
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE: what a shell reports for every tool whose reader closed the pipe."""

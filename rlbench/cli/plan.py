@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
 from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName
@@ -15,7 +15,7 @@ from rlbench.errors import UnknownName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.report.missing import Missing
+    from rlbench.report.remaining_work import Missing
 
 PLAN_SCHEMA = 1
 DISK = 300_000
@@ -26,7 +26,7 @@ def plan(
     suite: SuiteOrAll,
     algo: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ALGO]...", help="Only these; default: all.", autocompletion=complete.algorithms),
+        typer.Argument(metavar="[ALGO]...", help="Only these; default: all.", autocompletion=completion.algorithms),
     ] = None,
     *,
     seeds: Annotated[
@@ -59,7 +59,7 @@ def plan(
     from rlbench.cli.seeds import parse_seeds
     from rlbench.report.cells import SUITES
     from rlbench.report.columns import sentences
-    from rlbench.report.missing import missing
+    from rlbench.report.remaining_work import missing
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
@@ -90,7 +90,7 @@ def _affordable(
 ) -> None:
     """What decides most verdicts in the time, the next in line, and how much is left out."""
     from rlbench.cli.status import spoken
-    from rlbench.report.affordable import chosen, parse_budget
+    from rlbench.report.budget_choice import chosen, parse_budget
     from rlbench.report.cells import every_cell
     from rlbench.report.columns import sentences
 
@@ -117,7 +117,7 @@ def _affordable(
 def _whole(rows: Sequence[Missing]) -> str:
     """What the table would cost if nothing of it had been run."""
     from rlbench.cli.status import spoken
-    from rlbench.spec.footprint import size
+    from rlbench.config.footprint import size
 
     runs, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
     hours, memory = sum(row.hours or 0.0 for row in rows), max((row.memory or 0 for row in rows), default=0)
@@ -156,9 +156,9 @@ def _row(row: Missing) -> dict[str, object]:
 
 def _text(found: Sequence[Missing]) -> str:
     from rlbench.cli.status import spoken
+    from rlbench.config.footprint import size
     from rlbench.report.columns import aligned
     from rlbench.report.tables import task_name
-    from rlbench.spec.footprint import size
 
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY")]
     for row in found:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Algos, Results, Suite, Tasks
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
@@ -24,7 +24,7 @@ def plot(
             metavar="curves|walltime|profile|interval|improvement",
             help="What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
             "interquartile means, or the chance that one algorithm beats another.",
-            autocompletion=complete.kinds,
+            autocompletion=completion.kinds,
         ),
     ] = "curves",
     task: Tasks = None,
@@ -35,7 +35,7 @@ def plot(
 
     Published curves are drawn behind the measured ones. A task that was never run is drawn if --task names it.
     """
-    from rlbench.record import files
+    from rlbench.records import files
     from rlbench.report.cells import SUITES
 
     if suite not in SUITES:

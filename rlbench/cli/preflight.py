@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlbench.errors import DoesNotFit, RefusedFile, UsageError
 
 if TYPE_CHECKING:
-    from rlbench.spec.run import Runtime, Spec
+    from rlbench.config.run import Runtime, Spec
 
 
 def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
@@ -23,8 +23,8 @@ def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
 
 def refuse_links(specs: list[Spec], results: Path) -> None:
     """Refuse runs whose folders are reached by links, or hold any: their files may be somebody else's."""
-    from rlbench.record import files
-    from rlbench.record.store import folder_of
+    from rlbench.records import files
+    from rlbench.records.store import folder_of
 
     for spec in specs:
         files.refuse_links(folder_of(spec, results), results)
@@ -36,7 +36,7 @@ def room(folder: Path, needed: int, what: str, remedy: str) -> None:
     Raises:
         DoesNotFit: it has; the message says how many.
     """
-    from rlbench.spec.footprint import size
+    from rlbench.config.footprint import size
 
     place = folder.absolute()
     while not place.exists():
@@ -62,11 +62,11 @@ def writable(folder: Path) -> None:
 
 
 def _memory(specs: list[Spec], runtime: Runtime) -> None:
-    from rlbench.build.device import device_of, free_memory, judges_of
+    from rlbench.assembly.device import device_of, free_memory, judges_of
     from rlbench.cli.experience import steps_of
-    from rlbench.record.machine import available_memory
-    from rlbench.spec.footprint import footprint, size
-    from rlbench.spec.task import OfflineTask
+    from rlbench.config.footprint import footprint, size
+    from rlbench.config.tasks import OfflineTask
+    from rlbench.records.machine import available_memory
 
     device, host, steps = device_of(runtime), available_memory(), steps_of(runtime.dataset)
     apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
@@ -89,8 +89,8 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
 
 def _disk(specs: list[Spec], results: Path) -> None:
     """Runs come one after another: of those before only the policies stay."""
-    from rlbench.record.store import folder_of
-    from rlbench.spec.footprint import footprint
+    from rlbench.config.footprint import footprint
+    from rlbench.records.store import folder_of
 
     kept = 0
     for spec in specs:
@@ -103,7 +103,7 @@ def _disk(specs: list[Spec], results: Path) -> None:
 
 def _to_come(spec: Spec, results: Path) -> bool:
     """Whether a run has not ended yet; one that has needs nothing."""
-    from rlbench.record.store import folder_of, read_outcome
+    from rlbench.records.store import folder_of, read_outcome
 
     with suppress(RefusedFile):  # which the run itself will tell
         outcome = read_outcome(folder_of(spec, results))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
-    from rlbench.record.types import Progress
-    from rlbench.spec.run import Spec
+    from rlbench.config.run import Spec
+    from rlbench.records.types import Progress
 
 WINDOW = 20.0  # seconds over which the speed is measured
 WIDE = 110  # columns from which everything fits on a line

@@ -15,9 +15,9 @@ from rlbench.cli.output import remark
 from rlbench.errors import UsageError, beside
 
 if TYPE_CHECKING:
-    from rlbench.record.store import Record
-    from rlbench.record.types import Epoch
-    from rlbench.spec.run import Runtime
+    from rlbench.config.run import Runtime
+    from rlbench.records.store import Record
+    from rlbench.records.types import Epoch
 
 REPLAY_SCHEMA = 1
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
@@ -77,7 +77,7 @@ def replay(folder: Path, epochs: int | None) -> Replay:
         UsageError: it is no run's folder, or its environment, device, engine or data cannot be had here.
         RefusedFile: its record is damaged, or its data are another file.
     """
-    from rlbench.record.store import read
+    from rlbench.records.store import read
 
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{beside(folder)}; name one: results/…/seed=0")
@@ -101,7 +101,7 @@ def _last(record: Record, epochs: int | None) -> int:
 @contextmanager
 def _variables(recorded: Mapping[str, object]) -> Iterator[None]:
     """The variables of threads and instructions as the run had them, before torch reads them."""
-    from rlbench.record.machine import INSTRUCTIONS, THREADS
+    from rlbench.records.machine import INSTRUCTIONS, THREADS
 
     names = (*THREADS, *INSTRUCTIONS)
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -116,9 +116,9 @@ def _variables(recorded: Mapping[str, object]) -> Iterator[None]:
 
 def _trained(record: Record, last: int) -> Replay:
     from rlbench.cli.experience import checked, same
-    from rlbench.cli.watch import asked_to_stop
-    from rlbench.record.store import Store
-    from rlbench.record.types import Epoch
+    from rlbench.cli.watchdog import asked_to_stop
+    from rlbench.records.store import Store
+    from rlbench.records.types import Epoch
     from rlbench.run import run
 
     runtime = _runtime(record)
@@ -151,8 +151,8 @@ def _followed(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch
 
 def _runtime(record: Record) -> Runtime:
     """How the run was carried out, as its record says."""
-    from rlbench.build.device import device_of
-    from rlbench.spec.run import Runtime
+    from rlbench.assembly.device import device_of
+    from rlbench.config.run import Runtime
 
     recorded = record.environment
     updates = str(recorded.get("updates", ""))
@@ -189,10 +189,10 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
     Raises:
         UsageError: the environment, or its version, is not here.
     """
-    from rlbench.build.device import device_of
-    from rlbench.build.engine import engine_of
-    from rlbench.build.environments import describe
-    from rlbench.record.machine import environment
+    from rlbench.assembly.device import device_of
+    from rlbench.assembly.engine import engine_of
+    from rlbench.assembly.environments import describe
+    from rlbench.records.machine import environment
 
     recorded = record.environment
     world, here = recorded.get("env"), dict(describe(record.spec).versions)

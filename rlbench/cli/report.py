@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Results
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
@@ -16,7 +16,7 @@ from rlbench.errors import UnknownName, UsageError
 def report(
     suite: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SUITE]...", help="Only these; default: all.", autocompletion=complete.suites),
+        typer.Argument(metavar="[SUITE]...", help="Only these; default: all.", autocompletion=completion.suites),
     ] = None,
     *,
     output: Annotated[
@@ -30,7 +30,7 @@ def report(
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
     cost, and the tables, with the pictures in `plots`.
     """
-    from rlbench.record import files
+    from rlbench.records import files
     from rlbench.report.cells import SUITES
 
     for name in suite or ():
@@ -38,8 +38,8 @@ def report(
             raise UnknownName("suite", name, SUITES)
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
-    from rlbench.report.overview import overview
-    from rlbench.report.page import page
+    from rlbench.report.html_report import page
+    from rlbench.report.markdown_summary import overview
 
     text = (overview if output.suffix == ".md" else page)(list(dict.fromkeys(suite or SUITES)), results)
     files.replace(output.resolve(), text)

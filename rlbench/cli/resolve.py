@@ -14,14 +14,14 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rlbench import faults, suites
+from rlbench.config.canonical import fields
+from rlbench.config.offline import Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import PolicyGradient, Surrogate
+from rlbench.config.overrides import Setting, applied, flatten, parse
+from rlbench.config.run import Spec
+from rlbench.config.tasks import AtariTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, beside
-from rlbench.spec.algo import PolicyGradient, Surrogate
-from rlbench.spec.canon import fields
-from rlbench.spec.offline import Offline
-from rlbench.spec.offline_discrete import OfflineQ
-from rlbench.spec.override import Setting, applied, flatten, parse
-from rlbench.spec.run import Spec
-from rlbench.spec.task import AtariTask, OfflineTask
 
 SELECTORS = ("kind", "family")
 """Fields that say which model a part is; written as the part itself, ``algo.torso=mlp``."""

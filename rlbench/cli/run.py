@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import options
-from rlbench.cli.carried import carried, row
 from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.run_one import carried, row
 
 if TYPE_CHECKING:
-    from rlbench.spec.run import Runtime, Spec
+    from rlbench.config.run import Runtime, Spec
 
 RUN_SCHEMA = 1
 CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
@@ -56,8 +56,8 @@ def run(
 
     Stop it whenever you like: the same command goes on where it stopped, and skips what is finished.
     """
-    from rlbench.cli.track import following
-    from rlbench.spec.run import Runtime
+    from rlbench.cli.trackers import following
+    from rlbench.config.run import Runtime
 
     _leashed(pipe)
     specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data := Data(dataset), smoke=smoke)
@@ -95,7 +95,7 @@ def run(
 
 def _leashed(pipe: int | None) -> None:
     """End with the process that started this one, where one did."""
-    from rlbench.cli.piped import leashed
+    from rlbench.cli.parent_pipe import leashed
 
     if pipe is not None:
         leashed(pipe)
@@ -117,10 +117,10 @@ def _in_turn(
     specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
 ) -> tuple[list[dict[str, object]], int]:
     """Carry the runs on, one after another in this process; what became of them, and the exit code."""
-    from rlbench.cli.live import display
-    from rlbench.cli.piped import Piped
+    from rlbench.cli.parent_pipe import Piped
     from rlbench.cli.preflight import fits
-    from rlbench.cli.watch import asked_to_stop
+    from rlbench.cli.progress_display import display
+    from rlbench.cli.watchdog import asked_to_stop
 
     told: list[dict[str, object]] = []
     worst = 0
@@ -150,8 +150,8 @@ def _shared(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
 
 def _thread_policy(specs: list[Spec]) -> None:
     """How idle threads wait, before torch starts any: spinning ones take their neighbours' core."""
-    from rlbench.spec.algo import ActorCritic
-    from rlbench.spec.offline import Offline
+    from rlbench.config.offline import Offline
+    from rlbench.config.online import ActorCritic
 
     if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         return
@@ -213,9 +213,9 @@ def _sentence(row: dict[str, object]) -> str:
 
 def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
     """What would be run, and what is there already."""
-    from rlbench.record.store import folder_of, read_epochs, read_outcome
+    from rlbench.config.footprint import footprint
+    from rlbench.records.store import folder_of, read_epochs, read_outcome
     from rlbench.report.columns import sentences
-    from rlbench.spec.footprint import footprint
 
     rows: list[dict[str, object]] = []
     for spec in specs:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.errors import UnknownName, UsageError
 
 Run: TypeAlias = Annotated[
@@ -15,7 +15,7 @@ Run: TypeAlias = Annotated[
     typer.Argument(
         metavar="RUN",
         help="Its folder, a line of: rlbench list runs, or how its id begins.",
-        autocompletion=complete.runs,
+        autocompletion=completion.runs,
     ),
 ]
 SHOWN = 3
@@ -29,7 +29,7 @@ def run_folder(name: str, results: Path) -> Path:
         UnknownName: there is no such run; the line has the nearest names.
         UsageError: several are meant.
     """
-    from rlbench.report.gather import folders
+    from rlbench.report.run_index import folders
 
     if (Path(name) / "spec.json").is_file():
         return Path(name)

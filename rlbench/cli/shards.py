@@ -10,7 +10,7 @@ from rlbench.cli.output import emit, remark
 from rlbench.errors import RefusedFile, UsageError
 
 if TYPE_CHECKING:
-    from rlbench.datasets.shards import Brought
+    from rlbench.datasets.shard_conversion import Brought
 
 KINDS: Final = ("rlu", "dqn-replay")
 SHARD: Final = 10**9
@@ -20,27 +20,27 @@ SHARD: Final = 10**9
 def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
     """Bring shards of one kind, and of one ``task`` if it is said, into the set of that name, a line for each."""
     from rlbench import suites
-    from rlbench.datasets import dqnreplay, film, places, rlu, shards
+    from rlbench.datasets import dqn_replay, locations, recording_writer, rl_unplugged, shard_conversion
     from rlbench.datasets.recipes import own
-    from rlbench.record.machine import available_memory
+    from rlbench.records.machine import available_memory
 
     if not paths or name is None:
         raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
     own(name)
     if task is not None:
         suites.spec("atari", "dqn", task)  # which says so if there is no such game
-    folder = places.folder("own") / f"{name}{film.SUFFIX}"
+    folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
-    convert = rlu.converted
+    convert = rl_unplugged.converted
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
-        paths, convert = dqnreplay.logs(paths[0]), dqnreplay.converted
+        paths, convert = dqn_replay.logs(paths[0]), dqn_replay.converted
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refused = 0
     count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))
-    files = shards.brought(paths, folder, convert, workers=count, origin=origin, task=task)
+    files = shard_conversion.brought(paths, folder, convert, workers=count, origin=origin, task=task)
     for number, brought in enumerate(files, 1):
         remark(f"{number} of {len(paths)}: {_spoken(brought)}")
         refused += brought.refused is not None

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import Algo, Config, Json, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
     from rlbench.cli.resolve import Resolved
-    from rlbench.spec.footprint import Footprint
+    from rlbench.config.footprint import Footprint
 
 SHOW_SCHEMA = 1
 
@@ -23,7 +23,7 @@ def show(
     algo: Algo,
     task: Annotated[
         str,
-        typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=complete.tasks),
+        typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=completion.tasks),
     ],
     *,
     seed: Annotated[
@@ -48,7 +48,7 @@ def show(
         _published(suite, algo, task, json=json)
         return
     from rlbench.cli.resolve import resolve
-    from rlbench.spec.footprint import footprint
+    from rlbench.config.footprint import footprint
 
     found = resolve(
         suite, algo, task, seed=seed, sets=sets or (), config=config, steps=steps, smoke=smoke, environ=os.environ

@@ -18,7 +18,7 @@ from rlbench.errors import RefusedFile, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.report.standing import Standing
+    from rlbench.report.run_status import Standing
 
 STATUS_SCHEMA = 1
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -35,7 +35,7 @@ def status(
 
     A run is running, done, failed, interrupted, or damaged; the last makes the exit code 2.
     """
-    from rlbench.report.standing import standings
+    from rlbench.report.run_status import standings
 
     if watch and json:
         raise UsageError("--watch and --json contradict each other; give one of them")
@@ -56,7 +56,7 @@ def status(
 
 def _watch(results: Path) -> None:
     """Look again and again; Ctrl-C is how it is meant to end."""
-    from rlbench.report.standing import standings
+    from rlbench.report.run_status import standings
 
     with suppress(KeyboardInterrupt):
         while True:

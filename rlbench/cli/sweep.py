@@ -16,11 +16,11 @@ from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from rlbench.record.types import Outcome
-    from rlbench.spec.run import Spec
-    from rlbench.sweep.carry import Engine, Stop
-    from rlbench.sweep.news import Ending
+    from rlbench.config.run import Spec
+    from rlbench.records.types import Outcome
+    from rlbench.sweep.events import Ending
     from rlbench.sweep.plan import Job, Machine, Order
+    from rlbench.sweep.scheduler import Engine, Stop
 ENGINES = ("local", "ray")
 GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 
@@ -75,9 +75,9 @@ def repeated(config: Path | None, environ: Mapping[str, str], sets: Sequence[str
 
 def swept(specs: Sequence[Spec], asked: Asked, row: Row) -> tuple[list[dict[str, object]], int]:
     """Carry every run on to its end; what became of each, and the exit code."""
-    from rlbench.cli.bars import display
     from rlbench.cli.run import CODES
-    from rlbench.sweep.carry import Stop, Sweep
+    from rlbench.cli.sweep_display import display
+    from rlbench.sweep.scheduler import Stop, Sweep
 
     stop = Stop()
     with _engine(specs, asked) as (jobs, engine), display(jobs, quiet=asked.quiet) as shown, _heard(stop):
@@ -103,7 +103,7 @@ def _beyond(ending: Ending) -> dict[str, object]:
 def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], Engine]]:
     """The jobs, and what carries them out."""
     from rlbench.cli.experience import steps_of
-    from rlbench.record.machine import available_memory
+    from rlbench.records.machine import available_memory
     from rlbench.sweep.local import Local
     from rlbench.sweep.plan import Machine, at_once, jobs_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Algos, Json, Results, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark, terminal_width
 from rlbench.errors import UnknownName, UsageError
@@ -34,7 +34,7 @@ def table(
             metavar="|".join(FORMATS),
             help="How the table is written; default: what FILE ends in, else rich.",
             show_default=False,
-            autocompletion=complete.formats,
+            autocompletion=completion.formats,
         ),
     ] = None,
     output: Annotated[
@@ -88,7 +88,7 @@ def _only(
     cells: Sequence[Cell], kind: Literal["algorithm", "task"], globs: Sequence[str], suite: str
 ) -> Sequence[Cell]:
     """The cells whose algorithm or task any of ``globs`` names; a glob that names none is refused."""
-    from rlbench.report.documented import names_of
+    from rlbench.report.reference_scores import names_of
 
     names = [{cell.key.algorithm} if kind == "algorithm" else names_of(cell.key, cell.documented) for cell in cells]
     shown = [cell.key.algorithm if kind == "algorithm" else cell.key.dataset or cell.key.task for cell in cells]
@@ -103,7 +103,7 @@ def _only(
 
 def _write(path: Path, text: str) -> None:
     """Write the file whole or not at all."""
-    from rlbench.record import files
+    from rlbench.records import files
 
     if not path.parent.is_dir():
         raise UsageError(f"--output {path}: {path.parent} is not a folder; make it first")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli import complete
+from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import BelowDocument, RefusedFile, UsageError
 
 if TYPE_CHECKING:
-    from rlbench.report.verified import Findings
+    from rlbench.report.integrity import Findings
 
 VERIFY_SCHEMA = 1
 
@@ -25,7 +25,7 @@ def verify(
             metavar="[DIR]",
             envvar="RLBENCH_RESULTS",
             help="A folder of records, or one run's own folder.",
-            autocompletion=complete.runs,
+            autocompletion=completion.runs,
         ),
     ] = RESULTS,
     *,
@@ -55,7 +55,7 @@ def verify(
         return
     if epochs is not None:
         raise UsageError("--epochs: says how much to --replay; give both")
-    from rlbench.report.verified import verified
+    from rlbench.report.integrity import verified
 
     found = verified(folder)
     if not found.runs and not found.baselines:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.collectors.base import Actor
+from rlbench.collectors.episode_stats import Games
 from rlbench.collectors.explore import Explorer
-from rlbench.collectors.games import Games
 from rlbench.envs.base import AsyncVectorEnv, Step
-from rlbench.ops.state import State, branch, whole
+from rlbench.ops.state_dict import State, branch, whole
 
 
 class LaneRecorder(Protocol):

@@ -9,10 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from rlbench.collectors.base import Actor, Recorder
-from rlbench.collectors.episodes import Quota
+from rlbench.collectors.episode_quota import Quota
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import VectorEnv
-from rlbench.record.types import Evaluated
+from rlbench.records.types import Evaluated
 
 
 class Evaluation:

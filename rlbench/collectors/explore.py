@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rlbench.ops.state import State, tensor
+from rlbench.ops.state_dict import State, tensor
 
 
 class Explorer(Protocol):

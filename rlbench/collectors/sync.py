@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlbench.collectors.action_log import Taken
 from rlbench.collectors.base import Actor, Recorder
+from rlbench.collectors.env_restore import led_back, place
+from rlbench.collectors.episode_stats import Games
 from rlbench.collectors.explore import Explorer
-from rlbench.collectors.games import Games
-from rlbench.collectors.returning import led_back, place
-from rlbench.collectors.taken import Taken
 from rlbench.envs.base import Snapshot, VectorEnv
-from rlbench.ops.state import State, Stateful, branch, tensor, whole
+from rlbench.ops.state_dict import State, Stateful, branch, tensor, whole
 
 
 class Collector:

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rlbench import faults
-from rlbench.datasets.columns import opened
+from rlbench.config.names import printable
+from rlbench.datasets.hdf5 import opened
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.spec.names import printable
 
 SCHEMA_VERSION = 1
 SUFFIX = ".sha256.json"

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import continuous, flags, named, numbers, opened, pieces, present, rows
 from rlbench.datasets.episodes import Jumps, breaks, laid
+from rlbench.datasets.hdf5 import continuous, flags, named, numbers, opened, pieces, present, rows
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
 

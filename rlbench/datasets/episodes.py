@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import CHUNK
+from rlbench.datasets.hdf5 import CHUNK
 from rlbench.datasets.types import Recorded
 
 ValueT = TypeVar("ValueT", bound=np.generic)

@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import continuous, damaged, flags, named, numbers, opened, present
-from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD
+from rlbench.datasets.hdf5 import continuous, damaged, flags, named, numbers, opened, present
+from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
 

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.spec.override import one_line
 
 Real: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]

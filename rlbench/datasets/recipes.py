@@ -13,9 +13,9 @@ from typing import Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from rlbench.config.canonical import Frozen
+from rlbench.config.overrides import one_line
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.canon import Frozen
-from rlbench.spec.override import one_line
 
 PREFIX: Final = "rlb-"
 OWN_NAME: Final = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.episodes import episodes
-from rlbench.datasets.scale import scale_of
-from rlbench.datasets.segments import TERMINATED, TRUNCATED, Steps
+from rlbench.datasets.normalization import scale_of
+from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
 from rlbench.datasets.types import Recorded
 
 BINS = 20

@@ -25,11 +25,11 @@ import ale_py
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.config.tasks import AtariTask
 from rlbench.envs.atari import FIRE, Answers, one_seed_per_lane, played, referee
 from rlbench.envs.base import Frames, Step
-from rlbench.envs.inspection import Inspection
+from rlbench.envs.checks import Inspection
 from rlbench.envs.roms import rom_of
-from rlbench.spec.task import AtariTask
 
 SCREEN: Final = (210, 160, 3)
 FULL_STRENGTH: Final = np.ones(1, np.float32)  # of the paddle

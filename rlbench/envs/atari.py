@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.config.tasks import AtariTask
 from rlbench.envs.base import Discrete, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.task import AtariTask
 
 NOOP: Final = 0
 FIRE: Final = 1  # the place of FIRE in every action set that has it

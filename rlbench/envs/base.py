@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.ops.state import State
+from rlbench.ops.state_dict import State
 
 Frames: TypeAlias = NDArray[Any]
 """What N lanes show, ``[N, *obs_shape]``: the newest frame only, never a stack."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rlbench.envs.gymnasium import GymnasiumVector, bare
-from rlbench.ops.state import State, branch, tensor
+from rlbench.ops.state_dict import State, branch, tensor
 
 PACKAGE: Final = "gymnasium.envs.classic_control"
 

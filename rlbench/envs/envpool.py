@@ -27,12 +27,12 @@ import ale_py
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench.config.tasks import AtariTask
 from rlbench.envs.atari import FIRE, Answers, one_seed_per_lane, played, referee
 from rlbench.envs.base import Frames, Step
-from rlbench.envs.inspection import Inspection
+from rlbench.envs.checks import Inspection
 from rlbench.envs.roms import rom_of
 from rlbench.errors import UsageError
-from rlbench.spec.task import AtariTask
 
 REMEDY = 'pip install "rlbench[envpool]"'
 

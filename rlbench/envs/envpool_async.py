@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from rlbench.envs.atari import one_seed_per_lane
 from rlbench.envs.base import EnvInfo, Frames, Step
+from rlbench.envs.checks import Inspection
 from rlbench.envs.envpool import REMEDY
 from rlbench.envs.gymnasium import Stretch, bare
-from rlbench.envs.inspection import Inspection
 from rlbench.envs.mujoco import PACKAGE
 from rlbench.errors import UsageError
 

@@ -20,9 +20,9 @@ from gymnasium.error import Error
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
-from rlbench.envs.inspection import Inspection
+from rlbench.envs.checks import Inspection
 from rlbench.errors import RlbenchError, UnknownName, UsageError
-from rlbench.ops.state import State, tensor, whole
+from rlbench.ops.state_dict import State, tensor, whole
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # what it shows and takes, only its spaces know
 NEVER: Final = 2**62  # steps

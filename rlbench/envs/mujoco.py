@@ -22,7 +22,7 @@ import torch
 
 from rlbench.envs.base import Step
 from rlbench.envs.gymnasium import GymnasiumVector, bare
-from rlbench.ops.state import State, branch, tensor
+from rlbench.ops.state_dict import State, branch, tensor
 
 PACKAGE: Final = "gymnasium.envs.mujoco"
 INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
 from rlbench.ops.returns import Moments, fresh, merged
-from rlbench.ops.state import State, tensor
+from rlbench.ops.state_dict import State, tensor
 
 CUT: Final = 10.0
 EPSILON: Final = float(np.finfo(np.float32).eps)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
-from rlbench.envs.inspection import Inspection
+from rlbench.envs.checks import Inspection
 from rlbench.errors import UsageError
 
 ROWS: Final = 10

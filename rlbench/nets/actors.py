@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlbench.nets.initial import uniform
 from rlbench.nets.torsos import MlpTorso
-from rlbench.ops.policy import Deterministic, Gaussian, Squashed
+from rlbench.ops.action_distributions import Deterministic, Gaussian, Squashed
 
 
 class DeterministicActor(nn.Module):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.parts import in_parts, worth_parting
+from rlbench.nets.chunked_mlp import in_parts, worth_parting
 from rlbench.nets.torsos import MlpTorso
 
 

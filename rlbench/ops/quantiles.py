@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlbench.ops.value import pick
+from rlbench.ops.return_distributions import pick
 
 
 class Quantiles(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rlbench.config.names import cleaned, printable
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.record import files
-from rlbench.spec.names import cleaned, printable
+from rlbench.records import files
 
 MENDED = ("rlbench", "commit", "python", "packages", "env", "data")
 """Parts of an environment whose change can mend a failure. Threads, engine, processor and the command line only round

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlbench.config.names import cleaned
 from rlbench.errors import RefusedFile, UsageError, beside
-from rlbench.record import files
-from rlbench.report.documents import Key
+from rlbench.records import files
 from rlbench.report.estimate import curve_mean
-from rlbench.report.gather import Runs
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
-from rlbench.spec.names import cleaned
 
 SCHEMA_VERSION = 1
 KIND = "rlbench baseline"

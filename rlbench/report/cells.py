@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from rlbench.report.documented import OPTIMUM, Documented, Estimator, Key, at_the_end, comparable, documented, notes
+from rlbench.report.dataset_returns import UNKNOWN, Experience, experience, noted
 from rlbench.report.estimate import (
     AMBIGUOUS,
     final,
@@ -21,10 +21,19 @@ from rlbench.report.estimate import (
     within,
     without_optimism,
 )
-from rlbench.report.experience import UNKNOWN, Experience, experience, noted
-from rlbench.report.gather import Runs, gather
+from rlbench.report.reference_scores import (
+    OPTIMUM,
+    Documented,
+    Estimator,
+    Key,
+    at_the_end,
+    comparable,
+    documented,
+    notes,
+)
 from rlbench.report.references import Reference, reference
 from rlbench.report.repeats import remarks
+from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.tolerances import insensitive, margin, on_scale, resolution, step_margin, threshold
 from rlbench.report.verdict import (

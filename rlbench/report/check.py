@@ -10,18 +10,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from rlbench.config.names import printable
 from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.cells import every_cell
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.documents import Key
-from rlbench.report.gather import Runs, differences, gather
+from rlbench.report.reference_table import Key
 from rlbench.report.references import reference
 from rlbench.report.repeats import remarks
+from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
 from rlbench.report.tables import rounded, task_name
-from rlbench.spec.names import printable
 
 Aspect = Literal["score", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW"}

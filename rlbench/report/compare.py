@@ -18,12 +18,12 @@ from rlbench.report.aggregate import (
 )
 from rlbench.report.cells import SUITES
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.documented import documented
-from rlbench.report.documents import Estimator, Key
+from rlbench.report.compare_pairs import ended, matched
 from rlbench.report.estimate import mean, seed_scores
-from rlbench.report.gather import Runs, gather
+from rlbench.report.reference_scores import documented
+from rlbench.report.reference_table import Estimator, Key
 from rlbench.report.references import in_points, reference
-from rlbench.report.sides import ended, matched
+from rlbench.report.run_index import Runs, gather
 
 FEWEST = 2
 """Seeds on either side below which a chance says nothing."""

@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 
-from rlbench.report.documents import DATA, Key, row_of
+from rlbench.report.reference_table import DATA, Key, row_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

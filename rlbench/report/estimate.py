@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rlbench.report.student import quantile
+from rlbench.report.t_distribution import quantile
 
 if TYPE_CHECKING:
-    from rlbench.record.store import Record
-    from rlbench.report.documents import Estimator
+    from rlbench.records.store import Record
+    from rlbench.report.reference_table import Estimator
     from rlbench.report.references import Reference
     from rlbench.report.runs import Evaluation, Run
 

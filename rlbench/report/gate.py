@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rlbench.report.estimate import mean, spread
-from rlbench.report.student import distribution
+from rlbench.report.t_distribution import distribution
 from rlbench.report.verdict import holm
 
 ALPHA = 0.05

@@ -20,10 +20,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.report import figures
+from rlbench.report import plot_data
 from rlbench.report.aggregate import Array, Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
-from rlbench.report.documents import DATA
-from rlbench.report.figures import Panel, Standing
+from rlbench.report.plot_data import Panel, Standing
+from rlbench.report.reference_table import DATA
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -69,15 +69,15 @@ def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), al
     """
     with style.context(STYLE):
         if kind in {"curves", "walltime"}:
-            clock = figures.hours if kind == "walltime" else figures.steps
-            found = figures.panels(suite, results, tasks=tasks, algorithms=algorithms, clock=clock)
+            clock = plot_data.hours if kind == "walltime" else plot_data.steps
+            found = plot_data.panels(suite, results, tasks=tasks, algorithms=algorithms, clock=clock)
             found = tuple(p for p in found if p.lines or (p.curves and kind == "curves"))
             if not found:
-                raise figures.nothing(suite, results)
+                raise plot_data.nothing(suite, results)
             return _curves(found, hours=kind == "walltime")
-        scale, standings = figures.standings(suite, results, tasks=tasks, algorithms=algorithms)
+        scale, standings = plot_data.standings(suite, results, tasks=tasks, algorithms=algorithms)
         if not standings:
-            raise figures.nothing(suite, results)
+            raise plot_data.nothing(suite, results)
         drawing: Callable[[Sequence[Standing], str], Figure] = {
             "profile": _profile,
             "interval": _interval,

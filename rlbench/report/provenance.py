@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from rlbench.errors import UnknownName
 from rlbench.report.curves import documented_curves
-from rlbench.report.documented import OPTIMUM, Cell, about, comparable, documented, sourced_notes
-from rlbench.report.documents import Documented, Key, protocol_of
+from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, documented, sourced_notes
+from rlbench.report.reference_table import Documented, Key, protocol_of
 from rlbench.report.references import Reference, reference
 from rlbench.report.tables import published, task_name
 

@@ -6,7 +6,7 @@ import csv
 from functools import cache
 from typing import NamedTuple
 
-from rlbench.report.documents import DATA, OWN, Documented, Key, base_of
+from rlbench.report.reference_table import DATA, OWN, Documented, Key, base_of
 
 
 class Reference(NamedTuple):

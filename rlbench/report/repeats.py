@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlbench.report.attempts import failure
 
 if TYPE_CHECKING:
-    from rlbench.report.gather import Runs
+    from rlbench.report.run_index import Runs
     from rlbench.report.runs import Run
 
 VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")

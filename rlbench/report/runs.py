@@ -17,11 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from rlbench.config.names import cleaned, named, printable, texts
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.record import files
-from rlbench.record.attempts import resumptions
+from rlbench.records import files
+from rlbench.records.attempts import resumptions
 from rlbench.report.attempts import Attempt, attempts
-from rlbench.spec.names import cleaned, named, printable, texts
 
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint")
 STATUSES = ("done", "failed", "interrupted")
@@ -152,7 +152,7 @@ class _Line(NamedTuple):
 
 
 def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str, reason: str) -> Run:
-    from rlbench.spec.run import recorded_settings
+    from rlbench.config.run import recorded_settings
 
     spec, environment = recorded_settings(head["spec"]), cleaned(head.get("environment"))
     if not isinstance(spec, dict):
@@ -194,7 +194,7 @@ def _run(folder: Path, head: dict[str, object], epochs: list[_Line], status: str
 
 def _same_identity(spec: dict[str, object], head: dict[str, object], folder: Path) -> None:
     """Refuse settings that stand under the identity of others."""
-    from rlbench.spec.run import Spec
+    from rlbench.config.run import Spec
 
     identity = Spec.model_validate(spec, strict=False).id
     if head["id"] != identity:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.columns import GAP, fits, fitted
-from rlbench.report.documented import DATA
+from rlbench.report.reference_scores import DATA
 from rlbench.report.references import of_datasets
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
-    from rlbench.report.documented import Documented, Key
+    from rlbench.report.reference_scores import Documented, Key
 
 SCHEMA_VERSION = 1
 """Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""

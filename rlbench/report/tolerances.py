@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlbench.report.documented import OPTIMUM, Documented, Key, settings
+from rlbench.report.reference_scores import OPTIMUM, Documented, Key, settings
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.verdict import SHARE, margin_of
 

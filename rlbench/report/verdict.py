@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlbench.report.estimate import mean, spread
-from rlbench.report.student import distribution, normal_quantile, quantile
+from rlbench.report.t_distribution import distribution, normal_quantile, quantile
 
 ALPHA = 0.05
 FEWEST = 3

@@ -7,9 +7,9 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from rlbench.config.overrides import one_line
+from rlbench.config.run import Spec
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.override import one_line
-from rlbench.spec.run import Spec
 from rlbench.suites import atari, goals, mujoco, offline, toy
 
 SUITES: dict[str, ModuleType] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from rlbench.spec.algo import (
+from rlbench.config.online import (
     Categorical,
     Curiosity,
     DiscreteSAC,
@@ -22,8 +22,8 @@ from rlbench.spec.algo import (
     Replay,
     Surrogate,
 )
-from rlbench.spec.run import Budget, Protocol, Spec
-from rlbench.spec.task import AtariTask
+from rlbench.config.run import Budget, Protocol, Spec
+from rlbench.config.tasks import AtariTask
 
 DOCUMENTED = tuple(
     f"{game}NoFrameskip-v4" for game in ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")

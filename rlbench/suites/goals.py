@@ -6,9 +6,9 @@ random ones before them; the budget here counts all.
 
 from __future__ import annotations
 
-from rlbench.spec.algo import ActorCritic, Deterministic, Hindsight, Replay
-from rlbench.spec.run import Budget, Protocol, Spec
-from rlbench.spec.task import GoalTask
+from rlbench.config.online import ActorCritic, Deterministic, Hindsight, Replay
+from rlbench.config.run import Budget, Protocol, Spec
+from rlbench.config.tasks import GoalTask
 
 DOCUMENTED = ("FetchReach-v4",)
 TASKS = {f"FetchReach-v{version}": "FetchReach-v4" for version in (4, 3, 2)}

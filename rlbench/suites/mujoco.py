@@ -6,9 +6,9 @@ and ``-v3`` tasks; here ``-v4`` is stepped, the same physics on the maintained e
 
 from __future__ import annotations
 
-from rlbench.spec.algo import ActorCritic, Deterministic, Mlp, Natural, PolicyGradient, Reinforce, Soft, Surrogate
-from rlbench.spec.run import Budget, Protocol, Spec
-from rlbench.spec.task import MujocoTask
+from rlbench.config.online import ActorCritic, Deterministic, Mlp, Natural, PolicyGradient, Reinforce, Soft, Surrogate
+from rlbench.config.run import Budget, Protocol, Spec
+from rlbench.config.tasks import MujocoTask
 
 BODIES = (
     "Ant",

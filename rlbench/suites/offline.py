@@ -16,10 +16,18 @@ from __future__ import annotations
 
 from functools import cache
 
-from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
-from rlbench.spec.override import applied
-from rlbench.spec.run import Budget, Protocol, Spec
-from rlbench.spec.task import MujocoTask, OfflineTask
+from rlbench.config.offline import (
+    TD3BC,
+    BatchConstrained,
+    Conservative,
+    CriticRegularized,
+    Imitation,
+    ImplicitQ,
+    Offline,
+)
+from rlbench.config.overrides import applied
+from rlbench.config.run import Budget, Protocol, Spec
+from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.suites import offline_discrete, offline_sources
 
 BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}

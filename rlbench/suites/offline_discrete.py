@@ -7,10 +7,10 @@ is compared with one on those.
 
 from __future__ import annotations
 
-from rlbench.spec.algo import Expected, Mlp, Quantiles
-from rlbench.spec.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
-from rlbench.spec.run import Budget, Protocol, Spec
-from rlbench.spec.task import AtariTask, OfflineTask, ToyTask, World
+from rlbench.config.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
+from rlbench.config.online import Expected, Mlp, Quantiles
+from rlbench.config.run import Budget, Protocol, Spec
+from rlbench.config.tasks import AtariTask, OfflineTask, ToyTask, World
 
 SIZES = ("1e6", "1e5", "1e4")
 """Transitions of the recordings."""

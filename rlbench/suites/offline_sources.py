@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from rlbench.spec.override import Setting
+from rlbench.config.overrides import Setting
 
 FILE = Path(__file__).with_name("offline_settings.csv")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar, assert_never
 
-from rlbench.spec.algo import (
+from rlbench.config.canonical import Frozen
+from rlbench.config.online import (
     ActorCritic,
     Categorical,
     Curiosity,
@@ -24,9 +25,8 @@ from rlbench.spec.algo import (
     Soft,
     Surrogate,
 )
-from rlbench.spec.canon import Frozen
-from rlbench.spec.run import Budget, Protocol, Spec
-from rlbench.spec.task import ToyTask
+from rlbench.config.run import Budget, Protocol, Spec
+from rlbench.config.tasks import ToyTask
 
 OPTIMUM = {"Catch": 1.0, "CartPole-v1": 500.0, "Pendulum-v1": -150.0, "Doors": 1.0}
 """The mean return of the best policy, by task."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from rlbench.errors import RlbenchError
-from rlbench.record.machine import available_memory
-from rlbench.sweep.child import Child, environment
-from rlbench.sweep.news import Exited, News
+from rlbench.records.machine import available_memory
+from rlbench.sweep.events import Exited, News
 from rlbench.sweep.plan import Job, Machine, Order, Placed, place
+from rlbench.sweep.worker import Child, environment
 
 LOOK = 0.2
 """Seconds between two looks at the memory that is free."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from rlbench.config.footprint import Footprint, footprint, size
+from rlbench.config.resources import beside, paying
+from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
-from rlbench.record.store import folder_of
-from rlbench.spec.footprint import Footprint, footprint, size
-from rlbench.spec.run import Spec
-from rlbench.spec.threads import beside, paying
+from rlbench.records.store import folder_of
 
 CONTEXT = 600_000_000
 """Bytes that CUDA itself holds on a card for each process; 500 MB are usual."""

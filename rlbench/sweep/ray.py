@@ -23,13 +23,13 @@ from typing import Protocol
 
 import rlbench
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.record.parcels import Parcel, claimed, pack, signposted, unpack
-from rlbench.record.store import folder_of, set_aside
-from rlbench.record.types import Progress
-from rlbench.sweep.child import PATIENCE, Child, environment
+from rlbench.records.parcels import Parcel, claimed, pack, signposted, unpack
+from rlbench.records.store import folder_of, set_aside
+from rlbench.records.types import Progress
+from rlbench.sweep.events import Exited, News, Said
 from rlbench.sweep.local import Words
-from rlbench.sweep.news import Exited, News, Said
 from rlbench.sweep.plan import Job, Order
+from rlbench.sweep.worker import PATIENCE, Child, environment
 
 OFTEN = 2.0
 """Seconds between two words of a task on where its run stands, and between two looks for a new checkpoint."""

@@ -9,9 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.arithmetic import update_flop
 from rlbench import suites
-from rlbench.build.qlearning import network, proposing
+from rlbench.algorithms.dqn import QLearner
+from rlbench.assembly.dqn import network, proposing
 from rlbench.envs.base import Discrete, EnvInfo
-from rlbench.learners.qlearning import QLearner
 from rlbench.ops.types import Transition
 from rlbench.suites.atari import VALUES
 

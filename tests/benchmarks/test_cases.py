@@ -10,7 +10,7 @@ from benchmarks.children import ROOT
 from benchmarks.judging import WAYS
 from benchmarks.measure import WORKLOADS
 from benchmarks.ours import settings
-from rlbench.spec.algo import QLearning
+from rlbench.config.online import QLearning
 
 
 def test_every_workload_has_a_unit_and_somebody_who_measures_it():

@@ -14,7 +14,7 @@ from benchmarks.report import report
 from benchmarks.shares import picture, steps, table
 from benchmarks.stopwatch import PARTS
 from rlbench import suites
-from rlbench.learners import base, bcq, cql, crr, discrete_sac, iql, natural, ppo, sac, td3
+from rlbench.algorithms import base, bcq, cql, crr, discrete_sac, iql, ppo, sac, td3, trpo
 
 
 def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_offline_one():
@@ -32,7 +32,7 @@ def restored(monkeypatch):
         monkeypatch.setattr(module, "move", module.move)
     for module in (sac, td3, iql, cql, crr, bcq, discrete_sac):
         monkeypatch.setattr(module, "track", module.track)
-    for module, name in ((ppo, "lesson"), (ppo, "valued"), (natural, "lesson")):
+    for module, name in ((ppo, "lesson"), (ppo, "valued"), (trpo, "lesson")):
         monkeypatch.setattr(module, name, getattr(module, name))
     monkeypatch.setattr(profile, "SECONDS", 0.2)
 

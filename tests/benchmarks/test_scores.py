@@ -13,8 +13,8 @@ from scipy import stats
 from benchmarks.children import ROOT
 from benchmarks.scores import Contest, Pair, markdown, pairs
 from rlbench.report.curves import documented_curves
-from rlbench.report.documents import Key
-from rlbench.report.gather import gather
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import gather
 
 FILE = "a" * 64
 

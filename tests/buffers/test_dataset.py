@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlbench.buffers.dataset import ring
 from rlbench.buffers.ring import Ring
 from rlbench.datasets.episodes import episodes, terminated_on_end
-from rlbench.datasets.scale import scale_of
+from rlbench.datasets.normalization import scale_of
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlbench.buffers.recent import Recent
 from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.rollout_view import Recent
 from rlbench.buffers.samplers import Uniform
 
 CPU = torch.device("cpu")

@@ -228,7 +228,7 @@ def test_reading_verbs_import_nothing_heavy(line: str, record_run: Record, tmp_p
 
 
 def test_help_does_not_even_import_the_specs(tmp_path: Path) -> None:
-    probe = [sys.executable, "-c", PROBE, "pydantic,rich,filelock,rlbench.spec.run", "--help"]
+    probe = [sys.executable, "-c", PROBE, "pydantic,rich,filelock,rlbench.config.run", "--help"]
     done = subprocess.run(probe, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -15,7 +15,7 @@ from PIL import Image
 from rlbench import checkpoint
 from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
-from rlbench.envs.pictures import Rendered
+from rlbench.envs.render import Rendered
 from rlbench.errors import UsageError
 from tests.reliability.test_output import complaints, schema_of
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.record import files
+from rlbench.records import files
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]

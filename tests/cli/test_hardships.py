@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from rlbench import suites
-from rlbench.record.store import folder_of
-from rlbench.spec.override import applied, parse
+from rlbench.config.overrides import applied, parse
+from rlbench.records.store import folder_of
 
 SMALL = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8")
 FILES = ("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400")

@@ -10,8 +10,8 @@ import pytest
 
 from rlbench.cli import run as verb
 from rlbench.cli.app import main
+from rlbench.config.run import Runtime
 from rlbench.datasets import remote
-from rlbench.spec.run import Runtime
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]

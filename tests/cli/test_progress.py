@@ -7,7 +7,7 @@ import pytest
 from rlbench import suites
 from rlbench.cli import progress
 from rlbench.cli.progress import Drawing, Speed
-from rlbench.record.types import Progress
+from rlbench.records.types import Progress
 
 CATCH = suites.spec("toy", "dqn", "Catch")  # 24,000 steps
 

@@ -12,10 +12,10 @@ import torch
 
 from rlbench import run as training
 from rlbench.cli.app import main
-from rlbench.record import files, store
-from rlbench.report.documented import DATA
-from rlbench.report.verified import verified
-from rlbench.spec.run import Runtime, Spec
+from rlbench.config.run import Runtime, Spec
+from rlbench.records import files, store
+from rlbench.report.integrity import verified
+from rlbench.report.reference_scores import DATA
 from tests.schemas import complaints
 
 Capture = pytest.CaptureFixture[str]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.cli.resolve import IDENTITY, resolve, smoke, written
+from rlbench.config.offline import Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import PolicyGradient, Surrogate
+from rlbench.config.overrides import applied, parse
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.algo import PolicyGradient, Surrogate
-from rlbench.spec.offline import Offline
-from rlbench.spec.offline_discrete import OfflineQ
-from rlbench.spec.override import applied, parse
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")
 CATCH = ("toy", "dqn", "Catch")

@@ -18,8 +18,8 @@ from rlbench import suites
 from rlbench.cli import doctor
 from rlbench.cli.app import main
 from rlbench.cli.status import spoken
-from rlbench.record.store import Store
-from rlbench.report.documented import DATA
+from rlbench.records.store import Store
+from rlbench.report.reference_scores import DATA
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]

@@ -11,7 +11,7 @@ import pytest
 
 from rlbench import checkpoint
 from rlbench.cli.app import main
-from rlbench.record import files
+from rlbench.records import files
 from tests.conftest import RecordRun
 
 ROOT = Path(__file__).parents[2]

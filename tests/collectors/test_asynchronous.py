@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from rlbench.buffers.async_ring import Staggered
 from rlbench.buffers.ring import Column
 from rlbench.buffers.samplers import Uniform
-from rlbench.buffers.staggered import Staggered
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import EpsilonGreedy, Untouched
 from rlbench.collectors.sync import Collector
+from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
-from rlbench.envs.apart import Apart as LanesApart
+from rlbench.envs.async_vector import Apart as LanesApart
 from rlbench.envs.base import Discrete, EnvInfo, Step
-from rlbench.spec.task import AtariTask
 
 LANES, ACTIONS = 3, 5
 Order = Callable[[list[int]], list[int]]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.columns import CHUNK
 from rlbench.datasets.d4rl import provenance, read
+from rlbench.datasets.hdf5 import CHUNK
 from rlbench.errors import RefusedFile, UsageError
 
 Columns = dict[str, NDArray[np.generic]]

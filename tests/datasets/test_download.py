@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from rlbench.datasets import catalogue, checksums, download, obtain, remote
+from rlbench.datasets import catalogue, checksums, dataset_fetch, download, remote
 from rlbench.datasets.d4rl import read
 from rlbench.datasets.download import part_of
 from rlbench.errors import DoesNotFit, Halted, RefusedFile, UsageError
@@ -118,7 +118,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def fetch(patience: float = 5.0) -> list[download.Progress]:
-    return list(obtain.downloaded(NAME, patience=patience))
+    return list(dataset_fetch.downloaded(NAME, patience=patience))
 
 
 def nothing_left_behind(target: Path) -> bool:
@@ -161,7 +161,7 @@ def test_what_was_cut_off_goes_on_where_it_stopped(server: Server, content: byte
 
 def test_a_second_call_resumes_what_the_first_had_to_leave(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.cut_after = content, 3000
-    stopped = obtain.downloaded(NAME)
+    stopped = dataset_fetch.downloaded(NAME)
     next(stopped)
     stopped.close()  # as Ctrl-C does
     assert not target.exists()
@@ -181,7 +181,7 @@ def test_halves_of_two_files_never_meet(
     server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
 ) -> None:
     server.files[PATH], server.cut_after, server.tag = content[::-1] + other, 3000, tags[0]
-    stopped = obtain.downloaded(NAME)
+    stopped = dataset_fetch.downloaded(NAME)
     next(stopped)
     stopped.close()
     server.files[PATH], server.cut_after, server.tag = content, None, tags[1]
@@ -194,7 +194,7 @@ def test_a_range_that_begins_elsewhere_is_not_joined_to_what_is_there(
     server: Server, content: bytes, target: Path, shift: int
 ) -> None:
     server.files[PATH], server.cut_after, server.tag = content, 3000, None
-    stopped = obtain.downloaded(NAME)
+    stopped = dataset_fetch.downloaded(NAME)
     next(stopped)
     stopped.close()
     server.cut_after, server.shift = None, shift
@@ -221,7 +221,7 @@ def test_what_will_not_fit_is_refused_before_a_byte_of_it_is_asked_for_and_room_
     assert not target.exists() and not part_of(target).exists()
     server.cut_after = 3000
     left(size)
-    stopped = obtain.downloaded(NAME)
+    stopped = dataset_fetch.downloaded(NAME)
     next(stopped)
     stopped.close()
     server.cut_after = None
@@ -347,7 +347,7 @@ def test_minari_sets_are_listed_and_downloaded(
     }
     server.files["/namespace_metadata.json"] = b'{"datasets": ["toy/walk/medium-v0"]}'
     assert remote.names() == [name]
-    list(obtain.downloaded(name))
+    list(dataset_fetch.downloaded(name))
     for inside in ("data/main_data.hdf5", "data/metadata.json"):
         assert (tmp_path / "minari" / name / inside).read_bytes() == (made / inside).read_bytes()
     assert checksums.recorded(tmp_path / "minari" / name / "data/main_data.hdf5") is not None

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlbench.envs import chain
+from rlbench.config.tasks import AtariTask
+from rlbench.envs import atari_wrappers
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import Box, Discrete, VectorEnv
 from rlbench.envs.classic import ClassicVector
 from rlbench.envs.envpool import EnvPoolVector
 from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
-from rlbench.envs.goals import FetchVector
+from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.toy import Catch
-from rlbench.spec.task import AtariTask
 from tests.envs.registered import made
 
 Make = Callable[..., VectorEnv]
@@ -41,8 +41,8 @@ def atari(adapter: str, game: str, *, seeds: Sequence[int], training: bool, thre
         case "envpool":
             return EnvPoolVector(task=settings, seeds=seeds, training=training, threads=threads)
         case _:
-            factory = chain.documented(settings, training=training)
-            return GymnasiumVector(name=game, factory=factory, seeds=seeds, versions=chain.versions())
+            factory = atari_wrappers.documented(settings, training=training)
+            return GymnasiumVector(name=game, factory=factory, seeds=seeds, versions=atari_wrappers.versions())
 
 
 KINDS: dict[str, Make] = {  # all of them end an episode within 100 random steps

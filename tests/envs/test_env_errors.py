@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-import rlbench.envs.chain
+import rlbench.envs.atari_wrappers
 import rlbench.envs.envpool
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
@@ -65,7 +65,7 @@ def test_a_missing_envpool_says_how_to_get_it(make_atari: Make, monkeypatch: pyt
 
 
 def test_a_missing_opencv_says_how_to_get_it(make_atari: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rlbench.envs.chain, "find_spec", lambda _: None)
+    monkeypatch.setattr(rlbench.envs.atari_wrappers, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="OpenCV, which is not installed: pip install opencv-python-headless"):
         make_atari("gymnasium", "pong", seeds=[1], training=True)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.build.environments import environments
+from rlbench.assembly.environments import environments
+from rlbench.config.tasks import MujocoTask, ToyTask
 from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
 from rlbench.envs.normalize import CUT, Normalized, NormalizedSnapshot, Scale
-from rlbench.spec.task import MujocoTask, ToyTask
 
 LANES, SIZE = 3, 2
 

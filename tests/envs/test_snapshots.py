@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from rlbench.envs.base import Snapshot, Step
 from rlbench.envs.classic import ClassicVector
-from rlbench.envs.goals import FetchVector
+from rlbench.envs.fetch import FetchVector
 from rlbench.envs.gymnasium import GymnasiumVector, _stream, _words
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment
-from rlbench.ops.state import State
+from rlbench.ops.state_dict import State
 from tests.envs.registered import made
 
 Draw = Callable[..., np.ndarray]

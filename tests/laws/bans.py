@@ -14,9 +14,9 @@ HOT: Final = {
     "ops",
     "nets",
     "buffers",
-    "learners",
-    "fast",
-    "trainers",
+    "algorithms",
+    "training",
+    "accel",
 }  # runs in every update: never waits for the host
 COMPUTES: Final = HOT | {"envs", "collectors"}  # layers 2 to 5
 
@@ -40,8 +40,8 @@ BANS: Final = (
     ),
     Ban(
         ("torch.manual_seed", "torch.seed", "torch.cuda.manual_seed*", "torch.cuda.seed*", "torch.random.*_seed"),
-        "the global generator is seeded in build.py and run.py alone",
-        free=frozenset({"seeds", "build", "run"}),
+        "the global generator is seeded in assembly and run.py alone",
+        free=frozenset({"seeds", "assembly", "run"}),
     ),
     Ban(
         ("pickle", "pickle.*", "dill*", "cloudpickle*", "joblib*", "shelve*", "marshal*", "torch.save"),
@@ -79,15 +79,15 @@ BANS: Final = (
         ("typing.Any",),
         "say the type, or object",
         # what Gymnasium and the emulators take and give is theirs to say; override.py reads annotations
-        free=frozenset({"envs", "rlbench/spec/override.py"}),
+        free=frozenset({"envs", "rlbench/config/overrides.py"}),
     ),
 )
 
 WAITS: Final = {"item", "cpu", "tolist", "numpy"}  # methods that wait for the device
 MAY_WAIT: Final = {
-    ("rlbench/fast/metrics.py", "Metrics.take"): "the one read an epoch",
-    ("rlbench/nets/stacked.py", "numbers"): "on the host, where nothing waits",
-    ("rlbench/trainers/online.py", "Online.load_state_dict"): "once, when a run resumes",
+    ("rlbench/training/metrics.py", "Metrics.take"): "the one read an epoch",
+    ("rlbench/accel/numpy_mlp.py", "numbers"): "on the host, where nothing waits",
+    ("rlbench/training/online.py", "Online.load_state_dict"): "once, when a run resumes",
 }
 
 DRAWS: Final = re.compile(r"torch\.(rand|randn|randint|randperm|rand_like|randn_like|multinomial|normal|bernoulli)")
@@ -124,7 +124,7 @@ def no_waiting(module: Module) -> Iterator[Finding]:
 
 
 def given_devices(module: Module) -> Iterator[Finding]:
-    """No module stores a device or moves to one: build.py gives it, collectors/ cross it, tensors come from tensors."""
+    """No module stores a device or moves to one: assembly gives it, collectors/ cross it, tensors come from tensors."""
     if module.unit not in COMPUTES - {"collectors"}:
         return
     for node in ast.walk(module.tree):
@@ -135,7 +135,7 @@ def given_devices(module: Module) -> Iterator[Finding]:
         given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
         moves = method == "to" and any(dotted(value).split(".")[-1] == "device" for value in given)
         if moves or method == "cuda":
-            yield Finding(call.lineno, f".{method}(…): make it where it belongs; only build.py and collectors/ move")
+            yield Finding(call.lineno, f".{method}(…): make it where it belongs; only assembly and collectors/ move")
 
 
 def roles_not_modes(module: Module) -> Iterator[Finding]:

@@ -18,22 +18,22 @@ SCRIPT: Final = 20
 SETUP: Final = 60  # scripts/setup
 READING: Final = 1000  # of all files of the reading path, less one
 PATH: Final = (
-    "rlbench/trainers/online.py",
+    "rlbench/training/online.py",
     "rlbench/collectors/sync.py",
     "rlbench/buffers/ring.py",
-    "rlbench/fast/updater.py",
-    "rlbench/learners/qlearning.py",
+    "rlbench/training/updates.py",
+    "rlbench/algorithms/dqn.py",
     "rlbench/nets/torsos.py",
-    "rlbench/nets/streams.py",
-    "rlbench/nets/heads.py",
-    "rlbench/ops/value.py",
+    "rlbench/nets/dueling.py",
+    "rlbench/nets/q_heads.py",
+    "rlbench/ops/return_distributions.py",
 )
 """What a step of DQN passes, in this order: the nine files that CONTRIBUTING.md tells a newcomer to read."""
 
 C51: Final = (
-    ("rlbench/ops/value.py", "Categorical"),
-    ("rlbench/nets/heads.py", "CategoricalHead"),
-    ("rlbench/spec/algo.py", "Categorical"),
+    ("rlbench/ops/return_distributions.py", "Categorical"),
+    ("rlbench/nets/q_heads.py", "CategoricalHead"),
+    ("rlbench/config/online.py", "Categorical"),
 )
 """What C51 is beside DQN, which may have this many lines, docstrings apart."""
 
@@ -46,7 +46,7 @@ HOLLOW_SUFFIX: Final = re.compile(r"_(fn|cls)$")
 
 def short_modules(module: Module) -> Iterator[Finding]:
     """A module fits into one head; a learner on two screens."""
-    limit = LEARNER if module.unit == "learners" else MODULE
+    limit = LEARNER if module.unit == "algorithms" else MODULE
     length = len(module.text.splitlines())
     if length > limit:
         yield Finding(limit + 1, f"{length} lines, {limit} are allowed: split it where it has two subjects")

@@ -15,35 +15,36 @@ from typing import Final
 from tests.laws.source import ROOT, Finding, Import, Module
 
 LAYERS: Final = (
-    {"errors", "spec", "faults", "disk"},  # 0 what a run is, what can go wrong, where a test makes it, safe writing
-    {"suites", "record", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
+    {"errors", "config", "faults", "disk"},  # 0 what a run is, what can go wrong, where a test makes it, safe writing
+    {"suites", "records", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
     {"ops"},  # 2 pure functions of tensors
     {"nets", "buffers", "envs"},  # 3
-    {"learners", "collectors", "fast"},  # 4
-    {"trainers"},  # 5
-    {"build", "checkpoint"},  # 6
-    {"run", "generate"},  # 7
-    {"sweep", "report"},  # 8
-    {"cli", "__main__"},  # 9
+    {"algorithms", "collectors"},  # 4
+    {"training"},  # 5
+    {"accel", "evaluation"},  # 6 faster steps of the same numbers; policies evaluated in other processes
+    {"assembly", "checkpoint"},  # 7
+    {"run", "generate"},  # 8
+    {"sweep", "report"},  # 9
+    {"cli", "__main__"},  # 10
 )
 LEVEL: Final = {unit: level for level, units in enumerate(LAYERS) for unit in units} | {"__init__": -1}
 
 SIDEWAYS: Final = {
-    ("spec", "errors"),
+    ("config", "errors"),
     ("disk", "errors"),
     ("disk", "faults"),
     ("__main__", "cli"),
 }  # within a layer, in this direction only
-FORBIDDEN: Final = {("learners", "buffers"), ("learners", "envs")}  # below, and still not to be known
+FORBIDDEN: Final = {("algorithms", "buffers"), ("algorithms", "envs")}  # below, and still not to be known
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
 LIGHT: Final = {
     "errors",
     "faults",
     "disk",
-    "spec",
+    "config",
     "suites",
-    "record",
+    "records",
     "report",
     "datasets",
 }  # never import what is heavy
@@ -78,13 +79,15 @@ def downwards(module: Module) -> Iterator[Finding]:
             yield Finding(found.line, f"{here} (layer {LEVEL.get(here)}) imports {there} (layer {LEVEL[there]})")
 
 
-def trainers_see_protocols(module: Module) -> Iterator[Finding]:
+def training_sees_protocols(module: Module) -> Iterator[Finding]:
     """Of what a trainer drives it may import ``base`` alone: the protocols."""
-    if module.unit == "trainers":
+    if module.unit == "training":
         for found in module.imports:
             level, parts = LEVEL.get(_unit(found) or "", 0), found.target.split(".")
             if level in {3, 4} and parts[2:3] != ["base"]:
-                yield Finding(found.line, f"trainers see only protocols, and {found.target} is none (…base holds them)")
+                yield Finding(
+                    found.line, f"training sees only protocols, and {found.target} is none (…base holds them)"
+                )
 
 
 def light(module: Module) -> Iterator[Finding]:
@@ -97,8 +100,8 @@ def light(module: Module) -> Iterator[Finding]:
         if heavy and (found.runs == "at import" if later else module.unit in LIGHT):
             advice = "import it inside the function" if later else "do without"
             yield Finding(found.line, f"{found.target} brings torch or an emulator into {module.unit}: {advice}")
-        if module.unit == "spec" and found.target.split(".")[0] == "numpy":
-            yield Finding(found.line, "spec knows no numpy")
+        if module.unit == "config" and found.target.split(".")[0] == "numpy":
+            yield Finding(found.line, "config knows no numpy")
 
 
 def empty_packages(module: Module) -> Iterator[Finding]:
@@ -141,4 +144,4 @@ def core() -> frozenset[str]:
     return frozenset(IMPORTED_AS.get(name, name) for name in names)
 
 
-LAWS: Final = (only_known_units, downwards, trainers_see_protocols, light, empty_packages, declared)
+LAWS: Final = (only_known_units, downwards, training_sees_protocols, light, empty_packages, declared)

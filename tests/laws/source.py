@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 class Import(NamedTuple):
-    """One imported name: ``from rlbench.ops import value`` has the target ``rlbench.ops.value``."""
+    """One imported name: ``from rlbench.ops import value`` has the target ``rlbench.ops.return_distributions``."""
 
     target: str
     line: int
@@ -46,7 +46,7 @@ class Module:
 
     @property
     def unit(self) -> str:
-        """The package or top-level module it belongs to: ``ops`` of ``rlbench/ops/value.py``."""
+        """The package or top-level module it belongs to: ``ops`` of ``rlbench/ops/return_distributions.py``."""
         return self.path.split("/")[1].removesuffix(".py")
 
     @cached_property

@@ -15,7 +15,7 @@ from rlbench import suites
 from rlbench.cli.app import app
 from rlbench.cli.examples import EXAMPLES, of
 from rlbench.cli.resolve import from_environment
-from rlbench.datasets import catalogue, places, recipes
+from rlbench.datasets import catalogue, locations, recipes
 from rlbench.errors import RlbenchError
 from tests.laws.mentions import typed
 from tests.laws.source import ROOT
@@ -118,7 +118,7 @@ def _matches(suite: str, glob: str) -> bool:
 def unknown_sets(given: dict[str, object]) -> Iterator[str]:
     """Names of data sets that nobody has: neither a recipe, nor D4RL's, nor in Minari's manner."""
     for name in (str(given.get("name", "")), *_listed(given.get("names"))):
-        made = name in recipes.RECIPES or name in catalogue.d4rl() or places.MINARI_NAME.fullmatch(name)
+        made = name in recipes.RECIPES or name in catalogue.d4rl() or locations.MINARI_NAME.fullmatch(name)
         if name not in {"", "None"} and not made:
             yield name
 

@@ -10,15 +10,15 @@ import torch
 
 from benchmarks.rigs import online
 from rlbench import suites
+from rlbench.algorithms.dqn import QLearner
+from rlbench.assembly.environments import describe
 from rlbench.buffers.ring import Ring
-from rlbench.build.environments import describe
 from rlbench.collectors.sync import Collector
-from rlbench.learners.qlearning import QLearner
-from rlbench.nets.heads import ExpectedHead
-from rlbench.ops.value import Expected
-from rlbench.spec.algo import QLearning
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
+from rlbench.config.online import QLearning
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
+from rlbench.nets.q_heads import ExpectedHead
+from rlbench.ops.return_distributions import Expected
 from tests.laws import budgets
 from tests.laws.source import ROOT, tree
 

@@ -14,14 +14,26 @@ from typing import Final, NamedTuple
 from rlbench import errors
 from tests.laws.source import ROOT, Finding, Module, dotted
 
-SHAPED: Final = {"ops", "nets", "buffers", "learners", "collectors", "fast", "envs", "trainers", "build", "datasets"}
+SHAPED: Final = {
+    "ops",
+    "nets",
+    "buffers",
+    "algorithms",
+    "collectors",
+    "accel",
+    "envs",
+    "training",
+    "evaluation",
+    "assembly",
+    "datasets",
+}
 ARRAYS: Final = {"Tensor", "NDArray", "Frames", "Row", "Value"}  # types whose shape no type checker knows
 SHAPE: Final = re.compile(r"``[^`]*\[[^\]`]*\][^`]*``")
 
 ERRORS: Final = {name for scope in (errors, builtins) for name, of in vars(scope).items() if isinstance(of, type)}
 SILENT: Final = {"NotImplementedError", "KeyboardInterrupt", "SystemExit"}  # not for the caller to handle
 
-LOSSES: Final = {"learners", "ops"}
+LOSSES: Final = {"algorithms", "ops"}
 SOURCE: Final = re.compile(r"https?://|\b\d{4}\.\d{5}\b|\b(eq\.|algorithm) \d|\b[A-Z][a-z]+ (19|20)\d\d\b")
 
 EXCUSE: Final = re.compile(r"#\s*(noqa|type:\s*ignore)\b")

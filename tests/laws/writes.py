@@ -8,14 +8,14 @@ from typing import Final
 
 from tests.laws.source import Finding, Module
 
-WRITERS: Final = {"disk", "record", "checkpoint", "datasets"}
+WRITERS: Final = {"disk", "records", "checkpoint", "datasets"}
 METHODS: Final = {"rename", "unlink", "rmdir", "mkdir", "write_text", "write_bytes", "touch"}
 FUNCTIONS: Final = {
     *("shutil.copyfile", "shutil.copytree", "shutil.move", "shutil.rmtree", "safetensors.torch.save_file"),
     *("os.replace", "os.rename", "os.unlink", "os.remove"),
 }
 ELSEWHERE: Final = {
-    ("rlbench/datasets/writing.py", "_filled"): "a file in memory",
+    ("rlbench/datasets/hdf5_writer.py", "_filled"): "a file in memory",
     ("rlbench/datasets/download.py", "_attempt"): "what it removes was of another file, and is begun anew either way",
 }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rlbench.nets.heads import ExpectedHead, QNet
-from rlbench.nets.streams import Streams
+from rlbench.nets.dueling import Streams
+from rlbench.nets.q_heads import ExpectedHead, QNet
 from rlbench.nets.torsos import MlpTorso, NatureTorso
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlbench.ops.quantiles import Quantiles
-from rlbench.ops.value import Categorical
+from rlbench.ops.return_distributions import Categorical
 
 ATOMS = torch.linspace(-2.0, 2.0, 5)
 

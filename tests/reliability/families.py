@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rlbench import suites
 from rlbench.cli.resolve import resolve
-from rlbench.record.store import folder_of
-from rlbench.spec.run import Spec
+from rlbench.config.run import Spec
+from rlbench.records.store import folder_of
 
 
 class Family(NamedTuple):
@@ -78,7 +78,7 @@ FEW = (CATCH, RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, REACH, FLAT, GRID)
 """One of each family."""
 
 BEYOND = (RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, GRID)
-"""Those that are stopped at every change; of the others tests/behaviour stops some at places of its own."""
+"""Those that are stopped at every change; of the others tests/behavior stops some at places of its own."""
 
 ALL = (
     *FEW,

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from rlbench.record.machine import processor
-from rlbench.record.store import read
-from tests.reliability.carried import carry
+from rlbench.records.machine import processor
+from rlbench.records.store import read
 from tests.reliability.families import ALL, CATCH, FLAT, HOPPER, PENDULUM, Family
+from tests.reliability.run_one import carry
 
 GOLDEN = Path(__file__).with_name("golden.json")
 RESUMED = (CATCH, PENDULUM, HOPPER, FLAT)

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from rlbench import suites
-from rlbench.build.assemble import build
-from rlbench.build.environments import describe
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.config.footprint import footprint
+from rlbench.config.run import Runtime
 from rlbench.datasets import checksums
-from rlbench.spec.footprint import footprint
-from rlbench.spec.run import Runtime
 from tests.reliability.measured import resident, warm
 
 if __name__ == "__main__":

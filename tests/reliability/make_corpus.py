@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from rlbench import checkpoint, suites
-from rlbench.datasets import film, policies, writing
-from rlbench.datasets.film import Film, last, step
+from rlbench.datasets import hdf5_writer, policies, recording_writer
+from rlbench.datasets.recording_writer import Film, last, step
 from rlbench.datasets.types import Recorded
-from rlbench.record.store import Store
-from rlbench.record.types import Epoch, Evaluated, Outcome, Status
+from rlbench.records.store import Store
+from rlbench.records.types import Epoch, Evaluated, Outcome, Status
 from rlbench.report.baseline import made_of, to_text
-from rlbench.report.gather import gather
+from rlbench.report.run_index import gather
 
 REAL = (
     "atari/dqn/PongNoFrameskip-v4/a5505f0dc440/seed=0",
@@ -72,14 +72,14 @@ def main(target: Path, *folders: Path) -> None:
     for seed, status in ((1, "failed"), (2, "interrupted"), (3, None)):
         ended(results, seed, status)
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
-    writing.write(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
+    hdf5_writer.write(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
     shown = np.arange(36, dtype=np.uint8).reshape(3, 12)
     made = Film(target / "rlb-corpus.frames")
     for moment in range(4):
         made.add(step(0, shown + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
     made.add(last(0, shown))
     made.flush()
-    film.finish(target / "rlb-corpus.frames", made.written, {"task": "Small", "source": "a corpus"})
+    recording_writer.finish(target / "rlb-corpus.frames", made.written, {"task": "Small", "source": "a corpus"})
     arrays = {"mean.weight": np.ones((2, 3), np.float32), "mean.bias": np.zeros(2, np.float32)}
     facts = {"format": "actor-v1", "name": "corpus", "env_evaluated": "Small-v0", "input_dim": "3", "action_dim": "2"}
     facts |= {"hidden_layers": "0", "activation": "none", "squash": "clip", "log_std": "none"}

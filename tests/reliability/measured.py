@@ -15,15 +15,15 @@ import torch
 
 import rlbench.run
 from rlbench import suites
+from rlbench.assembly.assemble import build
+from rlbench.assembly.device import keep_memory
+from rlbench.assembly.environments import environments
 from rlbench.buffers.ring import Ring
-from rlbench.build.assemble import build
-from rlbench.build.device import keep_memory
-from rlbench.build.environments import environments
-from rlbench.record.store import Store
+from rlbench.config.footprint import footprint
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.records.store import Store
 from rlbench.run import Stop, run
-from rlbench.spec.footprint import footprint
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
 
 
 def resident(name: str) -> int:

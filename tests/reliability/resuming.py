@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
+from rlbench.assembly.device import keep_memory
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.build.device import keep_memory
 from tests.reliability.measured import resident
 
 

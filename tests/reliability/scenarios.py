@@ -17,13 +17,21 @@ import h5py
 import numpy as np
 
 from rlbench.cli.app import main
-from rlbench.datasets import checksums, download, film, frames, obtain, shards, writing
+from rlbench.datasets import (
+    checksums,
+    dataset_fetch,
+    download,
+    hdf5_writer,
+    recording_reader,
+    recording_writer,
+    shard_conversion,
+)
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
-from rlbench.record import attempts, parcels
-from rlbench.record.store import Store, read
-from tests.reliability.carried import ending
+from rlbench.records import attempts, parcels
+from rlbench.records.store import Store, read
 from tests.reliability.families import CATCH
+from tests.reliability.run_one import ending
 
 HERE = "tests.reliability.scenarios"
 SET = "rlb-small"
@@ -100,7 +108,7 @@ def wrote(words: list[str]) -> int:
         truncated=np.zeros(40, np.bool_),
         next_obs=None,
     )
-    writing.write(Path(words[0]) / f"{SET}.hdf5", recorded, {"name": SET})
+    hdf5_writer.write(Path(words[0]) / f"{SET}.hdf5", recorded, {"name": SET})
     return 0
 
 
@@ -119,35 +127,35 @@ def set_ending(folder: Path) -> object:
 
 
 def played(words: list[str]) -> int:
-    folder = Path(words[0]) / f"{SET}{film.SUFFIX}"
-    film.clear(folder)
-    made = film.Film(folder, rows=8)
+    folder = Path(words[0]) / f"{SET}{recording_writer.SUFFIX}"
+    recording_writer.clear(folder)
+    made = recording_writer.Film(folder, rows=8)
     for number in range(20):
         obs = np.full((4, 4), number, np.uint8)
         ended = number % 5 == 4
-        made.add(film.step(0, obs, number % 3, float(number), terminated=ended, truncated=False))
+        made.add(recording_writer.step(0, obs, number % 3, float(number), terminated=ended, truncated=False))
         if ended:
-            made.add(film.last(0, obs + 100))
+            made.add(recording_writer.last(0, obs + 100))
     made.flush()
-    film.finish(folder, made.written, {"name": SET})
+    recording_writer.finish(folder, made.written, {"name": SET})
     return 0
 
 
 def old_film(folder: Path, golden: Path) -> None:
     played([str(folder)])
-    (folder / f"{SET}{film.SUFFIX}" / "play.00009.segment").write_bytes(b"of an earlier set")
+    (folder / f"{SET}{recording_writer.SUFFIX}" / "play.00009.segment").write_bytes(b"of an earlier set")
 
 
 def film_ending(folder: Path) -> object:
-    place = folder / f"{SET}{film.SUFFIX}"
-    frames.verify(place)
+    place = folder / f"{SET}{recording_writer.SUFFIX}"
+    recording_reader.verify(place)
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
 
 
-def convert(path: Path, made: film.Film) -> dict[str, int]:
+def convert(path: Path, made: recording_writer.Film) -> dict[str, int]:
     """A shard that is a line of text, of which some cannot be read to their end."""
     for letter in path.read_bytes():
-        made.add(film.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False))
+        made.add(recording_writer.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False))
         made.flush()
     if "bad" in path.name:
         raise RefusedFile(f"{path}: is bad; restore it")
@@ -156,7 +164,9 @@ def convert(path: Path, made: film.Film) -> dict[str, int]:
 
 def brought(words: list[str]) -> int:
     files = sorted(Path(words[0]).glob("*.txt"))
-    for _ in shards.brought(files, Path(words[0]) / f"{SET}{film.SUFFIX}", convert, workers=1, origin="texts"):
+    for _ in shard_conversion.brought(
+        files, Path(words[0]) / f"{SET}{recording_writer.SUFFIX}", convert, workers=1, origin="texts"
+    ):
         pass
     return 0
 
@@ -164,7 +174,7 @@ def brought(words: list[str]) -> int:
 def texts(folder: Path, golden: Path) -> None:
     for name in ("a", "bad", "c"):
         (folder / f"{name}.txt").write_text(f"shard {name}")
-    place = folder / f"{SET}{film.SUFFIX}"
+    place = folder / f"{SET}{recording_writer.SUFFIX}"
     place.mkdir()
     (place / "a_txt.00007.segment").write_text("of an attempt that was broken off")
 
@@ -192,7 +202,7 @@ def source(folder: Path, golden: Path) -> None:
 def copied(words: list[str]) -> int:
     os.environ["RLBENCH_DATASETS"] = str(Path(words[0]) / "own")
     if not (Path(words[0]) / "own" / "rlb-copy.hdf5").exists():
-        obtain.imported(Path(words[0]) / f"{SET}.hdf5", "rlb-copy")
+        dataset_fetch.imported(Path(words[0]) / f"{SET}.hdf5", "rlb-copy")
     return 0
 
 

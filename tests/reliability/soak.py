@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from rlbench.datasets import checksums
-from rlbench.record.machine import environment
-from rlbench.report.verified import verified
-from tests.reliability.carried import ending, recorded
+from rlbench.records.machine import environment
+from rlbench.report.integrity import verified
 from tests.reliability.families import CATCH, GAME, GENERATED, GRID, HOPPER, PENDULUM, RAINBOW, REACH, Family
+from tests.reliability.run_one import ending, recorded
 from tests.reliability.zygote import Zygote
 
 MIXED = (CATCH, GAME, HOPPER, GENERATED, RAINBOW, GRID, PENDULUM, REACH)

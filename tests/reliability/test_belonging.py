@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from rlbench import checkpoint
+from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RefusedFile
-from rlbench.ops.state import State, branch
-from rlbench.record import files
-from rlbench.record.attempts import resumptions
-from rlbench.record.store import Store, read
+from rlbench.ops.state_dict import State, branch
+from rlbench.records import files
+from rlbench.records.attempts import resumptions
+from rlbench.records.store import Store, read
 from rlbench.run import Stop, run
-from rlbench.spec.run import Runtime, Spec
-from tests.reliability.carried import carry, ending
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.odd import told
+from tests.reliability.run_one import carry, ending
 
 FRAMES = GAME._replace(sets=(*GAME.sets, "algo.batch=32"))
 """A batch whose convolutions give other last bits with other numbers of threads."""

@@ -13,7 +13,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.envs import classic
-from rlbench.record.store import Record, read
+from rlbench.records.store import Record, read
 from tests.reliability.broken import breaking, training, words
 
 Capture = pytest.CaptureFixture[str]

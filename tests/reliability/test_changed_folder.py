@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from rlbench.config.run import Runtime
 from rlbench.errors import Halted
-from rlbench.record.store import Store, read
+from rlbench.records.store import Store, read
 from rlbench.run import Stop, run
-from rlbench.spec.run import Runtime
-from tests.reliability.carried import QUIET, carry, ending
 from tests.reliability.families import CATCH
+from tests.reliability.run_one import QUIET, carry, ending
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,20 +14,20 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench import checkpoint
-from rlbench.build.offline import experience
+from rlbench.assembly.offline import experience
 from rlbench.cli.app import main
-from rlbench.datasets import checksums, frames
+from rlbench.config.run import Runtime
+from rlbench.config.tasks import OfflineTask
+from rlbench.datasets import checksums, recording_reader
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
-from rlbench.ops.state import State
-from rlbench.record import store
+from rlbench.ops.state_dict import State
+from rlbench.records import store
 from rlbench.report import baseline, runs
-from rlbench.report.verified import verified
-from rlbench.spec.run import Runtime
-from rlbench.spec.task import OfflineTask
+from rlbench.report.integrity import verified
 from tests.conftest import RecordRun
-from tests.reliability.carried import carry
 from tests.reliability.families import CATCH, FEW, GENERATED
+from tests.reliability.run_one import carry
 from tests.reliability.scenarios import SET, played, wrote
 
 RUN = CATCH._replace(sets=tuple("budget.steps=300" if s.startswith("budget.steps") else s for s in CATCH.sets))
@@ -136,7 +136,12 @@ def artefact(kind: str, places: dict[str, Path]) -> Artefact:
         case _:
             film = sets / f"{SET}.frames"
             parts = (film / "dataset.json", *sorted(film.glob("*.segment")))
-            return Artefact(sets, parts, lambda: (frames.verify(film), settled(frames.read(film))), checked=False)
+            return Artefact(
+                sets,
+                parts,
+                lambda: (recording_reader.verify(film), settled(recording_reader.read(film))),
+                checked=False,
+            )
 
 
 def learned_from(path: Path) -> object:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.spec.run import Runtime
-from tests.reliability.carried import carry, ending
+from rlbench.config.run import Runtime
 from tests.reliability.families import CATCH, FEW, GAME, HOPPER, PENDULUM, Family
+from tests.reliability.run_one import carry, ending
 
 ROOT = Path(__file__).parents[2]
 COMPARED = (CATCH, PENDULUM, HOPPER)

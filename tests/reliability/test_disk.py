@@ -17,14 +17,14 @@ import pytest
 
 from rlbench import suites
 from rlbench.cli.app import main
+from rlbench.config.footprint import footprint
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
 from rlbench.errors import Halted
-from rlbench.record import files
-from rlbench.record.store import Store, read, scores
-from rlbench.record.types import Epoch
+from rlbench.records import files
+from rlbench.records.store import Store, read, scores
+from rlbench.records.types import Epoch
 from rlbench.run import Stop, run
-from rlbench.spec.footprint import footprint
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime
 from tests.reliability.broken import SMALL, words
 
 Capture = pytest.CaptureFixture[str]

@@ -20,8 +20,8 @@ import torch
 from rlbench import suites
 from rlbench.cli import doctor
 from rlbench.cli.resolve import resolve
-from rlbench.record import machine
-from rlbench.spec.footprint import footprint
+from rlbench.config.footprint import footprint
+from rlbench.records import machine
 from tests.laws.source import ROOT
 from tests.laws.test_command_line import parsed, unknown
 from tests.reliability.odd import told

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from rlbench.build.environments import environments
+from rlbench.assembly.environments import environments
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.envpool_async import bundled_mujoco
 from rlbench.envs.toy import Doors
-from rlbench.record.machine import processor
+from rlbench.records.machine import processor
 from rlbench.suites import spec
 from tests.envs.conftest import KINDS, Make, atari, drawn
 

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from rlbench.datasets import reading
-from rlbench.datasets.places import MINARI_DATA, MINARI_TOLD
+from rlbench.datasets import loader
+from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD
 from rlbench.errors import RefusedFile
 from tests.reliability.odd import told
 
@@ -94,8 +94,8 @@ def test_data_outside_the_file_are_refused_by_name(
 ) -> None:
     path = layout(tmp_path, way)
     with pytest.raises(RefusedFile, match=r"(rewards|aside|notes): lies in another file") as refusal:
-        reading.read(path)
-    assert str(reading.data_file(path)) in str(refusal.value)
+        loader.read(path)
+    assert str(loader.data_file(path)) in str(refusal.value)
 
 
 @pytest.mark.parametrize("verb", ["show", "verify", "import"])
@@ -116,4 +116,4 @@ def test_a_soft_link_within_the_file_is_read(tmp_path: Path) -> None:
     def within(group: h5py.Group, _: Path) -> None:
         group["gains"], group["rewards"] = np.full(ROWS, 3, "f4"), h5py.SoftLink("/gains")
 
-    assert reading.read(d4rl(tmp_path, within)).reward.tolist() == [3] * ROWS
+    assert loader.read(d4rl(tmp_path, within)).reward.tolist() == [3] * ROWS

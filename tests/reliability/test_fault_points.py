@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlbench import faults
-from rlbench.report.verified import verified
-from tests.reliability.carried import recorded
+from rlbench.report.integrity import verified
 from tests.reliability.families import CATCH
+from tests.reliability.run_one import recorded
 from tests.reliability.scenarios import SCENARIOS, passed, trained
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote

@@ -13,12 +13,12 @@ import pytest
 from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
-from rlbench.record import files, store
-from rlbench.record.types import PGUpdated
+from rlbench.records import files, store
+from rlbench.records.types import PGUpdated
 from rlbench.report.cells import Cell, every_cell
+from rlbench.report.integrity import verified
 from rlbench.report.runs import read
 from rlbench.report.tables import document
-from rlbench.report.verified import verified
 from tests.conftest import RecordRun
 from tests.reliability.test_survivorship import cell_of, run_of, spec_of
 

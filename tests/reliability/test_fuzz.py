@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from rlbench import checkpoint, suites
-from rlbench.record import store
-from rlbench.record.manifest import sha256_of
+from rlbench.config.canonical import fields
+from rlbench.records import store
+from rlbench.records.manifest import sha256_of
 from rlbench.report import runs
-from rlbench.spec.canon import fields
 from tests.reliability import odd
 from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled, told
 

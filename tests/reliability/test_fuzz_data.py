@@ -23,7 +23,18 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from rlbench.datasets import checksums, film, minari, policies, rlu, segments, shards, tfrecord, torchfile, zips
+from rlbench.datasets import (
+    checksums,
+    minari,
+    policies,
+    recording_format,
+    recording_writer,
+    rl_unplugged,
+    sb3_import,
+    shard_conversion,
+    tfrecord,
+    torchfile,
+)
 from tests.reliability import odd
 from tests.reliability.odd import changes, damaged, only_refusals, spelled, told
 from tests.reliability.test_fuzz import Fuzzed
@@ -103,7 +114,7 @@ def beside(drawn: object) -> None:
 
 def segmented(rest: bytes) -> bytes:
     """A file of recorded play under a right checksum."""
-    return segments.MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
+    return recording_format.MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 def played(drawn: object) -> None:
@@ -114,16 +125,18 @@ def played(drawn: object) -> None:
         shutil.copytree(PLAYED, folder)
         (folder / name).write_bytes(raw)
         if name.endswith(".segment"):
-            (folder / film.CONTENTS).write_bytes(film.sealed({"segments": {name: segments.named(raw)}, "told": {}}))
+            (folder / recording_writer.CONTENTS).write_bytes(
+                recording_writer.sealed({"segments": {name: recording_format.named(raw)}, "told": {}})
+            )
         told(["data", "show", str(folder), "--json"])
         told(["data", "verify", str(folder)])
-        only_refusals(lambda: shards._record(folder, "x"))
+        only_refusals(lambda: shard_conversion._record(folder, "x"))
 
 
 @cache
 def head() -> tuple[dict[str, object], bytes]:
     """Of the segment, and what follows it."""
-    raw = SEGMENT.read_bytes()[segments.HEAD :]
+    raw = SEGMENT.read_bytes()[recording_format.HEAD :]
     line, _, rest = raw.partition(b"\n")
     return json.loads(line), rest
 
@@ -133,7 +146,7 @@ def contents(document: object) -> bytes:
     given = document if isinstance(document, dict) else {}
     rest = {key: value for key, value in given.items() if key != "sha256"}
     try:
-        return film.sealed(rest)
+        return recording_writer.sealed(rest)
     except (TypeError, ValueError, UnicodeEncodeError):
         return json.dumps(document).encode()
 
@@ -193,7 +206,7 @@ def zipped(drawn: object) -> None:
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("data", spelled(said))
             file.writestr("policy.pth", state)
-        only_refusals(lambda: zips.imported(path, task="Small-v0"))
+        only_refusals(lambda: sb3_import.imported(path, task="Small-v0"))
 
 
 def framed(records: list[bytes]) -> bytes:
@@ -209,7 +222,7 @@ def sharded(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "s.gz")
         path.write_bytes(bytes(drawn))
-        only_refusals(lambda: rlu.gathered(path))
+        only_refusals(lambda: rl_unplugged.gathered(path))
 
 
 def exampled(drawn: object) -> None:
@@ -295,15 +308,19 @@ FUZZED = {
         few=25,
     ),
     "bytes of recorded play": Fuzzed(
-        later(lambda: damaged(SEGMENT.read_bytes()[segments.HEAD :]).map(lambda raw: (SEGMENT.name, segmented(raw)))),
+        later(
+            lambda: damaged(SEGMENT.read_bytes()[recording_format.HEAD :]).map(
+                lambda raw: (SEGMENT.name, segmented(raw))
+            )
+        ),
         played,
         few=20,
     ),
     "contents of recorded play": Fuzzed(
         later(
             lambda: st.tuples(
-                st.sampled_from([film.CONTENTS, "x.done.json"]),
-                changes(json.loads((PLAYED / film.CONTENTS).read_text())).map(contents),
+                st.sampled_from([recording_writer.CONTENTS, "x.done.json"]),
+                changes(json.loads((PLAYED / recording_writer.CONTENTS).read_text())).map(contents),
             )
         ),
         played,

@@ -21,10 +21,10 @@ import torch
 from safetensors.torch import load_file
 
 from rlbench import checkpoint, suites
-from rlbench.datasets import film, segments
-from rlbench.record.manifest import sha256_of
-from rlbench.record.store import Store, folder_of
-from rlbench.spec.run import Spec
+from rlbench.config.run import Spec
+from rlbench.datasets import recording_format, recording_writer
+from rlbench.records.manifest import sha256_of
+from rlbench.records.store import Store, folder_of
 from tests.reliability.odd import sealed, told
 from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
 
@@ -155,8 +155,8 @@ def filmed(head: dict[str, object], rest: bytes) -> Words:
     folder.mkdir()
     raw = segmented(json.dumps(head).encode() + b"\n" + rest)
     (folder / "play.00000.segment").write_bytes(raw)
-    named = {"play.00000.segment": segments.named(raw)}
-    (folder / film.CONTENTS).write_bytes(film.sealed({"segments": named, "told": {}}))
+    named = {"play.00000.segment": recording_format.named(raw)}
+    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.sealed({"segments": named, "told": {}}))
     return ["data", "verify", str(folder)]
 
 
@@ -166,8 +166,8 @@ def wandering(canary: Path) -> Words:
     folder.mkdir()
     own = (CORPUS / "rlb-corpus.frames" / "play.00000.segment").read_bytes()
     Path("play.00000.segment").write_bytes(own)  # a good one, of somebody else's
-    named = {"../play.00000.segment": segments.named(own)}
-    (folder / film.CONTENTS).write_bytes(film.sealed({"segments": named, "told": {}}))
+    named = {"../play.00000.segment": recording_format.named(own)}
+    (folder / recording_writer.CONTENTS).write_bytes(recording_writer.sealed({"segments": named, "told": {}}))
     return ["data", "show", str(folder)]
 
 

@@ -15,15 +15,15 @@ import pytest
 import typer
 from typer.core import TyperCommand
 
-from rlbench.build import beside
-from rlbench.cli import complete, sweep
+from rlbench.cli import completion, sweep
 from rlbench.cli.resolve import resolve
-from rlbench.datasets import dqnreplay, shards
-from rlbench.record.store import Store, folder_of
+from rlbench.datasets import dqn_replay, shard_conversion
+from rlbench.evaluation import pool
+from rlbench.records.store import Store, folder_of
 from rlbench.report.check import Finding, to_junit
-from rlbench.sweep.child import Child
+from rlbench.sweep.worker import Child
 from tests.conftest import epoch
-from tests.record.test_store import outcome
+from tests.records.test_store import outcome
 from tests.reliability.odd import sealed, told
 from tests.reliability.test_fuzz_data import CORPUS
 
@@ -39,7 +39,7 @@ def sweep_child() -> None:
 
 def judge() -> None:
     """An offline evaluation worker."""
-    words = [sys.executable, *beside.PROGRAM, "0", "1"]
+    words = [sys.executable, *pool.PROGRAM, "0", "1"]
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
@@ -47,7 +47,7 @@ def import_workers() -> None:
     """Workers of a data import."""
     missing = {name: Path(name) for name in ("a", "b")}
     Path("set").mkdir()
-    results = list(shards._converted(missing, Path("set"), dqnreplay.converted, 2))
+    results = list(shard_conversion._converted(missing, Path("set"), dqn_replay.converted, 2))
     assert all(result.refused is not None for result in results)
 
 
@@ -292,6 +292,6 @@ def test_completion_offers_no_folder_that_a_shell_would_run(name: str, victim: P
     (other / "spec.json").write_text("")
     context = typer.Context(TyperCommand("eval"))
     context.params["results"] = "results"
-    offers = complete.runs(context)
+    offers = completion.runs(context)
     assert str(plain) in offers or "\n" in name
     assert str(other) not in offers

@@ -20,12 +20,12 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from rlbench import suites
-from rlbench.build.environments import environments
+from rlbench.assembly.environments import environments
 from rlbench.cli.output import emit
+from rlbench.config.overrides import applied, parse
 from rlbench.errors import Halted, UsageError
-from rlbench.record import files, machine
+from rlbench.records import files, machine
 from rlbench.report.plots import STYLE
-from rlbench.spec.override import applied, parse
 from tests.laws.source import ROOT
 from tests.reliability.odd import told
 

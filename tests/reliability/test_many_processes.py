@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.record.claims import Claim
-from rlbench.record.holder import holder
-from rlbench.record.store import Store, folder_of, read
+from rlbench.records.lock_holder import holder
+from rlbench.records.locks import Claim
+from rlbench.records.store import Store, folder_of, read
 
 SETS = (
     "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8",
@@ -74,7 +74,7 @@ HOLDS = """
 import sys, time
 from pathlib import Path
 from rlbench import suites
-from rlbench.record.store import Store
+from rlbench.records.store import Store
 store = Store.claim(suites.spec("toy", "dqn", "Catch"), Path(sys.argv[1]), {})
 print("held", store is not None, flush=True)
 time.sleep(120)

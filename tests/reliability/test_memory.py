@@ -14,14 +14,14 @@ import torch
 
 import rlbench.run
 from rlbench import suites
+from rlbench.assembly.assemble import build
 from rlbench.buffers.dataset import ring
-from rlbench.build.assemble import build
 from rlbench.cli.app import main
+from rlbench.config.footprint import footprint
+from rlbench.config.overrides import applied, parse
 from rlbench.datasets import d4rl
-from rlbench.datasets.scale import scale_of
-from rlbench.record.store import read
-from rlbench.spec.footprint import footprint
-from rlbench.spec.override import applied, parse
+from rlbench.datasets.normalization import scale_of
+from rlbench.records.store import read
 from tests.reliability import odd
 from tests.reliability.broken import words
 
@@ -139,7 +139,7 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused_with_the_number(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need = footprint(suites.spec("atari", "dqn", "PongNoFrameskip-v4"))
-    monkeypatch.setattr("rlbench.record.machine.available_memory", lambda: need.total - 1)
+    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: need.total - 1)
     results = tmp_path / "results"
     arguments = ["run", "atari", "dqn", "--task", "Pong*", "--device", "cpu", "--results", str(results)]
     assert main(arguments) == 2
@@ -169,7 +169,7 @@ def test_recorded_experience_is_foreseen_by_the_rows_of_its_file(
     assert path.stat().st_size < 10_000
     assert footprint(spec, steps=2_000_000).replay == 2 * footprint(spec).replay
     need = footprint(spec, steps=30_000_000).total
-    monkeypatch.setattr("rlbench.record.machine.available_memory", lambda: need - 1)
+    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: need - 1)
     command = ["run", "offline", "td3bc", "--task", "rlb-hopper-medium", "--device", "cpu", "--judges", "0"]
     assert main([*command, "--results", str(tmp_path / "results"), *jobs]) == 2
     assert f"{need / 1e9:.2f} GB" in capsys.readouterr().err
@@ -183,7 +183,7 @@ def test_no_command_reads_recorded_experience_that_memory_does_not_hold(
     (tmp_path / "sets").mkdir()
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
     path = claimed(tmp_path / "rlb-large.hdf5", 30_000)
-    monkeypatch.setattr("rlbench.record.machine.available_memory", lambda: 2_000_000)
+    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 2_000_000)
     code, out, error = odd.told(["data", verb, str(path), *(["--name", "rlb-large"] if verb == "import" else [])])
     assert code == 2 and f"{path}: holds " in out + error and "2.0 MB free" in out + error
 

@@ -15,14 +15,14 @@ from safetensors.torch import load_file
 
 import rlbench.run
 from rlbench import suites
-from rlbench.build.assemble import build
+from rlbench.assembly.assemble import build
 from rlbench.cli.app import main
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RunFailed
-from rlbench.ops.state import State
-from rlbench.record.store import Store, read
+from rlbench.ops.state_dict import State
+from rlbench.records.store import Store, read
 from rlbench.run import Stop, run
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
 REPLAY = ("algo.replay.capacity=400", "algo.warmup=100", "algo.batch=8")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.report.documented import DATA
+from rlbench.report.reference_scores import DATA
 from tests.laws.layers import HEAVY
 from tests.reliability.odd import places, told
 from tests.schemas import complaints

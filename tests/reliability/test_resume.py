@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rlbench.spec.run import Runtime
-from tests.reliability.carried import carry, ending, recorded
+from rlbench.config.run import Runtime
 from tests.reliability.families import ALL, BEYOND, Family
+from tests.reliability.run_one import carry, ending, recorded
 
 Temporary = pytest.TempPathFactory
 OFTEN = 0.05  # seconds between checkpoints

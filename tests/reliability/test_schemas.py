@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from rlbench import checkpoint
-from rlbench.datasets import checksums, film, frames, policies, reading
+from rlbench.datasets import checksums, loader, policies, recording_reader, recording_writer
 from rlbench.errors import RefusedFile
-from rlbench.record import files, store, types
+from rlbench.records import files, store, types
 from rlbench.report import baseline, runs
 from tests.laws.source import tree
 from tests.reliability.odd import sealed, told
@@ -24,10 +24,10 @@ from tests.reliability.odd import sealed, told
 CORPUS = Path(__file__).parent / "corpus"
 SCHEMAS = sorted(CORPUS.glob("schema-*"))
 VERSIONS = {
-    "record/files.py": files.SCHEMA_VERSION,
+    "records/files.py": files.SCHEMA_VERSION,
     "report/baseline.py": baseline.SCHEMA_VERSION,
     "datasets/checksums.py": checksums.SCHEMA_VERSION,
-    "datasets/film.py": film.SCHEMA_VERSION,
+    "datasets/recording_writer.py": recording_writer.SCHEMA_VERSION,
 }
 """Of everything that is read again; what ``--json`` prints is nobody's input."""
 
@@ -73,9 +73,9 @@ def test_the_verbs_read_it(corpus: Path) -> None:
 
 
 def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
-    assert reading.read(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
+    assert loader.read(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
     assert checksums.verified(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
-    assert frames.read(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
+    assert recording_reader.read(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
     assert policies.read(corpus / "policy.safetensors").facts.name == "corpus"
     state = checkpoint.load(corpus / "checkpoint")
     assert state["b"] == {"n": 1, "s": "x", "f": 0.5}
@@ -84,9 +84,11 @@ def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
 
 def newer(path: Path, version: int) -> None:
     """The file as a later version would write it: sealed, and of a higher number."""
-    if path.name == film.CONTENTS:
+    if path.name == recording_writer.CONTENTS:
         head = json.loads(path.read_text())
-        path.write_bytes(film.sealed({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version}))
+        path.write_bytes(
+            recording_writer.sealed({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version})
+        )
         return
     lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
     seal: Callable[[object], str] = json.dumps if path.name.endswith(checksums.SUFFIX) else sealed
@@ -101,7 +103,7 @@ READERS: dict[str, tuple[int, list[str]]] = {
     f"{RUN}/outcome.json": (files.SCHEMA_VERSION, ["run", "toy", "dqn", "--task", "Catch", "--results", "results"]),
     "baseline.json": (baseline.SCHEMA_VERSION, ["check", "toy", "--baseline", "baseline.json", "--results", "results"]),
     "rlb-corpus.hdf5.sha256.json": (checksums.SCHEMA_VERSION, ["data", "show", "rlb-corpus.hdf5"]),
-    "rlb-corpus.frames/dataset.json": (film.SCHEMA_VERSION, ["data", "show", "rlb-corpus.frames"]),
+    "rlb-corpus.frames/dataset.json": (recording_writer.SCHEMA_VERSION, ["data", "show", "rlb-corpus.frames"]),
 }
 
 

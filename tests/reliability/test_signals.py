@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rlbench.datasets import film, shards
-from rlbench.record.store import read
+from rlbench.datasets import recording_writer, shard_conversion
+from rlbench.records.store import read
 from tests.reliability.broken import SETS, words
 
 HURRY = 30.0  # seconds from a signal to the end
@@ -122,7 +122,7 @@ def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
 
 EVALUATING = """
 import signal, sys, time
-from rlbench.collectors.episodes import Quota
+from rlbench.collectors.episode_quota import Quota
 signal.signal(signal.SIGINT, signal.default_int_handler)
 add = Quota.add
 def slow(*arguments):
@@ -220,7 +220,7 @@ def test_a_signal_is_heard_though_the_environment_hangs_and_the_run_is_no_failed
 
 GENERATING = """
 import sys, time
-import rlbench.datasets.writing as writing
+import rlbench.datasets.hdf5_writer as writing
 put = writing._put
 def slow(path, raw):
     put(path, raw)
@@ -283,16 +283,16 @@ def test_a_signal_in_a_download_keeps_what_is_there_for_the_next_one(number: sig
 SHARDS = """
 import sys
 from pathlib import Path
-from rlbench.datasets import shards
+from rlbench.datasets import shard_conversion
 from tests.reliability.test_signals import idle
 folder = Path(sys.argv[1])
 if __name__ == "__main__":
     files = [folder / name for name in ("one", "two")]
-    list(shards.brought(files, folder / "rlb-some.frames", idle, workers=2, origin="nowhere"))
+    list(shard_conversion.brought(files, folder / "rlb-some.frames", idle, workers=2, origin="nowhere"))
 """
 
 
-def idle(path: Path, made: film.Film) -> dict[str, int]:
+def idle(path: Path, made: recording_writer.Film) -> dict[str, int]:
     """A conversion that never ends, and says who it is."""
     path.with_suffix(".pid").write_text(str(os.getpid()))
     time.sleep(600)
@@ -323,10 +323,10 @@ def test_shards_sweeps_judges_and_films_are_the_only_ones_that_start_processes_t
 
     A film's encoder reads a pipe, and ends with it.
     """
-    package = Path(shards.__file__).parents[1]
+    package = Path(shard_conversion.__file__).parents[1]
     found = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         if any(word in path.read_text() for word in ("multiprocessing", "ProcessPool", "Popen", "os.fork"))
     }
-    assert found == {"build/beside.py", "cli/film.py", "datasets/shards.py", "sweep/child.py"}
+    assert found == {"evaluation/pool.py", "cli/video_writer.py", "datasets/shard_conversion.py", "sweep/worker.py"}

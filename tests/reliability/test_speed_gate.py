@@ -14,9 +14,9 @@ from rlbench.errors import UsageError
 from rlbench.report import check
 from rlbench.report.baseline import Baseline, Entry, speed
 from rlbench.report.check import against_baseline
-from rlbench.report.documents import Key
 from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
-from rlbench.report.gather import sorted_runs
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Run
 from tests.reliability.test_survivorship import run_of, spec_of
 

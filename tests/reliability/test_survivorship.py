@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.cli.resolve import smoke
-from rlbench.record.store import Store
-from rlbench.record.types import Outcome, Status
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Spec
+from rlbench.records.store import Store
+from rlbench.records.types import Outcome, Status
 from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.documented import documented, row_of
-from rlbench.report.documents import Key
-from rlbench.report.gather import sorted_runs
+from rlbench.report.reference_scores import documented, row_of
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Evaluation, Run
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Spec
 from tests.conftest import epoch
 
 CELLS = (

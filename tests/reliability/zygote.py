@@ -35,10 +35,10 @@ IMPORTED = (
         "rlbench.generate",
         "rlbench.cli.app",
         "rlbench.cli.run",
-        "rlbench.cli.live",
+        "rlbench.cli.progress_display",
         "rlbench.cli.resolve",
     ),
-    "rlbench.report.documented",
+    "rlbench.report.reference_scores",
 )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from rlbench.report.documents import Estimator, Key
 from rlbench.report.estimate import (
     best,
     final,
@@ -18,6 +17,7 @@ from rlbench.report.estimate import (
     steps_to,
     without_optimism,
 )
+from rlbench.report.reference_table import Estimator, Key
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Evaluation, Run
 

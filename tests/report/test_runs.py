@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.errors import RefusedFile
-from rlbench.record import files, store
+from rlbench.records import files, store
 from rlbench.report.runs import folders, read
 
 Record = Callable[..., Path]

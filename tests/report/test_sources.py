@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rlbench.errors import RlbenchError
-from rlbench.report import documents
-from rlbench.report.documented import Key, documented, notes, sourced_notes
-from rlbench.report.documents import SOURCE, lines, parsed, protocol_of, sourced
+from rlbench.report import reference_table
+from rlbench.report.reference_scores import Key, documented, notes, sourced_notes
+from rlbench.report.reference_table import SOURCE, lines, parsed, protocol_of, sourced
 from rlbench.suites import spec
 
 FILES = ("notes.csv", "protocols.csv")
@@ -26,7 +26,7 @@ def atari(algorithm: str, game: str) -> Key:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_claim_names_a_file_and_its_commit(name: str) -> None:
-    with (documents.DATA / name).open(encoding="utf-8", newline="") as file:
+    with (reference_table.DATA / name).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) >= 15
     for row in rows:
@@ -41,7 +41,7 @@ def test_every_claim_names_a_file_and_its_commit(name: str) -> None:
 def test_a_claim_without_a_file_and_commit_is_an_error(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "DATA", tmp_path)
+    monkeypatch.setattr(reference_table, "DATA", tmp_path)
     (tmp_path / "claims.csv").write_text(f"note,source\nfirst,a/b.py@0123456\nsecond,{source}\n", encoding="utf-8")
     with pytest.raises(RlbenchError, match=r"claims\.csv: row 3 names no file and commit"):
         sourced("claims.csv")
@@ -50,7 +50,7 @@ def test_a_claim_without_a_file_and_commit_is_an_error(
 def test_a_claim_may_name_several_files_of_several_repositories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "DATA", tmp_path)
+    monkeypatch.setattr(reference_table, "DATA", tmp_path)
     several = "a/b.py@0123456 openai/gym:gym/envs/__init__.py@38a1f630dc98 rlbench:rlbench/suites/toy.py@450cc0e6930a"
     (tmp_path / "several.csv").write_text(f"note,source\nfirst,{several}\n", encoding="utf-8")
     assert sourced("several.csv") == ({"note": "first", "source": several},)

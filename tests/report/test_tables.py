@@ -17,7 +17,7 @@ import pytest
 
 from rlbench.report import tables
 from rlbench.report.cells import SUITES, Cell, Measured, every_cell
-from rlbench.report.documented import DATA, Documented, Key
+from rlbench.report.reference_scores import DATA, Documented, Key
 from rlbench.report.verdict import Verdict
 from tests.schemas import complaints
 

@@ -9,8 +9,8 @@ import pytest
 
 from rlbench.report.cells import SUITES, Cell, every_cell
 from rlbench.report.check import against_documents
-from rlbench.report.documented import Documented, Key, about, documented
-from rlbench.report.documents import parsed
+from rlbench.report.reference_scores import Documented, Key, about, documented
+from rlbench.report.reference_table import parsed
 from rlbench.report.tolerances import margin, resolution, threshold
 
 Record = Callable[..., Path]

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
-from rlbench.build.policygradient import bound, network
+from rlbench.assembly.policy_gradient import bound, network
+from rlbench.config.online import PolicyGradient
+from rlbench.config.run import Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
-from rlbench.nets.actorvalue import Apart, GaussianActor, Shared
-from rlbench.spec.algo import PolicyGradient
-from rlbench.spec.run import Spec
+from rlbench.nets.actor_critic import Apart, GaussianActor, Shared
 
 REAL = EnvInfo(1, (17,), np.dtype(np.float32), Box(-np.ones(6, np.float32), np.ones(6, np.float32)), ())
 PIXELS = EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(6), ())

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rlbench import suites
+from rlbench.config.offline import (
+    TD3BC,
+    BatchConstrained,
+    Conservative,
+    CriticRegularized,
+    Imitation,
+    ImplicitQ,
+    Offline,
+)
+from rlbench.config.overrides import applied, parse
+from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError
-from rlbench.spec.offline import TD3BC, BatchConstrained, Conservative, CriticRegularized, Imitation, ImplicitQ, Offline
-from rlbench.spec.override import applied, parse
-from rlbench.spec.task import MujocoTask, OfflineTask
 from rlbench.suites.offline_sources import system
 
 D4RL = [f"{body}-{kind}-v2" for body in ("halfcheetah", "hopper", "walker2d") for kind in ("medium", "expert")]

@@ -9,21 +9,21 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.build.environments import describe
-from rlbench.build.offline import learned, source
+from rlbench.assembly.environments import describe
+from rlbench.assembly.offline import learned, source
 from rlbench.cli.app import main
 from rlbench.cli.experience import Data
 from rlbench.cli.resolve import resolve
-from rlbench.datasets import film
+from rlbench.config.footprint import footprint
+from rlbench.config.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
+from rlbench.config.online import Expected, Nature, Quantiles
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import OfflineTask
+from rlbench.datasets import recording_writer
 from rlbench.errors import UsageError
-from rlbench.fast.updater import Eager
-from rlbench.record.store import read
-from rlbench.spec.algo import Expected, Nature, Quantiles
-from rlbench.spec.footprint import footprint
-from rlbench.spec.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
-from rlbench.spec.override import applied, parse
-from rlbench.spec.run import Runtime, Spec
-from rlbench.spec.task import OfflineTask
+from rlbench.records.store import read
+from rlbench.training.updates import Eager
 
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
 
@@ -155,14 +155,14 @@ def test_a_smoke_run_records_its_own_data_and_says_so(
 
 def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
     """Stacks of four frames of one game, the first repeated, and points as they were: nothing is clipped."""
-    made, points = film.Film(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
+    made, points = recording_writer.Film(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
     for game in range(2):
         for number, reward in enumerate(points):
             frame = np.full((84, 84), 100 * game + number + 1, np.uint8)
-            made.add(film.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
-        made.add(film.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
+            made.add(recording_writer.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
+        made.add(recording_writer.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
     made.flush()
-    film.finish(tmp_path / "rlb-x.frames", made.written, {"task": BREAKOUT})
+    recording_writer.finish(tmp_path / "rlb-x.frames", made.written, {"task": BREAKOUT})
     spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
     run = learned(
         spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))

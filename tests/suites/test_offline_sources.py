@@ -9,9 +9,9 @@ import pytest
 
 from rlbench import suites
 from rlbench.cli.resolve import resolve
-from rlbench.report.documented import documented
-from rlbench.spec.canon import fields
-from rlbench.spec.offline import Offline
+from rlbench.config.canonical import fields
+from rlbench.config.offline import Offline
+from rlbench.report.reference_scores import documented
 from rlbench.suites.offline import OWN, PUBLISHED
 from rlbench.suites.offline_sources import rows, settings, system
 

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from rlbench import suites
+from rlbench.config.online import Mlp, Natural, PolicyGradient, Reinforce, Surrogate
+from rlbench.config.overrides import applied, parse
 from rlbench.errors import UsageError
-from rlbench.spec.algo import Mlp, Natural, PolicyGradient, Reinforce, Surrogate
-from rlbench.spec.override import applied, parse
 
 NINE = (
     "Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher", "InvertedPendulum",

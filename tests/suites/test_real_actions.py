@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.build import actorcritic
-from rlbench.build.environments import describe, environments
+from rlbench.algorithms.sac import SAC
+from rlbench.assembly import actor_critic
+from rlbench.assembly.environments import describe, environments
+from rlbench.config.online import ActorCritic, Deterministic, Soft
+from rlbench.config.overrides import applied, parse
 from rlbench.envs.base import Box
 from rlbench.errors import UnknownName, UsageError
-from rlbench.learners.sac import SAC
-from rlbench.spec.algo import ActorCritic, Deterministic, Soft
-from rlbench.spec.override import applied, parse
 
 NINE = (
     "Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid", "Reacher", "InvertedPendulum",
@@ -74,7 +74,7 @@ def test_soft_policies_are_built_with_the_units_of_their_environment(
 ) -> None:
     spec = applied(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
     assert isinstance(spec.algo, ActorCritic)
-    learner = actorcritic.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    learner = actor_critic.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     assert isinstance(learner, SAC)
     assert learner.actor.log_scale == pytest.approx(nats, abs=1e-4)
     for critics in (learner.critics, learner.target_critics):

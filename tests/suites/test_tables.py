@@ -6,8 +6,8 @@ import pytest
 from ale_py import roms
 
 from rlbench import suites
+from rlbench.config.online import Categorical, Expected, Implicit, Nature, Proposed, Quantiles
 from rlbench.errors import UnknownName
-from rlbench.spec.algo import Categorical, Expected, Implicit, Nature, Proposed, Quantiles
 
 SEVEN = ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")

@@ -17,8 +17,8 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import Asked, _words, repeated
-from rlbench.record import attempts
-from rlbench.record.store import folder_of, read, scores
+from rlbench.records import attempts
+from rlbench.records.store import folder_of, read, scores
 from rlbench.sweep.plan import Job, Order
 
 TINY = (

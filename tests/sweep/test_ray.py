@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.record.store import read, scores
+from rlbench.records.store import read, scores
 from rlbench.sweep import ray as engine
 
 ROOT = Path(__file__).parents[2]

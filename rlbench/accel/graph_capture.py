@@ -1,0 +1,222 @@
+"""Many updates as one recording that is played again without the host: on a card a CUDA graph.
+
+What is recorded is the eager updater's own code, so no algorithm is written twice. It must therefore keep the rules of
+a recording: fixed shapes, what varies in tensors that stay where they are, nothing that waits for the device. The
+updates before the first recording, and the first ones of each, are carried out eagerly; a recording is trusted once it
+has given what they gave. Where recording fails or its numbers differ, updates stay eager, and ``refusal`` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from rlbench.ops.state_dict import State, Stateful
+from rlbench.records.types import Updated
+from rlbench.training.metrics import Metrics
+from rlbench.training.update_protocols import Periodic
+
+MOST: Final = 16
+"""Updates in one recording: to launch it then costs less than one of them, and more only take memory."""
+
+WARMUP: Final = 3
+"""Whole cycles of updates before the first recording, in which libraries make up their minds and optimizers begin."""
+
+SLACK: Final = 0.02
+"""Of the way that a tensor goes in the updates of a recording: how far off it may end, for sums in another order."""
+
+ROUNDING: Final = 1e-5
+"""Of a tensor's size: what may be off beside that."""
+
+
+class Cyclic(Protocol):
+    """What a recording must know of a learner."""
+
+    @property
+    def every(self) -> tuple[Periodic, ...]:
+        """What is due after every so many updates."""
+
+    @property
+    def cycle(self) -> int:
+        """Updates after which the pattern of updates repeats."""
+
+
+class Updates(Stateful, Protocol):
+    """An eager updater, of whatever batches."""
+
+    @property
+    def learner(self) -> Cyclic:
+        """Who learns."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where its figures are summed."""
+
+    def run(self, first: int, count: int) -> None:
+        """Updates ``first`` … ``first + count − 1``."""
+
+    def take(self) -> Updated | None:
+        """Means since the last call; None if nothing was learned."""
+
+
+class Recording(Protocol):
+    """Work that was recorded."""
+
+    def replay(self) -> None:
+        """Carry it out again, on the tensors that it was recorded on."""
+
+
+class Recorder(Protocol):
+    """What records: CUDA graphs on a card."""
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Carry ``work`` out as it is, where it would be recorded."""
+
+    def record(self, work: Callable[[], None]) -> Recording:
+        """Record ``work`` without carrying it out.
+
+        Raises:
+            RuntimeError: it cannot be recorded; every stream of random numbers stands where it stood.
+        """
+
+
+class Key(NamedTuple):
+    """What tells one recording from another."""
+
+    phase: int  # of its first update
+    length: int  # updates
+    due: tuple[bool, ...]  # which of what is rarely due follows the last of them
+
+
+class Captured:
+    """Eager updates, recorded; in between it may be told of anything by filling tensors in place.
+
+    A state must be loaded here too whenever one is loaded elsewhere: that moves tensors, and drops the recordings.
+    """
+
+    def __init__(
+        self,
+        eager: Updates,
+        *,
+        recorder: Recorder,
+        learner: Stateful,
+        sampler: Stateful,
+        generators: Sequence[torch.Generator],
+    ) -> None:
+        """``learner`` and ``sampler`` are all that an update changes, and the metrics; it draws from ``generators``."""
+        self.eager, self.recorder, self.learner, self.sampler = eager, recorder, learner, sampler
+        self.generators = tuple(generators)
+        self.recordings: dict[Key, Recording] = {}
+        self.refusal: str | None = None  # why updates are eager after all
+        self._warm = 0  # updates since the beginning, or since a state was loaded
+
+    def run(self, first: int, count: int) -> None:
+        """Updates ``first`` … ``first + count − 1``."""
+        end = first + count
+        while first < end:
+            length = self._length(first, end - first)
+            self._carry_out(first, length)
+            first += length
+
+    def take(self) -> Updated | None:
+        """Means since the last call; None if nothing was learned."""
+        return self.eager.take()
+
+    def state_dict(self) -> State:
+        """The sums so far."""
+        return self.eager.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over; tensors may lie elsewhere now, so everything is recorded anew."""
+        self.eager.load_state_dict(state)
+        self.recordings.clear()
+        self._warm = 0
+
+    def _length(self, first: int, count: int) -> int:
+        """How many of the next updates are one recording: a power of two, none behind what is rarely due."""
+        rare = (p.period - first % p.period for p in self.eager.learner.every if p.period > 1)
+        return 1 << (min(count, MOST, *rare).bit_length() - 1)
+
+    def _carry_out(self, first: int, length: int) -> None:
+        learner, metrics = self.eager.learner, self.eager.metrics
+        if self.refusal is not None:
+            self.eager.run(first, length)
+            return
+        if self._warm < WARMUP * learner.cycle:
+            self._eagerly(first, length)
+            self._warm += length
+            return
+        due = tuple((first + length) % periodic.period == 0 for periodic in learner.every)
+        key = Key(first % learner.cycle, length, due)
+        if key in self.recordings:
+            self.recordings[key].replay()
+            metrics.count += length
+            return
+        try:
+            self.recordings[key] = self._recorded(first, length)
+        except RuntimeError as error:
+            self._refuse(f"could not be captured ({str(error).partition(chr(10))[0]})")
+            self.eager.run(first, length)
+            return
+        self._proved(self.recordings[key], first, length)
+
+    def _eagerly(self, first: int, length: int) -> None:
+        self.recorder.beside(lambda: self.eager.run(first, length))
+
+    def _recorded(self, first: int, length: int) -> Recording:
+        """The updates, recorded; that they were counted meanwhile is undone."""
+        count = self.eager.metrics.count
+        try:
+            return self.recorder.record(lambda: self.eager.run(first, length))
+        finally:
+            self.eager.metrics.count = count
+
+    def _proved(self, recording: Recording, first: int, length: int) -> None:
+        """Carry the updates out, recorded and then, from where they began, eagerly: that is what remains."""
+        before, sampled = [x.clone() for x in self._moving()], _copied(self.sampler.state_dict())
+        streams = [generator.get_state() for generator in self.generators]
+        recording.replay()
+        found = [x.clone() for x in self._moving()]
+        for x, old in zip(self._moving(), before, strict=True):
+            x.copy_(old)
+        self.sampler.load_state_dict(sampled)
+        for generator, stream in zip(self.generators, streams, strict=True):
+            generator.set_state(stream)
+        self._eagerly(first, length)
+        if not _agree(before, found, list(self._moving())):
+            self._refuse("captured updates gave other numbers than eager ones")
+
+    def _moving(self) -> Iterator[Tensor]:
+        """Every tensor that an update changes, of the learner and of the metrics, in the same order each time."""
+        yield from _tensors({"learner": self.learner.state_dict(), "metrics": self.eager.metrics.state_dict()})
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        self.recordings.clear()
+
+
+def _tensors(state: State) -> Iterator[Tensor]:
+    for value in state.values():
+        if isinstance(value, dict):
+            yield from _tensors(value)
+        elif isinstance(value, Tensor):
+            yield value.detach()
+
+
+def _copied(state: State) -> State:
+    return {
+        key: _copied(value) if isinstance(value, dict) else value.clone() if isinstance(value, Tensor) else value
+        for key, value in state.items()
+    }
+
+
+def _agree(before: list[Tensor], found: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Whether ``found`` is where ``wanted`` is, in proportion to the way from ``before``; no number never is."""
+    near = []
+    for old, ours, theirs in zip(before, found, wanted, strict=True):
+        off, way, size = ((x).double().norm() for x in (ours - theirs, theirs - old, theirs))
+        near.append(off <= SLACK * way + ROUNDING * size)
+    return bool(torch.stack(near).all())

@@ -1,0 +1,79 @@
+"""Behaviour cloning: the data's actions, by squared error or by likelihood; numbered ones by cross entropy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.base import Periodic, descend
+from rlbench.nets.actors import BoundedActor, DeterministicActor
+from rlbench.nets.behavior import Imitator
+from rlbench.ops.action_distributions import Deterministic, Discrete
+from rlbench.ops.losses import counted, imitation_error
+from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.types import Role, Transition
+
+
+class ClonedUpdate(NamedTuple):
+    """What one gradient step has to say."""
+
+    actor_loss: Tensor  # []
+    error: (
+        Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions; or share missed
+    )
+    priority: Tensor  # [B]
+
+
+class Imitation:
+    """Behaviour cloning (Pomerleau 1991): the documented IL with a deterministic actor, else maximum likelihood."""
+
+    every: tuple[Periodic, ...] = ()
+    cycle = 1
+
+    def __init__(
+        self, actor: DeterministicActor | BoundedActor | Imitator, *, actor_optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.actor, self.actor_optimizer = actor, actor_optimizer
+
+    def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """Squared error or negative log-density, ``[]``, and every row's squared error, of numbers 0 or 1, ``[B]``."""
+        policy = self.actor(batch.obs)
+        if isinstance(policy, Discrete):
+            error = (policy.mode() != batch.action).to(batch.reward.dtype)
+        else:
+            error = imitation_error(policy.mode(), batch.action)
+        surprise = error if isinstance(policy, Deterministic) else -policy.log_prob(batch.action)
+        return (batch.weight * surprise).mean(), error.detach()
+
+    def update(self, batch: Transition, phase: int = 0) -> ClonedUpdate:  # noqa: ARG002 - every update is like the others
+        """A step of the actor."""
+        loss, error = self.loss(batch)
+        descend(loss, (self.actor_optimizer,))
+        return ClonedUpdate(loss.detach(), counted(batch.weight, error), error)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """The preferred actions, ``[N]`` or ``[N, A]``; in training samples, where the policy has any."""
+        policy = self.actor(obs)
+        if role == "eval" or isinstance(policy, Deterministic):
+            action: Tensor = policy.mode()
+        else:
+            action = policy.draw() if isinstance(policy, Discrete) else policy.draws(1)[0]
+        return action
+
+    def policy(self) -> DeterministicActor | BoundedActor | Imitator:
+        """The actor."""
+        return self.actor
+
+    def state_dict(self) -> State:
+        """The actor and its optimizer."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"actor": self.actor, "actor_optimizer": self.actor_optimizer}

@@ -1,0 +1,124 @@
+"""CQL: SAC whose critics are also pressed down on actions that might be taken, and up on those that were."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.base import Periodic, move
+from rlbench.algorithms.critic_loss import against, track
+from rlbench.algorithms.multiplier import Multiplier
+from rlbench.algorithms.sac import SAC
+from rlbench.nets.actors import SquashedActor
+from rlbench.ops.action_distributions import anywhere
+from rlbench.ops.losses import conservative_gap, counted
+from rlbench.ops.state_dict import State, into_parts, of_parts
+from rlbench.ops.types import Role, Transition
+
+
+class Conservatism(NamedTuple):
+    """How hard the critics are pressed."""
+
+    weight: float  # of the gap
+    temperature: float  # of the soft maximum
+    repeats: int  # sampled actions of each of three kinds
+    soft: bool  # whether a target pays for entropy
+    max_grad_norm: float | None  # of each critic by itself
+    actor_first: bool = False  # whether the actor's gradient step precedes the critics'
+
+
+class ConservativeUpdate(NamedTuple):
+    """What one gradient step has to say."""
+
+    critic_loss: Tensor  # [] summed over the critics, gaps included
+    actor_loss: Tensor  # []
+    q: Tensor  # [] mean value of the actions taken
+    entropy: Tensor  # [] nats, by the policy's own samples
+    alpha: Tensor  # [] what a nat is worth
+    gap: Tensor  # [] what the critics promise more of all actions than of the data's, mean over the critics
+    multiplier: Tensor  # [] of the gap
+    priority: Tensor  # [B]
+
+
+class CQL:
+    """https://arxiv.org/abs/2006.04779, CQL(H); actor, temperature and targets are those of a SAC."""
+
+    every: tuple[Periodic, ...] = ()
+    cycle = 1
+
+    def __init__(self, sac: SAC, *, multiplier: Multiplier, conservatism: Conservatism) -> None:
+        self.sac, self.multiplier, self.conservatism = sac, multiplier, conservatism
+
+    @torch.no_grad()
+    def considered(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions the critics may think too well of, ``[3M, B, A]``, their log-densities ``[3M, B]``, and a goal.
+
+        The goal is ``[B]``. A third is drawn from everywhere, a third from the policy here, a third from the policy at
+        what comes next; the first of these serves the target too. All are judged here, as in the paper's code.
+        """
+        count = self.conservatism.repeats
+        policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
+        action, log_prob = policy.repeated(count).sample()
+        (here, there), (likely, next_likely) = action.chunk(2, 1), log_prob.chunk(2, 1)
+        random, density = anywhere(batch.action, count)
+        future = self.sac.target_critics(batch.next_obs, there[0]).amin(0)
+        if self.conservatism.soft:
+            future = future - self.sac.temperature.value() * next_likely[0]
+        log_density = torch.cat([torch.full_like(likely, density), likely, next_likely])
+        return torch.cat([random, here, there]), log_density, batch.reward + batch.discount * future
+
+    def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Loss with gaps, mean value and weighted gap, ``[]``, and errors ``[B]`` of the critics (eq. 4)."""
+        others, log_density, goal = self.considered(batch)
+        value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
+        loss, q, error = against(value[:, 0], goal, batch.weight)
+        asked = self.conservatism
+        gap = asked.weight * conservative_gap(value[:, 0], value[:, 1:], log_density, asked.temperature)
+        loss = loss + self.multiplier.value() * (batch.weight * gap).mean(1).sum()
+        return loss, q, error, counted(batch.weight, gap.detach().mean(0))
+
+    def update(self, batch: Transition, phase: int = 0) -> ConservativeUpdate:  # noqa: ARG002 - all updates are alike
+        """A step of the critics, of the multiplier, of the actor and of the temperature; the targets follow."""
+        if self.conservatism.actor_first:
+            self.sac.improve(batch)
+        loss, q, error, gap = self.critic_loss(batch)
+        multiplier = self.multiplier.value()
+        descend_apart(loss, self.sac.critic_optimizer, max_norm=self.conservatism.max_grad_norm)
+        self.multiplier.learn(gap, batch.weight.sum())
+        if not self.conservatism.actor_first:
+            self.sac.improve(batch)
+        track(self.sac.target_critics, self.sac.critics, self.sac.tau)
+        actor_loss, entropy = self.sac.held.clone()
+        alpha = self.sac.temperature.value()
+        return ConservativeUpdate(loss.detach(), actor_loss, q, entropy, alpha, gap, multiplier, error)
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
+        return self.sac.act(obs, role)
+
+    def policy(self) -> SquashedActor:
+        """The actor."""
+        return self.sac.actor
+
+    def state_dict(self) -> State:
+        """All of the SAC, and the multiplier."""
+        return of_parts({"sac": self.sac, "multiplier": self.multiplier})
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts({"sac": self.sac, "multiplier": self.multiplier}, state)
+
+
+def descend_apart(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
+    """One step of K critics ``[K, ...]``, the gradient of each cut at ``max_norm`` by itself."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    gradients = torch.autograd.grad(loss, parameters)
+    if max_norm is not None:
+        norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()  # [K]
+        share = (max_norm / (norm + 1e-6)).clamp(max=1)[:, None, None]
+        gradients = tuple(g * share for g in gradients)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    move(optimizer)

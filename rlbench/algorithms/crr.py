@@ -1,0 +1,112 @@
+"""CRR: imitation, each action of the data weighed by how much better it is than what the policy would do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.advantage_weighted import FilteredUpdate
+from rlbench.algorithms.base import Periodic, descend
+from rlbench.algorithms.critic_loss import against, track
+from rlbench.nets.actors import BoundedActor
+from rlbench.nets.critics import Critics
+from rlbench.ops.action_distributions import Gaussian
+from rlbench.ops.losses import binary_weight, counted, exponential_weight
+from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.types import Role, Transition
+
+
+class Filter(NamedTuple):
+    """How actions are weighed."""
+
+    mode: Literal["exp", "binary"]
+    beta: float  # by which advantages are divided before exp
+    bound: float  # the greatest weight of exp
+    samples: int  # of the policy, to say what is usual
+    usual: Literal["mean", "max"]  # of their values
+
+
+class CRR:
+    """https://arxiv.org/abs/2006.15134; actor and critics move at once, each by what the other said before."""
+
+    cycle = 1
+
+    def __init__(
+        self,
+        actor: BoundedActor,
+        critics: Critics,
+        *,
+        actor_optimizer: torch.optim.Optimizer,
+        critic_optimizer: torch.optim.Optimizer,
+        tau: float,
+        sync_every: int | None,
+        filtering: Filter,
+    ) -> None:
+        self.actor, self.critics = actor, critics
+        self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
+        self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
+        self.filtering, self.tau = filtering, tau if sync_every is None else 1.0
+        self.every = (Periodic(1 if sync_every is None else sync_every, self.follow),)
+
+    def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
+        with torch.no_grad():
+            action = self.target_actor(batch.next_obs).draws(1)[0]
+            goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
+        value = self.critics(batch.obs, batch.action)
+        return *against(value, goal, batch.weight), value.detach()
+
+    @torch.no_grad()
+    def weight(self, obs: Tensor, policy: Gaussian, value: Tensor) -> Tensor:
+        """What an action worth ``value`` ``[B]`` counts among those of the policy, ``[B]`` (eq. 3 and 4)."""
+        others = self.critics.each(obs, policy.draws(self.filtering.samples)).amin(0)  # [M, B]
+        advantage = value - (others.mean(0) if self.filtering.usual == "mean" else others.amax(0))
+        if self.filtering.mode == "binary":
+            return binary_weight(advantage)
+        return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.bound)
+
+    def policy_loss(self, batch: Transition, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The actor's loss (eq. 1), for data that is worth ``value`` ``[B]``, and the mean weight, both ``[]``."""
+        policy = self.actor(batch.obs)
+        weight = self.weight(batch.obs, policy, value)
+        loss = -(batch.weight * weight * policy.log_prob(batch.action)).mean()
+        return loss, counted(batch.weight, weight)
+
+    def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - all updates are alike
+        """A step of the critics and the actor."""
+        critic_loss, q, error, value = self.critic_loss(batch)
+        actor_loss, imitated = self.policy_loss(batch, value.amin(0))
+        descend(critic_loss + actor_loss, (self.actor_optimizer, self.critic_optimizer))
+        return FilteredUpdate(critic_loss.detach(), torch.zeros_like(q), actor_loss.detach(), q, imitated, error)
+
+    def follow(self) -> None:
+        """The targets move."""
+        track(self.target_actor, self.actor, self.tau)
+        track(self.target_critics, self.critics, self.tau)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
+        policy = self.actor(obs)
+        action: Tensor = policy.mode() if role == "eval" else policy.draws(1)[0]
+        return action
+
+    def policy(self) -> BoundedActor:
+        """The actor."""
+        return self.actor
+
+    def state_dict(self) -> State:
+        """Four networks and two optimizers."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
+        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        return {"actor": self.actor, "critics": self.critics, **targets, **optimizers}

@@ -1,0 +1,119 @@
+"""What BCQ, CQL and CRR are beside Q-learning, among numbered actions: who may be chosen, and a term of the loss."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.dqn import Extra, QLearner, Selector
+from rlbench.nets.behavior import Advised
+from rlbench.ops.action_distributions import Discrete
+from rlbench.ops.losses import binary_weight, exponential_weight, likely, numbered_gap
+from rlbench.ops.return_distributions import Expected, Value, pick
+from rlbench.ops.types import Role, Transition
+
+
+def likely_alone(net: Advised, threshold: float) -> Selector:
+    """Discrete BCQ's choice (https://arxiv.org/abs/1910.01708): the actions that the data hold likely enough."""
+
+    def select(features: Tensor) -> Tensor:
+        return likely(net.policy(features).logits, threshold)
+
+    return select
+
+
+def imitation(net: Advised, penalty: float) -> Extra:
+    """Discrete BCQ's term: cross entropy with the data's actions, and a penalty on squared logits."""
+
+    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - it imitates whatever it is worth
+        policy = net.policy(features)
+        surprise = penalty * policy.logits.square().mean(-1) - policy.log_prob(batch.action)
+        return (batch.weight * surprise).mean()
+
+    return extra
+
+
+def conservatism(weight: float) -> Extra:
+    """CQL's term (https://arxiv.org/abs/2006.04779, eq. 4): what is promised more of all actions than of the data's."""
+
+    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - it looks at values alone
+        return weight * (batch.weight * numbered_gap(value.mean(), batch.action)).mean()
+
+    return extra
+
+
+class Filter(NamedTuple):
+    """How actions are weighed."""
+
+    mode: Literal["exp", "binary", "all"]
+    beta: float  # by which advantages are divided before exp
+    bound: float  # the greatest weight of exp
+    conservative: float | None  # weight of CQL's gap beside the imitation
+
+
+class CRR(QLearner):
+    """Discrete CRR (https://arxiv.org/abs/2006.15134): values are a policy's own, and the policy imitates by them.
+
+    As documented, on one torso; but no value learns from what it says of an advantage.
+    """
+
+    online: Advised
+    target: Advised
+
+    def __init__(
+        self,
+        net: Advised,
+        *,
+        optimizer: torch.optim.Optimizer,
+        max_grad_norm: float | None,
+        sync_every: int,
+        filtering: Filter,
+        greedy: bool,
+    ) -> None:
+        super().__init__(
+            net,
+            optimizers=(optimizer,),
+            max_grad_norm=max_grad_norm,
+            double=True,
+            sync_every=sync_every,
+            extra=self.weighted,
+        )
+        self.filtering, self.greedy = filtering, greedy
+
+    def future(self, obs: Tensor) -> Value:
+        """What the target network says of its own policy at ``obs``, ``[B]``."""
+        features = self.target.torso(obs)
+        return Expected(usual(self.target.policy(features), self.target.head(features, "target").mean()))
+
+    def weighted(self, features: Tensor, value: Value, batch: Transition) -> Tensor:
+        """The policy's loss (eq. 1), and the gap where it is asked for, ``[]``."""
+        policy, mean = self.online.policy(features), value.mean()
+        loss = -(batch.weight * self.weight(policy, mean, batch.action) * policy.log_prob(batch.action)).mean()
+        if self.filtering.conservative is None:
+            return loss
+        return loss + conservatism(self.filtering.conservative)(features, value, batch)
+
+    @torch.no_grad()
+    def weight(self, policy: Discrete, mean: Tensor, action: Tensor) -> Tensor:
+        """What each ``action`` ``[B]`` counts, among those worth ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
+        advantage = pick(mean, action) - usual(policy, mean)
+        match self.filtering.mode:
+            case "exp":
+                return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.bound)
+            case "binary":
+                return binary_weight(advantage)
+            case "all":
+                return torch.ones_like(advantage)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Samples of the policy, ``[N]``; its mode when it is judged, if it is to be greedy."""
+        policy = self.online.policy(self.online.torso(obs))
+        return policy.mode() if role == "eval" and self.greedy else policy.draw()
+
+
+def usual(policy: Discrete, mean: Tensor) -> Tensor:
+    """What a policy expects, ``[B]``, of actions worth ``mean`` ``[B, A]``."""
+    return (policy.logits.softmax(-1) * mean).sum(-1)

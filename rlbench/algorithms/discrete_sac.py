@@ -1,0 +1,103 @@
+"""SAC among numbered actions: what SAC samples is summed here, for every action's probability is known."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.base import Periodic, descend
+from rlbench.algorithms.critic_loss import ACUpdate, track
+from rlbench.algorithms.sac import Temperature
+from rlbench.nets.discrete_actor_critic import Chooser
+from rlbench.ops.action_distributions import Discrete
+from rlbench.ops.return_distributions import pick
+from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.types import Role, Transition
+
+
+class DiscreteSAC:
+    """https://arxiv.org/abs/1910.07207, with one torso that each optimizer moves in turn, as documented.
+
+    The actor's optimizer holds torso and actor, each critic's optimizer the torso and that critic.
+    """
+
+    every: tuple[Periodic, ...] = ()
+    cycle = 1
+
+    def __init__(
+        self,
+        net: Chooser,
+        *,
+        actor_optimizer: torch.optim.Optimizer,
+        critic_optimizers: Sequence[torch.optim.Optimizer],
+        temperature: Temperature,
+        tau: float,
+    ) -> None:
+        self.net, self.target = net, copy.deepcopy(net).requires_grad_(False)  # of the target's actor nobody asks
+        self.actor_optimizer, self.critic_optimizers = actor_optimizer, tuple(critic_optimizers)
+        self.temperature, self.tau = temperature, tau
+
+    @torch.no_grad()
+    def goal(self, batch: Transition) -> Tensor:
+        """What the critics are to say, ``[B]``: the soft value of what comes next (eq. 3 and 10)."""
+        future = self.worth(self.net.policy(batch.next_obs), self.target(batch.next_obs)[1].amin(0))
+        return batch.reward + batch.discount * future
+
+    def worth(self, policy: Discrete, value: Tensor) -> Tensor:
+        """The soft value ``[B]`` of a policy whose actions are worth ``value`` ``[B, A]``."""
+        expected = (policy.logits.softmax(-1) * value).sum(-1)
+        return expected + self.temperature.value() * policy.entropy()
+
+    def critic_loss(self, batch: Transition, goal: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One critic's squared error ``[]``, mean value ``[]`` and the size of each row's error, ``[B]``."""
+        value = pick(self.net.value(batch.obs, member), batch.action)
+        error = value - goal
+        return (batch.weight * error.square()).mean(), value.mean().detach(), error.abs().detach()
+
+    def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """The actor's loss (eq. 12) and its entropy, both ``[]``; the critics are only asked."""
+        policy, value = self.net(batch.obs)
+        loss = -(batch.weight * self.worth(policy, value.detach().amin(0))).mean()
+        entropy = (batch.weight * policy.entropy().detach()).sum() / batch.weight.sum()
+        return loss, entropy
+
+    def update(self, batch: Transition, phase: int = 0) -> ACUpdate:  # noqa: ARG002 - every update is like the others
+        """A step of each critic, each on the torso that the last one left; then the actor, α and the targets."""
+        goal, found = self.goal(batch), []
+        for member, optimizer in enumerate(self.critic_optimizers):
+            loss, q, error = self.critic_loss(batch, goal, member)
+            descend(loss, (optimizer,))
+            found.append((loss.detach(), q, error))
+        losses, values, errors = (torch.stack(column) for column in zip(*found, strict=True))
+        actor_loss, entropy = self.policy_loss(batch)
+        descend(actor_loss, (self.actor_optimizer,))
+        self.temperature.learn(entropy)
+        track(self.target, self.net, self.tau)
+        alpha = self.temperature.value()
+        return ACUpdate(losses.sum(), actor_loss.detach(), values.mean(), entropy, alpha, errors.mean(0))
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Sampled actions, ``[N]``; the likeliest when the policy is judged."""
+        policy = self.net.policy(obs)
+        return policy.mode() if role == "eval" else policy.draw()
+
+    def policy(self) -> Chooser:
+        """Actor and critics."""
+        return self.net
+
+    def state_dict(self) -> State:
+        """Both networks, the temperature, and what every optimizer has gathered."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        critics = {f"critic optimizer {i}": optimizer for i, optimizer in enumerate(self.critic_optimizers)}
+        networks = {"net": self.net, "target": self.target}
+        return {**networks, **critics, "actor optimizer": self.actor_optimizer, "temperature": self.temperature}

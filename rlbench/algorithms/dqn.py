@@ -1,0 +1,118 @@
+"""Q-learning with a target network; what it predicts is a ``Value``, so DQN and its distributional kin share it.
+
+Two functions make other algorithms of it: a *selector*, which says what may be chosen, and an *extra* term of the loss.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.base import Periodic, descend
+from rlbench.nets.q_heads import QNet
+from rlbench.ops.return_distributions import Value
+from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.types import Role, Transition
+
+Selector: TypeAlias = Callable[[Tensor], Tensor]
+"""From the online network's features ``[B, F]`` to the actions that may be chosen, ``[B, A]`` bool, at least one."""
+
+Extra: TypeAlias = Callable[[Tensor, Value, Transition], Tensor]
+"""From features ``[B, F]``, the values of all actions there and the batch to a term of the loss, ``[]``."""
+
+
+class QUpdate(NamedTuple):
+    """What one gradient step has to say."""
+
+    loss: Tensor  # []
+    q: Tensor  # [] mean value of the actions taken
+    priority: Tensor  # [B]
+    extra: Tensor | None = None  # [] the extra term; None where there is none
+
+
+class QLearner:
+    """DQN, https://www.nature.com/articles/nature14236, double by default, https://arxiv.org/abs/1509.06461."""
+
+    cycle = 1
+
+    def __init__(
+        self,
+        net: QNet,
+        *,
+        optimizers: Sequence[torch.optim.Optimizer],
+        max_grad_norm: float | None,
+        double: bool,
+        sync_every: int,
+        select: Selector | None = None,
+        extra: Extra | None = None,
+    ) -> None:
+        if select is not None and not double:
+            raise ValueError("select: only what the online network chooses is selected; use double=True")
+        self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
+        self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
+        self.select, self.added = select, extra
+        self.every = (Periodic(sync_every, self.sync),)
+
+    def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
+        """What is minimised, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""
+        features = self.online.torso(batch.obs)
+        values = self.online.head(features, "learn")
+        value = values.at(batch.action)
+        with torch.no_grad():
+            goal = self.future(batch.next_obs).backup(batch.reward, batch.discount)
+        distance = value.distance(goal)
+        loss = (batch.weight * distance).mean()
+        q, priority = value.mean().mean().detach(), value.priority(goal, distance).detach()
+        if self.added is None:
+            return loss, QUpdate(loss.detach(), q, priority)
+        extra = self.added(features, values, batch)
+        return loss + extra, QUpdate((loss + extra).detach(), q, priority, extra.detach())
+
+    def future(self, obs: Tensor) -> Value:
+        """What the target network says of the best that can be done at ``obs``, ``[B]``."""
+        future: Value = self.target(obs, "target")
+        best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
+        return future.at(best)
+
+    def best(self, obs: Tensor, role: Role) -> Tensor:
+        """Of the actions that may be chosen the ones of highest expected return, ``[B]``."""
+        features = self.online.torso(obs)
+        mean = self.online.head(features, role).mean()
+        if self.select is not None:
+            mean = mean.masked_fill(~self.select(features), -torch.inf)
+        return mean.argmax(-1)
+
+    def update(self, batch: Transition, phase: int = 0) -> QUpdate:  # noqa: ARG002 - every update is like the others
+        """One step down the weighted loss, each optimizer on its own parameters."""
+        loss, report = self.loss(batch)
+        descend(loss, self.optimizers, max_norm=self.max_grad_norm)
+        return report
+
+    def sync(self) -> None:
+        """Copy the online network to the target, in place."""
+        torch._foreach_copy_(list(self.target.parameters()), list(self.online.parameters()))
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """The actions of highest expected return, ``[N]``."""
+        return self.best(obs, role)
+
+    def policy(self) -> QNet:
+        """The online network."""
+        return self.online
+
+    def state_dict(self) -> State:
+        """Both networks and what the optimizers have gathered."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        optimizers = {f"optimizer {i}": optimizer for i, optimizer in enumerate(self.optimizers)}
+        return {"online": self.online, "target": self.target, **optimizers}

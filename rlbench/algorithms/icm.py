@@ -1,0 +1,75 @@
+"""Curiosity: what a model of the environment learns, and the reward for what it could not foresee (ICM)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rlbench.algorithms.base import descend
+from rlbench.algorithms.critic_loss import ACUpdate
+from rlbench.algorithms.dqn import QUpdate
+from rlbench.algorithms.onpolicy import PGUpdate, average
+from rlbench.nets.icm import Foreseen, Foresight
+from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.types import Walk
+
+
+class CuriousUpdate(NamedTuple):
+    """What was learned, and beside it what the model of curiosity has to say."""
+
+    learned: QUpdate | ACUpdate | PGUpdate
+    forward_loss: Tensor  # [] of foreseeing features
+    inverse_loss: Tensor  # [] nats, of guessing actions
+    bonus: Tensor  # [] mean reward of a step
+    priority: Tensor  # [B]; of a rollout [0]
+
+
+class Curiosity:
+    """https://arxiv.org/abs/1705.05363, with the documented weights of its two losses."""
+
+    def __init__(
+        self,
+        net: Foresight,
+        *,
+        optimizer: torch.optim.Optimizer,
+        loss_scale: float,
+        reward_scale: float,
+        forward_share: float,
+    ) -> None:
+        self.net, self.optimizer, self.loss_scale = net, optimizer, loss_scale
+        self.reward_scale, self.forward_share = reward_scale, forward_share
+
+    def loss(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What is minimised (eq. 7 without the policy), the forward and the inverse part of it, each ``[]``."""
+        forward = average(seen.error, weight)
+        inverse = average(F.cross_entropy(seen.guess, action, reduction="none"), weight)
+        both = self.forward_share * forward + (1 - self.forward_share) * inverse
+        return self.loss_scale * both, forward.detach(), inverse.detach()
+
+    def learn(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of the model on ``action`` and ``weight`` ``[B]``; gives both parts of its loss, each ``[]``."""
+        loss, forward, inverse = self.loss(seen, action, weight)
+        descend(loss, (self.optimizer,))
+        return forward, inverse
+
+    @torch.no_grad()
+    def bonus(self, walk: Walk) -> Tensor:
+        """What each step of each walk pays (eq. 6), ``[B, H]``."""
+        features = self.net.torso(walk.obs.flatten(0, 1)).unflatten(0, walk.obs.shape[:2])
+        before, after = features[:, :-1].flatten(0, 1), features[:, 1:].flatten(0, 1)
+        seen: Foreseen = self.net(before, walk.action.flatten(), after)
+        return self.reward_scale * seen.error.view(walk.action.shape)
+
+    def state_dict(self) -> State:
+        """The model and what its optimizer has gathered."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"net": self.net, "optimizer": self.optimizer}

@@ -1,0 +1,112 @@
+"""Any other learner, made curious: every step it learns from pays what curiosity thinks of it on top.
+
+The bonus is found with the model of today, whatever its age when the step was made, and for each step by itself: so an
+n-step return holds as many bonuses as rewards, and advantages are made of both.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.algorithms.base import Learner, Periodic
+from rlbench.algorithms.critic_loss import ACUpdate
+from rlbench.algorithms.dqn import QUpdate
+from rlbench.algorithms.icm import Curiosity, CuriousUpdate
+from rlbench.algorithms.onpolicy import OnPolicyLearner
+from rlbench.nets.icm import Foreseen
+from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.types import Role, Rollout, Transition, Walk
+
+
+class CuriousReplay:
+    """Around a learner of transitions; the model learns from the first step of each, as documented."""
+
+    def __init__(self, inner: Learner[Transition, QUpdate | ACUpdate], curiosity: Curiosity) -> None:
+        self.inner, self.curiosity = inner, curiosity
+        self.every: tuple[Periodic, ...] = inner.every
+        self.cycle = inner.cycle
+
+    def rewarded(self, walk: Walk) -> tuple[Transition, Tensor]:
+        """The transitions with every bonus on their way in their sums, and the bonuses, ``[B, H]``."""
+        bonus = self.curiosity.bonus(walk)
+        return walk.drawn._replace(reward=walk.drawn.reward + (walk.share * bonus).sum(1)), bonus
+
+    def update(self, walk: Walk, phase: int) -> CuriousUpdate:
+        """A gradient step of the learner within, then one of the model."""
+        batch, bonus = self.rewarded(walk)
+        learned = self.inner.update(batch, phase)
+        weight = (batch.weight > 0).to(bonus.dtype)
+        features = self.curiosity.net.torso(walk.obs[:, :2].flatten(0, 1))
+        seen: Foreseen = self.curiosity.net(features[::2], batch.action, features[1::2])
+        forward, inverse = self.curiosity.learn(seen, batch.action, weight)
+        paid = (bonus[:, 0] * weight).sum() / weight.sum().clamp_min(1)
+        return CuriousUpdate(learned, forward, inverse, paid, learned.priority)
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """The actions of the learner within, ``[N]`` or ``[N, A]``."""
+        return self.inner.act(obs, role)
+
+    def policy(self) -> nn.Module:
+        """Its network."""
+        return self.inner.policy()
+
+    def state_dict(self) -> State:
+        """The learner within, and the model."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take both over."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"learner": self.inner, "curiosity": self.curiosity}
+
+
+class CuriousRollouts:
+    """Around a learner of rollouts; the model makes one step on the whole of each, as documented."""
+
+    def __init__(self, inner: OnPolicyLearner, curiosity: Curiosity) -> None:
+        self.inner, self.curiosity, self.steps = inner, curiosity, inner.steps
+
+    def seen(self, rollout: Rollout) -> Foreseen:
+        """What the model makes of every step, those of dead rows too, M = T · N."""
+        features = self.curiosity.net.torso(rollout.obs.flatten(0, 1)).unflatten(0, rollout.obs.shape[:2])
+        seen: Foreseen = self.curiosity.net(
+            features[:-1].flatten(0, 1), rollout.action.flatten(), features[1:].flatten(0, 1)
+        )
+        return seen
+
+    def rewarded(self, rollout: Rollout, seen: Foreseen) -> tuple[Rollout, Tensor]:
+        """The rollout with every bonus in its rewards, and the bonuses, ``[T, N]``; a dead row pays none."""
+        bonus = self.curiosity.reward_scale * seen.error.detach().view(rollout.dead.shape) * ~rollout.dead
+        return rollout._replace(reward=rollout.reward + bonus), bonus
+
+    def update(self, rollout: Rollout) -> CuriousUpdate:
+        """Everything the learner within learns from a rollout, then a gradient step of the model."""
+        seen = self.seen(rollout)
+        paying, bonus = self.rewarded(rollout, seen)
+        learned = self.inner.update(paying)
+        weight = (~rollout.dead).flatten().to(bonus.dtype)
+        forward, inverse = self.curiosity.learn(seen, rollout.action.flatten(), weight)
+        paid = bonus.sum() / weight.sum().clamp_min(1)
+        return CuriousUpdate(learned, forward, inverse, paid, torch.empty_like(bonus[:0, 0]))
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """The actions of the learner within, ``[N]`` or ``[N, A]``."""
+        return self.inner.act(obs, role)
+
+    def policy(self) -> nn.Module:
+        """Its network."""
+        return self.inner.policy()
+
+    def state_dict(self) -> State:
+        """The learner within, and the model."""
+        return of_parts(self._parts())
+
+    def load_state_dict(self, state: State) -> None:
+        """Take both over."""
+        into_parts(self._parts(), state)
+
+    def _parts(self) -> Parts:
+        return {"learner": self.inner, "curiosity": self.curiosity}

@@ -1,0 +1,40 @@
+"""The multiplier of CQL's gap: a constant 1, or a learned one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.algorithms.base import descend
+from rlbench.ops.state_dict import State, branch, into_optimizer, of_optimizer, tensor
+
+
+class Multiplier:
+    """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
+
+    def __init__(self, *, device: torch.device, threshold: float | None = None, lr: float = 0.0, most: float) -> None:
+        self.threshold, self.most = threshold, most
+        self.log = nn.Parameter(torch.zeros((), device=device))
+        self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
+
+    def value(self) -> Tensor:
+        """The multiplier, ``[]``, of which nothing is learned."""
+        return self.log.detach().exp().clamp(0, self.most)
+
+    def learn(self, gap: Tensor, rows: Tensor) -> None:
+        """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
+        if self.threshold is not None:
+            excess = torch.where(rows > 0, gap - self.threshold, 0.0)
+            descend(-self.log.exp() * excess, (self.optimizer,))
+            self.log.data.clamp_(max=math.log(self.most))  # the logarithm itself, or it would never come back
+
+    def state_dict(self) -> State:
+        """The multiplier and what its optimizer has gathered."""
+        return {"log": self.log, "optimizer": of_optimizer(self.optimizer)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        self.log.data.copy_(tensor(state, "log"))
+        into_optimizer(self.optimizer, branch(state, "optimizer"))

@@ -1,0 +1,140 @@
+"""What on-policy learners make of a rollout before they learn from it, and what they report."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.nets.actor_critic import Apart, Judgement, Shared
+from rlbench.ops.returns import Moments, advantages, fresh, merged
+from rlbench.ops.state_dict import State, tensor
+from rlbench.ops.types import Role, Rollout
+
+ActorValue: TypeAlias = Apart | Shared
+EPSILON = 1e-8  # beneath every root that is divided by, as documented
+
+
+class PGUpdate(NamedTuple):
+    """What one rollout has to say, in means over its gradient steps."""
+
+    policy_loss: Tensor  # []
+    value_loss: Tensor  # []
+    entropy: Tensor  # [] nats
+    divergence: Tensor  # [] mean of log π_old − log π, which estimates KL(π_old ‖ π)
+
+
+class OnPolicyLearner(Protocol):
+    """Learns from whole rollouts and acts."""
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps that one update counts as."""
+
+    def update(self, rollout: Rollout) -> PGUpdate:
+        """Everything that is learned from a rollout."""
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Actions, ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
+
+    def policy(self) -> nn.Module:
+        """The network that acts."""
+
+    def state_dict(self) -> State:
+        """Everything that learns."""
+
+    def load_state_dict(self, state: State) -> None:
+        """Take it over."""
+
+
+class Lesson(NamedTuple):
+    """A rollout, judged: every row of every lane one after another, M = T · N."""
+
+    obs: Tensor  # [M, ...]
+    action: Tensor  # [M, ...]
+    log_prob: Tensor  # [M] under the policy that acted
+    value: Tensor  # [M] in the critic's own scale
+    advantage: Tensor  # [M]
+    goal: Tensor  # [M] what the critic is to say
+    weight: Tensor  # [M] 0 for a final observation, where nothing was done
+
+
+class Returns:
+    """Advantages and the critic's goals; with ``scaled`` the critic speaks in standard deviations of the return.
+
+    The documented order: values are multiplied by the deviation known so far, advantages and returns made of them, the
+    goals divided by that same deviation, and only then the new returns counted.
+    """
+
+    def __init__(self, *, gamma: float, trace: float, scaled: bool, like: Tensor) -> None:
+        self.gamma, self.trace, self.scaled = gamma, trace, scaled
+        self.moments = fresh((), like)
+
+    def deviation(self) -> Tensor:
+        """What a unit of the critic is worth, ``[]``."""
+        if not self.scaled:
+            return torch.ones_like(self.moments.var, dtype=torch.float32)
+        return (self.moments.var + EPSILON).sqrt().float()
+
+    def __call__(self, rollout: Rollout, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Advantages and goals, both ``[T, N]``, from the critic's values ``[T + 1, N]``."""
+        unit = self.deviation()
+        real = value * unit
+        advantage = advantages(rollout, real, gamma=self.gamma, trace=self.trace)
+        reached = advantage + real[:-1]
+        if self.scaled:
+            self.moments = merged(self.moments, reached.flatten(), (~rollout.dead).flatten())
+        return advantage, reached / unit
+
+    def state_dict(self) -> State:
+        """What is known of returns."""
+        return self.moments._asdict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Take it over."""
+        self.moments = Moments(*(tensor(state, name) for name in Moments._fields))
+
+
+@torch.no_grad()
+def judged(net: ActorValue, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of what was done, ``[T, N]``, and values, ``[T + 1, N]``, in one pass over all rows."""
+    found: Judgement = net(rollout.obs.flatten(0, 1))
+    done = torch.cat([rollout.action, rollout.action[-1:]]).flatten(0, 1)  # nothing was done yet in the last row
+    shape = rollout.obs.shape[:2]
+    return found.policy.log_prob(done).view(shape)[:-1], found.value.view(shape)
+
+
+@torch.no_grad()
+def valued(net: ActorValue, rollout: Rollout) -> Tensor:
+    """Values alone, ``[T + 1, N]``."""
+    value: Tensor = net.worth(rollout.obs.flatten(0, 1))
+    return value.view(rollout.obs.shape[:2])
+
+
+def lesson(net: ActorValue, rollout: Rollout, returns: Returns) -> Lesson:
+    """The rollout as ``net`` sees it now."""
+    log_prob, value = judged(net, rollout)
+    advantage, goal = returns(rollout, value)
+    return Lesson(
+        obs=rollout.obs[:-1].flatten(0, 1),
+        action=rollout.action.flatten(0, 1),
+        log_prob=log_prob.flatten(),
+        value=value[:-1].flatten(),
+        advantage=advantage.flatten(),
+        goal=goal.flatten(),
+        weight=(~rollout.dead).flatten().to(value.dtype),
+    )
+
+
+def standardised(x: Tensor, weight: Tensor) -> Tensor:
+    """``x`` ``[M]`` with mean 0 and standard deviation 1 over the rows that count."""
+    rows = weight.sum().clamp_min(1)
+    mean = (x * weight).sum() / rows
+    spread = (((x - mean).square() * weight).sum() / (rows - 1).clamp_min(1)).sqrt()
+    return (x - mean) / (spread + EPSILON)
+
+
+def average(x: Tensor, weight: Tensor) -> Tensor:
+    """The mean of ``x`` ``[M]`` over the rows that count, ``[]``."""
+    return (x * weight).sum() / weight.sum().clamp_min(1)

@@ -1,0 +1,82 @@
+"""REINFORCE: the gradient of the log-probability of what was done, times what came of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.base import descend
+from rlbench.algorithms.onpolicy import EPSILON, PGUpdate, average
+from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
+from rlbench.ops.returns import Moments, discounted, fresh, merged
+from rlbench.ops.state_dict import Parts, State, branch, into_parts, of_parts, tensor
+from rlbench.ops.types import Role, Rollout
+
+
+class Reinforce:
+    """https://link.springer.com/article/10.1007/BF00992696, with returns in standard deviations of all returns so far.
+
+    A rollout does not end with its episodes: what is still open is taken to be worth the mean return so far, as
+    documented, and the statistics that a rollout is judged by are those from before it.
+    """
+
+    steps = 1
+
+    def __init__(
+        self,
+        actor: GaussianActor | DiscreteActor,
+        *,
+        optimizer: torch.optim.Optimizer,
+        gamma: float,
+        standardise: bool,
+        greedy: bool,
+    ) -> None:
+        self.actor, self.optimizer, self.gamma = actor, optimizer, gamma
+        self.standardise, self.greedy = standardise, greedy
+        self.moments = fresh((), next(actor.parameters()))
+
+    def worth(self, rollout: Rollout) -> Tensor:
+        """What each action is multiplied with, ``[T, N]``; counts the returns."""
+        if not self.standardise:
+            return discounted(rollout, torch.zeros_like(self.moments.mean).float(), gamma=self.gamma)
+        known = self.moments
+        reached = discounted(rollout, known.mean.float(), gamma=self.gamma)
+        self.moments = merged(known, reached.flatten(), (~rollout.dead).flatten())
+        return (reached - known.mean.float()) / (known.var + EPSILON).sqrt().float()
+
+    def update(self, rollout: Rollout) -> PGUpdate:
+        """One step up the gradient."""
+        worth, weight = self.worth(rollout).flatten(), (~rollout.dead).flatten().float()
+        loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), worth, weight)
+        descend(loss, (self.optimizer,))
+        return report
+
+    def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, PGUpdate]:
+        """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
+        policy = self.actor(obs)
+        loss = -average(policy.log_prob(action) * worth, weight)
+        nothing = torch.zeros_like(loss.detach())
+        return loss, PGUpdate(loss.detach(), nothing, average(policy.entropy(), weight).detach(), nothing)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        """Sampled actions; ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
+        policy = self.actor(obs)
+        action: Tensor = policy.mode() if role == "eval" and self.greedy else policy.draw()
+        return action
+
+    def policy(self) -> GaussianActor | DiscreteActor:
+        """The actor."""
+        return self.actor
+
+    def state_dict(self) -> State:
+        """The actor, what its optimizer has gathered, and the returns so far."""
+        return {**of_parts(self._parts()), "moments": self.moments._asdict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over, in place."""
+        into_parts(self._parts(), state)
+        self.moments = Moments(*(tensor(branch(state, "moments"), name) for name in Moments._fields))
+
+    def _parts(self) -> Parts:
+        return {"actor": self.actor, "optimizer": self.optimizer}

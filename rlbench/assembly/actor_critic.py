@@ -1,0 +1,113 @@
+"""DDPG, TD3, SAC and REDQ, from their Spec."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.sac import SAC, Temperature
+from rlbench.algorithms.td3 import TD3, Smoothing
+from rlbench.assembly.components import OffPolicyLearner, Parts
+from rlbench.buffers.ring import Column
+from rlbench.collectors.explore import GaussianNoise, Untouched
+from rlbench.config.online import ActorCritic, Deterministic, Soft
+from rlbench.config.run import Spec
+from rlbench.envs.base import Box, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.nets.actors import DeterministicActor, SquashedActor
+from rlbench.nets.critics import Critics
+from rlbench.records.types import ACUpdated
+
+METRICS = ("critic_loss", "actor_loss", "q", "entropy", "alpha")
+
+
+def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) -> Parts:
+    """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
+    actions = size(spec, info)
+    scale = algo.policy.noise if isinstance(algo.policy, Deterministic) else 0.0
+    return Parts(
+        learner=_learner(algo, info, actions, device),
+        action=Column((actions,), torch.float32),
+        training=lambda generator: GaussianNoise(generator=generator, scale=scale),
+        judging=lambda _: Untouched(),
+        exploration=lambda env_steps: float(env_steps < algo.warmup),
+        metrics=METRICS,
+        summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),
+    )
+
+
+def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device) -> OffPolicyLearner:
+    policy, widths = algo.policy, algo.widths
+    (features,) = info.obs_shape
+    units = _units(info) if algo.action_units == "environment" else None
+    critics = partial(Critics, members=algo.critics, obs=features, actions=actions, widths=widths, units=units)
+    match policy:
+        case Deterministic():
+            plain = DeterministicActor(obs_shape=info.obs_shape, actions=actions, widths=widths).to(device)
+            ensemble = critics().to(device)
+            return TD3(
+                plain,
+                ensemble,
+                actor_optimizer=_adam(plain, algo.actor_lr),
+                critic_optimizer=_adam(ensemble, algo.critic_lr),
+                tau=algo.tau,
+                delay=algo.delay,
+                smoothing=None if policy.smoothing is None else Smoothing(policy.smoothing, policy.clip),
+            )
+        case Soft():
+            actor = SquashedActor(
+                obs_shape=info.obs_shape,
+                actions=actions,
+                widths=widths,
+                low=policy.low,
+                high=policy.high,
+                log_scale=0.0 if units is None else units[0].double().log().sum().item(),
+            ).to(device)
+            ensemble = critics().to(device)
+            return SAC(
+                actor,
+                ensemble,
+                actor_optimizer=_adam(actor, algo.actor_lr),
+                critic_optimizer=_adam(ensemble, algo.critic_lr),
+                temperature=_temperature(policy, actions, device),
+                tau=algo.tau,
+                delay=algo.delay,
+                subset=algo.subset,
+            )
+        case _:
+            assert_never(policy)
+
+
+def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
+    """Scale and center of the environment's actions, both ``[A]``: what 1 is from the middle of the range, and that."""
+    if not isinstance(info.actions, Box):
+        raise TypeError("numbered actions have no units")
+    low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
+    return (high - low) / 2, (high + low) / 2
+
+
+def _temperature(policy: Soft, actions: int, device: torch.device) -> Temperature:
+    if policy.alpha_lr is None:
+        return Temperature(policy.alpha, device=device)
+    target = -float(actions) if policy.target_entropy is None else policy.target_entropy
+    return Temperature(policy.alpha, device=device, target=target, lr=policy.alpha_lr)
+
+
+def _adam(network: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.Adam(network.parameters(), lr=lr, fused=True)
+
+
+def size(spec: Spec, info: EnvInfo) -> int:
+    """How many numbers an action has.
+
+    Raises:
+        UsageError: actions are numbered, or what is seen is not a vector.
+    """
+    if not isinstance(info.actions, Box):
+        raise UsageError(f"{spec.name}: {spec.algorithm} chooses real vectors; {spec.task.id} has numbered actions")
+    if len(info.obs_shape) != 1:
+        raise UsageError(f"{spec.name}: {spec.algorithm} learns from vectors; {spec.task.id} shows {info.obs_shape}")
+    return int(info.actions.low.shape[0])

@@ -1,0 +1,245 @@
+"""From a Spec to a run. Only the modules of this package name concrete classes."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import torch
+
+from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
+from rlbench.algorithms.onpolicy import OnPolicyLearner
+from rlbench.assembly import actor_critic, discrete_sac, dqn, icm, offline, policy_gradient
+from rlbench.assembly.components import OffPolicyLearner, Parts
+from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
+from rlbench.assembly.engine import engine_of, hastened, quicken
+from rlbench.assembly.environments import apart, environments, wanted
+from rlbench.assembly.evaluation import Stage, evaluation, ring_of
+from rlbench.buffers.async_ring import Staggered
+from rlbench.buffers.hindsight import GoalLayout, Hindsight
+from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.rollout_view import Recent
+from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.trajectory_view import Walks
+from rlbench.collectors.asynchronous import AsyncCollector
+from rlbench.collectors.base import Actor
+from rlbench.collectors.explore import Explorer, Untouched
+from rlbench.collectors.sync import Collector
+from rlbench.config import offline as spec_offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Replay
+from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
+from rlbench.datasets.checksums import Seal
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
+from rlbench.envs.normalize import Scale
+from rlbench.ops.types import Transition, Walk
+from rlbench.seeds import Seeds
+from rlbench.training.clock import Pace, Rollouts
+from rlbench.training.metrics import Metrics
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
+from rlbench.training.protocols import Schedule
+from rlbench.training.rng_state import Noise
+from rlbench.training.rollout_updates import PerRollout
+from rlbench.training.updates import Eager
+
+
+def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:
+    """Everything a run is made of, at its beginning; ``seal`` is what its data were found to be just now, if any."""
+    device = device_of(runtime)
+    keep_memory()
+    torch.set_num_threads(threads_of(spec, runtime, device))
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
+    torch.backends.cudnn.allow_tf32 = False  # pixels up to 255 in ten bits would move scores
+    torch.manual_seed(Seeds(spec.seed).child("init").number())
+    made: Online | Offline
+    match spec.algo:
+        case spec_offline.Offline() | OfflineQ():
+            made = offline.learned(spec, spec.algo, info, device, runtime, seal)
+        case PolicyGradient():
+            made = _on_policy(spec, spec.algo, info, device, runtime)
+        case QLearning() | ActorCritic() | DiscreteSAC():
+            made = _off_policy(spec, spec.algo, info, device, runtime)
+        case _:
+            assert_never(spec.algo)
+    torch.manual_seed(Seeds(spec.seed).child("noise").number())  # what networks draw while learning
+    return made
+
+
+def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
+    seeds = Seeds(spec.seed)
+    parts = parts_of(spec, algo, info, device)
+    schedules: list[Schedule] = []
+    sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
+    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else Staggered
+    ring = ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
+    explorer = parts.training(seeds.child("explore").torch(device))
+    schedules.append((parts.exploration, explorer.set))
+    source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
+    learner, eager = _replayed(spec, algo, parts, source, info, device)
+    updater = hastened(
+        eager,
+        engine_of(spec, runtime, device),
+        learner=learner,
+        sampler=sampler,
+        generators=(sampler.generator, *([source.generator] if isinstance(source, Hindsight) else [])),
+    )
+    stage = replaying(parts, learner, runtime)
+    return Online(
+        collector=_collector(spec, stage, ring, explorer),
+        updater=updater,
+        buffer=source,
+        learner=learner,
+        noise=Noise(device if device.type == "cuda" else None),
+        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        budget=spec.budget,
+        schedules=schedules,
+        rhythm=Pace(algo.warmup, algo.updates_per_step),
+    )
+
+
+def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> Stage:
+    """Where what learns from a replay plays."""
+    threads = stepping_threads(runtime)
+    return Stage(actor=actor, action=parts.action, judging=parts.judging, bound=None, scale=None, threads=threads)
+
+
+def _replayed(
+    spec: Spec,
+    algo: OffPolicy,
+    parts: Parts,
+    source: Ring | Hindsight,
+    info: EnvInfo,
+    device: torch.device,
+) -> tuple[OffPolicyLearner | CuriousReplay, Eager[Transition] | Eager[Walk]]:
+    """What learns from the replay, and how."""
+    if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
+        metrics = Metrics(parts.metrics, device)
+        plain = Eager(source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+        return parts.learner, plain
+    lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
+    learner = CuriousReplay(parts.learner, icm.model(spec, algo.curiosity, lr, info, device))
+    metrics, summary = Metrics(icm.metrics(parts.metrics), device), icm.summary(parts.summary)
+    return learner, Eager(source=Walks(source), learner=learner, batch=algo.batch, metrics=metrics, summary=summary)
+
+
+def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
+    inner, optimizer, action = policy_gradient.brought(spec, algo, info, device)
+    quicken(inner, runtime, device, rows=algo.rows * spec.task.envs)
+    lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
+    nobody = Uniform(Seeds(spec.seed).torch(device))
+    capacity = (algo.rows + spec.task.stack + 2) * lanes
+    ring = ring_of(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
+    learner, updater = _rolled(spec, algo, inner, ring, info, device)
+    stage = rolling(algo, info, action, learner, scale, runtime)
+    return Online(
+        collector=_collector(spec, stage, ring, Untouched()),
+        updater=updater,
+        buffer=ring,
+        learner=learner,
+        noise=Noise(device if device.type == "cuda" else None),
+        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        budget=spec.budget,
+        schedules=policy_gradient.schedules(algo, optimizer),
+        rhythm=Rollouts(algo.rows, learner.steps),
+    )
+
+
+def rolling(
+    algo: PolicyGradient, info: EnvInfo, action: Column, actor: Actor, scale: Scale | None, runtime: Runtime
+) -> Stage:
+    """Where what learns from rollouts plays."""
+    return Stage(
+        actor=actor,
+        action=action,
+        judging=lambda _: Untouched(),
+        bound=policy_gradient.bound(algo, info),
+        scale=scale,
+        threads=stepping_threads(runtime),
+    )
+
+
+def _rolled(
+    spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
+) -> tuple[OnPolicyLearner | CuriousRollouts, PerRollout]:
+    """What learns from rollouts, and how."""
+    names, summary, source = policy_gradient.METRICS, policy_gradient.summary, Recent(ring)
+    if algo.curiosity is None:
+        metrics = Metrics(names, device)
+        return inner, PerRollout(source=source, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
+    learner = CuriousRollouts(inner, icm.model(spec, algo.curiosity, algo.lr, info, device))
+    metrics, told = Metrics(icm.metrics(names), device), icm.summary(summary)
+    return learner, PerRollout(source=source, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
+
+
+def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
+    if isinstance(ring, Staggered) and isinstance(spec.task, AtariTask | MujocoTask):
+        return _apart(spec, spec.task, stage, ring, explorer)
+
+    def opened(segment: int) -> VectorEnv:
+        lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
+        return environments(spec.task, seeds=lanes, training=True, scale=stage.scale, threads=stage.threads)
+
+    return Collector(
+        actor=stage.actor,
+        recorder=ring,
+        explorer=explorer,
+        open_envs=opened,
+        lanes=spec.task.envs,
+        bound=stage.bound,
+        scale=stage.scale if isinstance(stage.scale, Scale) else None,
+    )
+
+
+def _apart(
+    spec: Spec, task: AtariTask | MujocoTask, stage: Stage, ring: Staggered, explorer: Explorer
+) -> AsyncCollector:
+    def opened(segment: int) -> AsyncVectorEnv:
+        lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)
+        return apart(task, seeds=lanes, answers=task.answers or task.envs)
+
+    return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
+
+
+def parts_of(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
+    """What a family that learns from a replay brings."""
+    match algo:
+        case QLearning():
+            return dqn.parts(spec, algo, info, device)
+        case ActorCritic():
+            return actor_critic.parts(spec, algo, info, device)
+        case DiscreteSAC():
+            return discrete_sac.parts(spec, algo, info, device)
+        case _:
+            assert_never(algo)
+
+
+def _sampler(
+    replay: Replay, lanes: int, generator: torch.Generator, schedules: list[Schedule]
+) -> Uniform | Prioritized:
+    if replay.priority is None:
+        return Uniform(generator)
+    sampler = Prioritized(
+        generator,
+        capacity=replay.capacity // lanes * lanes,
+        lanes=lanes,
+        alpha=replay.priority.alpha,
+        beta=replay.priority.beta.start,
+    )
+    schedules.append((replay.priority.beta.at, sampler.anneal))
+    return sampler
+
+
+def _source(spec: Spec, replay: Replay, info: EnvInfo, ring: Ring, generator: torch.Generator) -> Ring | Hindsight:
+    if replay.hindsight is None or not isinstance(spec.task, GoalTask):
+        return ring
+    goal, reward = wanted()
+    return Hindsight(
+        ring=ring,
+        layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
+        reward=reward,
+        share=1 - 1 / replay.hindsight.k,
+        limit=min(spec.task.steps, ring.length - 1),
+        generator=generator,
+    )

@@ -1,0 +1,55 @@
+"""Discrete SAC, from its Spec."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from rlbench.algorithms.discrete_sac import DiscreteSAC
+from rlbench.algorithms.sac import Temperature
+from rlbench.assembly.actor_critic import METRICS
+from rlbench.assembly.components import Parts
+from rlbench.assembly.dqn import count
+from rlbench.assembly.torsos import torso
+from rlbench.buffers.ring import Column
+from rlbench.collectors.explore import Untouched
+from rlbench.config import online as spec_algo
+from rlbench.config.run import Spec
+from rlbench.envs.base import EnvInfo
+from rlbench.nets.discrete_actor_critic import Chooser
+from rlbench.records.types import ACUpdated
+
+
+def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device) -> Parts:
+    """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
+    actions = count(spec, info)
+    body = torso(algo.torso, spec, info)
+    net = Chooser(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
+    learner = DiscreteSAC(
+        net,
+        actor_optimizer=_adam(net, net.logits, algo.actor_lr),
+        critic_optimizers=[_adam(net, critic, algo.critic_lr) for critic in net.critics],
+        temperature=_temperature(algo, actions, device),
+        tau=algo.tau,
+    )
+    return Parts(
+        learner=learner,
+        action=Column((), torch.int64),
+        training=lambda _: Untouched(),
+        judging=lambda _: Untouched(),
+        exploration=lambda _: 0.0,
+        metrics=METRICS,
+        summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),
+    )
+
+
+def _adam(net: Chooser, head: nn.Module, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.Adam([*net.torso.parameters(), *head.parameters()], lr=lr, fused=True)
+
+
+def _temperature(algo: spec_algo.DiscreteSAC, actions: int, device: torch.device) -> Temperature:
+    if algo.alpha_lr is None:
+        return Temperature(algo.alpha, device=device)
+    return Temperature(algo.alpha, device=device, target=algo.target_entropy * math.log(actions), lr=algo.alpha_lr)

@@ -1,0 +1,124 @@
+"""The value-based family, from its Spec: the head is the one choice that makes an algorithm of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.dqn import Extra, QLearner
+from rlbench.assembly.components import Parts
+from rlbench.assembly.torsos import torso
+from rlbench.buffers.ring import Column
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
+from rlbench.config.run import Spec
+from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.nets import q_heads
+from rlbench.nets.dueling import Streams
+from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
+from rlbench.nets.q_heads import QNet
+from rlbench.ops.return_distributions import Value
+from rlbench.ops.types import Role, Transition
+from rlbench.records.types import QUpdated
+
+
+def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> Parts:
+    """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
+    actions = count(spec, info)
+    net = network(spec, algo, info).to(device)
+    learner = QLearner(
+        net,
+        optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
+        max_grad_norm=algo.max_grad_norm,
+        double=algo.double,
+        sync_every=algo.sync_every,
+        extra=proposing(net),
+    )
+    return Parts(
+        learner=learner,
+        action=Column((), torch.int64),
+        training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
+        judging=lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon),
+        exploration=algo.epsilon.at,
+        metrics=("loss", "q"),
+        summary=lambda number, means: QUpdated(count=number, loss=means[0], q=means[1]),
+    )
+
+
+def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
+    """The value network, freshly drawn from torch's own generator."""
+    actions = count(spec, info)
+    body = torso(algo.torso, spec, info)
+
+    def streams(width: int) -> Streams:
+        return Streams(
+            features=body.features,
+            hidden=algo.hidden,
+            actions=actions,
+            width=width,
+            dueling=algo.dueling,
+            noisy=algo.noisy,
+        )
+
+    return QNet(body, head(algo.head, body.features, streams))
+
+
+def head(chosen: Head, features: int, streams: Callable[[int], Streams]) -> q_heads.Head:
+    """The one choice that makes DQN, C51, QR-DQN, IQN or FQF, on streams of as many numbers per action as it asks."""
+    match chosen:
+        case Expected(huber=huber):
+            return q_heads.ExpectedHead(streams(1), huber=huber)
+        case Categorical(atoms=atoms, low=low, high=high):
+            return q_heads.CategoricalHead(streams(atoms), low=low, high=high)
+        case Quantiles(count=count):
+            return q_heads.QuantileHead(streams(count))
+        case Implicit(learn=learn, target=target, act=act, judge=judge, cosines=cosines):
+            samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": judge}
+            return ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
+        case Proposed(count=count, entropy=entropy, cosines=cosines):
+            return ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
+        case _:
+            assert_never(chosen)
+
+
+def proposing(net: QNet, beside: Extra | None = None) -> Extra | None:
+    """What FQF's proposal learns by, and a term ``beside`` it; of other heads that term alone."""
+    if not isinstance(net.head, ProposedHead):
+        return beside
+    head = net.head
+
+    def extra(features: Tensor, values: Value, batch: Transition) -> Tensor:
+        own = head.auxiliary(features, batch.action, values.at(batch.action))
+        return own if beside is None else own + beside(features, values, batch)
+
+    return extra
+
+
+def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
+    """Adam for all but FQF's proposal, which has its own: a far slower RMSprop."""
+    proposal = list(net.head.proposal.parameters()) if isinstance(net.head, ProposedHead) else []
+    own = {id(p) for p in proposal}
+    rest = [p for p in net.parameters() if id(p) not in own]
+    adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
+    match chosen:
+        case Proposed(lr=slow):
+            on_card = proposal[0].device.type != "cpu"  # there its count of steps must not be the host's
+            return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_card)]
+        case _:
+            return [adam]
+
+
+def count(spec: Spec, info: EnvInfo) -> int:
+    """How many actions there are.
+
+    Raises:
+        UsageError: they are real vectors.
+    """
+    if not isinstance(info.actions, Discrete):
+        wanted = f"{spec.algorithm} chooses among numbered actions"
+        raise UsageError(f"{spec.name}: {wanted}; {spec.task.id} wants real vectors")
+    return info.actions.n

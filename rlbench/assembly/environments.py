@@ -1,0 +1,116 @@
+"""From a task to its environments: one lane per seed, freshly made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from torch import Tensor
+
+from rlbench.assembly.device import cores
+from rlbench.config.run import Spec
+from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask, OfflineTask, Task, ToyTask
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
+from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
+
+SHARE = 4  # lanes from which a thread of their own pays
+
+
+def environments(
+    task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scaling | None = None, threads: int = 1
+) -> VectorEnv:
+    """One lane per seed, freshly made; with ``scale`` they show everything in it, and move it in training.
+
+    ``threads`` may share the lanes where that pays; the answers are the same.
+    """
+    made = _plain(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // SHARE)))
+    if scale is None:
+        return made
+    if isinstance(made, Snapshot):
+        return NormalizedSnapshot(made, scale, learning=training)
+    return Normalized(made, scale, learning=training)
+
+
+def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], answers: int) -> AsyncVectorEnv:
+    """The same lanes for training, of which the first ``answers`` that are done answer."""
+    if isinstance(task, MujocoTask) and task.env == "envpool":
+        from rlbench.envs.envpool_async import EnvPoolMujocoApart
+
+        return EnvPoolMujocoApart(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), answers=answers)
+    from rlbench.envs.async_vector import Apart
+
+    return Apart(lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], answers=answers)
+
+
+def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:
+    match task:
+        case AtariTask():
+            return _atari(task, seeds, training=training)
+        case ToyTask():
+            return _toy(task, seeds)
+        case MujocoTask(env="envpool"):
+            from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+
+            return EnvPoolMujocoVector(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
+        case MujocoTask():
+            from rlbench.envs.mujoco import MujocoVector
+
+            return MujocoVector(task=task.id, seeds=seeds, threads=threads)
+        case GoalTask():
+            from rlbench.envs.fetch import FetchVector
+
+            return FetchVector(task=task.id, seeds=seeds, limit=task.steps, limit_terminates=task.limit_terminates)
+        case OfflineTask():
+            return _plain(task.world, seeds=seeds, training=training, threads=threads)
+        case _:
+            assert_never(task)
+
+
+def _toy(task: ToyTask, seeds: tuple[int, ...]) -> VectorEnv:
+    from rlbench.envs.toy import Catch, Doors
+
+    match task.id:
+        case "Catch":
+            return Catch(seeds=seeds)
+        case "Doors":
+            return Doors(seeds=seeds)
+        case _:
+            from rlbench.envs.classic import ClassicVector
+
+            return ClassicVector(task=task.id, seeds=seeds)
+
+
+def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> VectorEnv:
+    match task.env:
+        case "ale":
+            from rlbench.envs.ale import AleVector
+
+            return AleVector(task=task, seeds=seeds, training=training)
+        case "envpool":
+            from rlbench.envs.envpool import EnvPoolVector
+
+            return EnvPoolVector(task=task, seeds=seeds, training=training, threads=min(len(seeds), cores()))
+        case "gymnasium":
+            from rlbench.envs import atari_wrappers
+            from rlbench.envs.gymnasium import GymnasiumVector
+
+            factory = atari_wrappers.documented(task, training=training)
+            return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=atari_wrappers.versions())
+        case _:
+            assert_never(task.env)
+
+
+def wanted() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
+    """Numbers in a goal, and what reaching ``[B, G]`` pays where ``[B, G]`` was desired, ``[B]``."""
+    from rlbench.envs.fetch import GOAL, compute_reward
+
+    return GOAL, compute_reward
+
+
+def describe(spec: Spec) -> EnvInfo:
+    """What the environments of a run look like; makes one lane and lets it go."""
+    env = environments(spec.task, seeds=(0,), training=True)
+    try:
+        return env.info
+    finally:
+        env.close()

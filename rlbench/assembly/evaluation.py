@@ -1,0 +1,91 @@
+"""Who plays, on what, and how a policy is judged: the same for what learns online and offline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from rlbench.assembly.environments import environments
+from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.collectors.base import Actor
+from rlbench.collectors.evaluate import Evaluation
+from rlbench.collectors.explore import Explorer
+from rlbench.config.offline import Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import PolicyGradient
+from rlbench.config.run import Spec
+from rlbench.envs.base import EnvInfo
+from rlbench.envs.normalize import Scaling
+from rlbench.seeds import Seeds
+
+DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
+
+
+class Stage(NamedTuple):
+    """Who plays and how, in training and when judged."""
+
+    actor: Actor
+    action: Column  # how an action lies in the ring
+    judging: Callable[[torch.Generator], Explorer]
+    bound: Callable[[torch.Tensor], torch.Tensor] | None  # from a chosen action to the one that is carried out
+    scale: Scaling | None  # of observations
+    threads: int  # that step the environments
+
+
+def evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, epoch: int) -> Evaluation:
+    """The ``epoch``-th evaluation of a run."""
+    return judged(spec, info, stage, device, Seeds(spec.seed).child("evaluation", epoch))
+
+
+def judged(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, seeds: Seeds) -> Evaluation:
+    """An evaluation by the protocol: fresh environments, and a ring that only stacks what they show."""
+    protocol = spec.protocol
+    lanes = seeds.child("env").numbers(protocol.envs)
+    torch.manual_seed(seeds.child("noise").number())
+    nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
+    capacity = (spec.task.stack + _horizon(spec) + 1) * protocol.envs
+    return Evaluation(
+        actor=stage.actor,
+        recorder=ring_of(spec, info, stage.action, device, capacity=capacity, lanes=protocol.envs, sampler=nobody),
+        explorer=stage.judging(seeds.child("explore").torch(device)),
+        envs=environments(spec.task, seeds=lanes, training=False, scale=stage.scale, threads=stage.threads),
+        seeds=lanes,
+        episodes=protocol.episodes,
+        bound=stage.bound,
+    )
+
+
+def _horizon(spec: Spec) -> int:
+    if isinstance(spec.algo, PolicyGradient | Offline | OfflineQ):
+        return 1  # nothing is drawn of it
+    return spec.algo.replay.horizon
+
+
+def ring_of(
+    spec: Spec,
+    info: EnvInfo,
+    action: Column,
+    device: torch.device,
+    *,
+    capacity: int,
+    lanes: int,
+    sampler: Uniform | Prioritized,
+    kind: type[Ring] = Ring,
+) -> Ring:
+    """An empty ring for what a run's environments show."""
+    return kind(
+        capacity=capacity,
+        lanes=lanes,
+        obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
+        action=action,
+        horizon=_horizon(spec),
+        gamma=spec.algo.gamma,
+        stack=spec.task.stack,
+        sampler=sampler,
+        device=device,
+    )

@@ -1,0 +1,51 @@
+"""Curiosity around what a family brings, from its Spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from rlbench.algorithms.icm import Curiosity
+from rlbench.assembly.dqn import count
+from rlbench.assembly.torsos import torso
+from rlbench.config import online as spec_algo
+from rlbench.config.run import Spec
+from rlbench.envs.base import EnvInfo
+from rlbench.nets.icm import Foresight
+from rlbench.records.types import CuriousUpdated, Learned
+
+OWN = ("forward_loss", "inverse_loss", "bonus")
+
+
+def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, device: torch.device) -> Curiosity:
+    """The model, freshly drawn from torch's own generator; ``lr`` is the algorithm's, if it has none of its own.
+
+    Raises:
+        UsageError: actions are real vectors.
+    """
+    net = Foresight(torso(wanted.torso, spec, info), hidden=wanted.hidden, actions=count(spec, info)).to(device)
+    return Curiosity(
+        net,
+        optimizer=torch.optim.Adam(net.parameters(), lr=lr if wanted.lr is None else wanted.lr, fused=True),
+        loss_scale=wanted.loss_scale,
+        reward_scale=wanted.reward_scale,
+        forward_share=wanted.forward_share,
+    )
+
+
+def metrics(learned: tuple[str, ...]) -> tuple[str, ...]:
+    """Fields of the report that are averaged: those of the learner within, then the model's."""
+    return (*(f"learned.{name}" for name in learned), *OWN)
+
+
+def summary(
+    learned: Callable[[int, tuple[float, ...]], Learned],
+) -> Callable[[int, tuple[float, ...]], CuriousUpdated]:
+    """The record of an epoch's gradient steps, around the one of the learner within."""
+
+    def told(number: int, means: tuple[float, ...]) -> CuriousUpdated:
+        within, own = means[: -len(OWN)], means[-len(OWN) :]
+        return CuriousUpdated(count=number, learned=learned(number, within), **dict(zip(OWN, own, strict=True)))
+
+    return told

@@ -1,0 +1,237 @@
+"""A run on recorded experience, from its Spec: the data, a ring of them, and the world in which policies are judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlbench.assembly import offline_continuous, offline_discrete
+from rlbench.assembly.components import OfflineParts
+from rlbench.assembly.dataset_compatibility import fitted, meant
+from rlbench.assembly.device import judges_of, stepping_threads, threads_of
+from rlbench.assembly.engine import engine_of, hastened
+from rlbench.assembly.environments import environments
+from rlbench.assembly.evaluation import Stage, evaluation
+from rlbench.buffers.dataset import ring
+from rlbench.config.footprint import SMOKE
+from rlbench.config.offline import Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import OfflineTask
+from rlbench.datasets import checksums, loader, locations, recording_reader
+from rlbench.datasets.checksums import Seal
+from rlbench.datasets.episode_returns import episode_returns
+from rlbench.datasets.episodes import terminated_on_end
+from rlbench.datasets.normalization import Scale, scale_of
+from rlbench.datasets.types import Recorded
+from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
+from rlbench.envs.normalize import Fixed
+from rlbench.evaluation import messages
+from rlbench.evaluation.pool import Beside
+from rlbench.records.machine import available_memory
+from rlbench.seeds import Seeds
+from rlbench.suites.offline_discrete import RECORDINGS
+from rlbench.training import offline as trainer
+from rlbench.training.metrics import Metrics
+from rlbench.training.rng_state import Noise
+from rlbench.training.updates import Eager
+
+
+class Experience(NamedTuple):
+    """What is learned from."""
+
+    recorded: Recorded
+    sha256: str  # of the file, or of what was recorded for a smoke run
+    stretched: bool = True  # whether actions are as they are sent here, in [−1, 1]; else in the environment's units
+
+
+def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
+    """The data of a run; a smoke run without any records some with random actions, and takes few of recorded play.
+
+    Every byte is hashed before HDF5 opens them, for damage could end the process; not again where the caller has just
+    done so, which ``seal`` says, and nobody has touched the file since.
+
+    Raises:
+        UsageError: the data are nowhere; the message says where they were looked for, and what to do.
+        RefusedFile: they are damaged.
+    """
+    path = source(spec, task, runtime)
+    if path is None:
+        return Experience(_random(task), "random actions")
+    file = loader.data_file(path)
+    if seal is None or not checksums.untouched(file, seal):
+        seal = checksums.verified(file)
+    meant(task, path)
+    if recording_reader.is_frames(
+        path
+    ):  # how many there are is known by now alone; and a million are no matter of seconds
+        few = min(SMOKE, int((~recording_reader.outline(path).final).sum())) if spec.smoke else None
+        return Experience(recording_reader.read(path, few, room=available_memory()), seal.sha256)
+    made_here = "rlbench" in loader.told(path)
+    recorded = loader.read(path, task.data, once=True, room=available_memory())
+    return Experience(recorded, seal.sha256, made_here)
+
+
+def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
+    """Where the data of a run lie; None where a smoke run records its own, because nobody named any that are there.
+
+    Raises:
+        UsageError: the data are nowhere.
+    """
+    if spec.smoke and runtime.dataset is None:
+        table = not task.dataset or task.dataset in RECORDINGS
+        if table and (not task.dataset or not locations.present(locations.place(task.dataset))):
+            return None
+    return locations.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
+
+
+def learned(
+    spec: Spec,
+    algo: Offline | OfflineQ,
+    info: EnvInfo,
+    device: torch.device,
+    runtime: Runtime,
+    seal: Seal | None = None,
+) -> trainer.Offline:
+    """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
+    seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device)
+    found = _fitting(spec, info, runtime, seal)
+    recorded, scale = _scaled(algo, found.recorded)
+    placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
+    coins = seeds.child("replay").torch(device)
+    data = ring(
+        recorded,
+        horizon=algo.horizon,
+        gamma=algo.gamma,
+        generator=coins,
+        device=device,
+        scale=None if placed else scale,
+        stack=spec.task.stack,
+    )
+    stage = watching(parts, _fixed(scale), stepping_threads(runtime))
+    told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
+    terms = messages.packed(messages.Terms(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
+    metrics = Metrics(parts.metrics, device)
+    eager = Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+    engine = engine_of(spec, runtime, device)
+    return trainer.Offline(
+        updater=hastened(eager, engine, learner=parts.learner, sampler=data.sampler, generators=(coins,)),
+        sampler=data.sampler,
+        learner=parts.learner,
+        noise=Noise(device if device.type == "cuda" else None),
+        evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
+        judges=Beside(parts.learner.policy(), terms, most=judges_of(spec, runtime, device), patience=runtime.patience),
+        budget=spec.budget,
+        schedules=parts.schedules,
+        data=trainer.Data(found.sha256, None if scale is None else {**told}),
+    )
+
+
+def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
+    """The data of a run, which are of its world."""
+    if not isinstance(spec.task, OfflineTask):
+        raise TypeError(spec.task)
+    found = experience(spec, spec.task, runtime, seal)
+    return found._replace(recorded=fitted(spec.task, found.recorded, info, stretched=found.stretched))
+
+
+def staged(
+    spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
+) -> tuple[OfflineParts, Stage]:
+    """What a run's policies are judged with elsewhere: a fresh learner, and where it plays.
+
+    Raises:
+        TypeError: the run does not learn from data.
+    """
+    if not isinstance(spec.algo, Offline | OfflineQ):
+        raise TypeError(spec.algo)
+    parts = parts_of(spec, spec.algo, info, device)
+    return parts, watching(parts, _fixed(scale), threads)
+
+
+def _fixed(scale: Scale | None) -> Fixed | None:
+    """What a policy sees observations in, where they are normalised."""
+    return None if scale is None else Fixed(scale.mean, scale.deviation)
+
+
+def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> Stage:
+    """Where what only learned from data is judged."""
+    return Stage(
+        actor=parts.learner,
+        action=parts.action,
+        judging=parts.judging,
+        bound=None,
+        scale=scale,
+        threads=threads,
+    )
+
+
+def parts_of(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+    """What an algorithm that never explores brings."""
+    if isinstance(algo, Offline):
+        return offline_continuous.parts(spec.name, algo, info, device)
+    return offline_discrete.parts(spec, algo, info, device)
+
+
+def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:
+    """The data with rewards as they are learned from, and a scale of observations; numbered ones as they are."""
+    if not isinstance(algo, Offline):
+        return recorded, None
+    if algo.terminate_on_end:
+        recorded = terminated_on_end(recorded)
+    return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
+
+
+def _paid(recorded: Recorded, span: float | None) -> Recorded:
+    """The data with rewards scaled so that the best episode's return lies ``span`` above the worst's."""
+    if span is None:
+        return recorded
+    returns = episode_returns(recorded)
+    width = float(returns.max() - returns.min()) if len(returns) else 0.0
+    if width <= 0:
+        return recorded
+    return recorded._replace(reward=(recorded.reward * (span / width)).astype(np.float32))
+
+
+def _random(task: OfflineTask) -> Recorded:
+    """``SMOKE`` steps of random actions in one lane."""
+    envs = environments(task.world, seeds=(0,), training=False)
+    try:
+        draw, actions = np.random.default_rng(0), envs.info.actions
+        if isinstance(actions, Discrete):
+            return _acted(envs, draw.integers(actions.n, size=(SMOKE, 1)))
+        return _acted(envs, draw.uniform(-1, 1, (SMOKE, 1, _width(actions))).astype(np.float32))
+    finally:
+        envs.close()
+
+
+def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> Recorded:
+    """What one lane answers to actions ``[N, 1, A]`` or ``[N, 1]``."""
+    obs, seen, led_to, answers = envs.reset(), [], [], []
+    for action in chosen:
+        envs.send(action)
+        step = envs.recv()
+        seen.append(obs[0])
+        led_to.append(step.obs[0])
+        answers.append((step.reward[0], step.terminated[0], step.truncated[0]))
+        obs = step.obs
+        if step.terminated[0] or step.truncated[0]:
+            envs.send(action)  # is not carried out: the next episode begins
+            obs = envs.recv().obs
+    reward, terminated, truncated = zip(*answers, strict=True)
+    return Recorded(
+        obs=np.asarray(seen, envs.info.obs_dtype),
+        action=chosen[:, 0],
+        reward=np.asarray(reward, np.float32),
+        terminated=np.asarray(terminated, np.bool_),
+        truncated=np.asarray(truncated, np.bool_),
+        next_obs=np.asarray(led_to, envs.info.obs_dtype),
+    )
+
+
+def _width(actions: Box) -> int:
+    return int(actions.low.shape[0])

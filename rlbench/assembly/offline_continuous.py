@@ -1,0 +1,315 @@
+"""IL, BCQ, CQL, CRR, TD3+BC and IQL, from their Spec."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from typing import NamedTuple, assert_never
+
+import torch
+from torch import nn
+
+from rlbench.algorithms import bcq, iql
+from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.clonedsac import ClonedSAC
+from rlbench.algorithms.cql import CQL, Conservatism
+from rlbench.algorithms.crr import CRR, Filter
+from rlbench.algorithms.multiplier import Multiplier
+from rlbench.algorithms.sac import SAC, Temperature
+from rlbench.algorithms.td3 import Smoothing
+from rlbench.algorithms.td3bc import TD3BC
+from rlbench.assembly.components import OfflineLearner, OfflineParts
+from rlbench.buffers.ring import Column
+from rlbench.config import offline
+from rlbench.config.offline import Offline
+from rlbench.envs.base import Box, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.nets import initial
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
+from rlbench.nets.bcq_vae import Candidates, Perturbation, Proposer
+from rlbench.nets.critics import Critics, StateValue
+from rlbench.records.types import (
+    ACUpdated,
+    ClonedUpdated,
+    ConservativeUpdated,
+    ConstrainedUpdated,
+    FilteredUpdated,
+    Learned,
+)
+from rlbench.training.protocols import Schedule
+
+LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method names none
+
+
+class Shape(NamedTuple):
+    """What networks are made for."""
+
+    obs: int  # numbers of an observation
+    actions: int  # numbers of an action
+    device: torch.device
+
+
+def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> OfflineParts:
+    """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
+
+    Raises:
+        UsageError: actions are numbered, or what is seen is not a vector; ``name`` is the run's.
+    """
+    shape = _shape(name, info, device)
+    metrics, summary = _told(algo.method)
+    learner = _learner(algo, shape)
+    return OfflineParts(
+        learner=learner,
+        action=Column((shape.actions,), torch.float32),
+        metrics=metrics,
+        summary=summary,
+        schedules=_schedules(algo, learner),
+    )
+
+
+def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
+    """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
+    if (
+        isinstance(learner, CQL)
+        and isinstance(learner.sac, ClonedSAC)
+        and isinstance(algo.method, offline.Conservative)
+    ):
+        return [_cloning(learner.sac, algo.method.bc_steps)]
+    decay = algo.method.decay if isinstance(algo.method, offline.ImplicitQ) else None
+    if decay is None or not isinstance(learner, iql.IQL):
+        return []
+    groups = learner.optimizers.actor.param_groups
+    weight = next(learner.actor.parameters())
+    if weight.device.type != "cpu":
+        for group in groups:
+            group["lr"] = weight.new_tensor(algo.actor_lr)  # what is captured reads it where it lies
+
+    def at(updates: int) -> float:
+        return algo.actor_lr * 0.5 * (1 + math.cos(math.pi * min(updates / decay, 1.0)))
+
+    def put(lr: float) -> None:
+        for group in groups:
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+
+    return [(at, put)]
+
+
+def _cloning(sac: ClonedSAC, bc_steps: int) -> Schedule:
+    """Behaviour cloning in the first ``bc_steps`` updates; the trainer asks once a stride of 25."""
+
+    def put(cloning: float) -> None:
+        sac.cloning.fill_(cloning)  # what is captured reads it where it lies
+
+    return lambda updates: float(updates < bc_steps), put
+
+
+def _told(method: offline.Method) -> tuple[tuple[str, ...], Callable[[int, tuple[float, ...]], Learned]]:
+    """The figures a learner gives, and the record they make."""
+    match method:
+        case offline.Imitation():
+            kind: type[Learned] = ClonedUpdated
+        case offline.BatchConstrained():
+            kind = ConstrainedUpdated
+        case offline.Conservative():
+            kind = ConservativeUpdated
+        case offline.CriticRegularized() | offline.ImplicitQ():
+            kind = FilteredUpdated
+        case offline.TD3BC():
+            kind = ACUpdated
+        case _:
+            assert_never(method)
+    names = tuple(field.name for field in fields(kind) if field.name != "count")
+    return names, lambda number, means: kind(count=number, **dict(zip(names, means, strict=True)))
+
+
+def _shape(name: str, info: EnvInfo, device: torch.device) -> Shape:
+    if not isinstance(info.actions, Box):
+        raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has numbered actions")
+    if len(info.obs_shape) != 1:
+        raise UsageError(f"{name}: what learns from data here sees vectors; the task shows {info.obs_shape}")
+    return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device)
+
+
+def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
+    match algo.method:
+        case offline.Imitation(policy=policy):
+            actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
+            return Imitation(actor, actor_optimizer=_adam(actor, algo.actor_lr))
+        case offline.BatchConstrained() as method:
+            return _constrained(algo, method, shape)
+        case offline.Conservative() as method:
+            return _conservative(algo, method, shape)
+        case offline.CriticRegularized() as method:
+            return _regularized(algo, method, shape)
+        case offline.TD3BC() as method:
+            plain, critics = _plain(algo, shape), _critics(algo, shape)
+            return TD3BC(
+                plain,
+                critics,
+                actor_optimizer=_adam(plain, algo.actor_lr),
+                critic_optimizer=_adam(critics, algo.critic_lr),
+                tau=algo.tau,
+                delay=method.delay,
+                smoothing=None if method.smoothing is None else Smoothing(method.smoothing, method.clip),
+                alpha=method.alpha,
+            )
+        case offline.ImplicitQ() as method:
+            return _implicit(algo, method, shape)
+        case _:
+            assert_never(algo.method)
+
+
+def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) -> bcq.BCQ:
+    proposer = Proposer(
+        obs=shape.obs,
+        actions=shape.actions,
+        latent=method.latent_dim or method.latent * shape.actions,
+        widths=method.proposer_widths,
+        clip=method.latent_clip,
+    )
+    perturbation = Perturbation(obs=shape.obs, actions=shape.actions, widths=algo.widths, reach=method.reach)
+    net = Candidates(proposer, perturbation, _critics(algo, shape)).to(shape.device)
+    return bcq.BCQ(
+        net,
+        optimizers=bcq.Optimizers(
+            proposer=_adam(net.proposer, method.proposer_lr),
+            critics=_adam(net.critics, algo.critic_lr),
+            perturbation=_adam(net.perturbation, algo.actor_lr),
+        ),
+        tau=algo.tau,
+        choice=bcq.Choice(method.candidates, method.judged, method.caution, method.divergence),
+    )
+
+
+def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
+    return CQL(
+        _soft(algo, method, shape),
+        multiplier=Multiplier(
+            device=shape.device, threshold=method.threshold, lr=method.multiplier_lr, most=method.most
+        ),
+        conservatism=Conservatism(
+            method.weight, method.temperature, method.repeats, method.soft, method.max_grad_norm, method.actor_first
+        ),
+    )
+
+
+def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
+    """CQL's actor, critics and temperature."""
+    actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
+    actor_optimizer, critic_optimizer = _adam(actor, algo.actor_lr), _adam(critics, algo.critic_lr)
+    goal = -float(shape.actions) if method.target_entropy is None else method.target_entropy
+    temperature = (
+        Temperature(method.alpha, device=shape.device)
+        if method.alpha_lr is None
+        else Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr)
+    )
+    if method.bc_steps:
+        return ClonedSAC(
+            actor,
+            critics,
+            actor_optimizer=actor_optimizer,
+            critic_optimizer=critic_optimizer,
+            temperature=temperature,
+            tau=algo.tau,
+        )
+    return SAC(
+        actor,
+        critics,
+        actor_optimizer=actor_optimizer,
+        critic_optimizer=critic_optimizer,
+        temperature=temperature,
+        tau=algo.tau,
+        delay=1,
+        subset=None,
+    )
+
+
+def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> SquashedActor:
+    actor = SquashedActor(
+        obs_shape=(shape.obs,),
+        actions=shape.actions,
+        widths=algo.widths,
+        low=method.low,
+        high=method.high,
+        log_std_offset=method.log_std_offset,
+        mean_bound=method.mean_bound,
+    )
+    match method.final_init:
+        case "linear":
+            pass
+        case "xavier":
+            initial.xavier(actor.mean, actor.log_std)
+        case "uniform":
+            initial.uniform(actor.mean, actor.log_std)
+        case _:
+            assert_never(method.final_init)
+    return actor.to(shape.device)
+
+
+def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape) -> CRR:
+    actor, critics = _gaussian(algo, shape, LOW, HIGH), _critics(algo, shape, method.critics)
+    return CRR(
+        actor,
+        critics,
+        actor_optimizer=_adam(actor, algo.actor_lr),
+        critic_optimizer=_adam(critics, algo.critic_lr),
+        tau=algo.tau,
+        sync_every=method.sync_every,
+        filtering=Filter(method.mode, method.beta, method.bound, method.samples, method.usual),
+    )
+
+
+def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL:
+    actor, critics = _imitating(algo, method, shape), _critics(algo, shape)
+    value = StateValue(obs=shape.obs, widths=algo.widths).to(shape.device)
+    return iql.IQL(
+        actor,
+        critics,
+        value,
+        optimizers=iql.Optimizers(
+            actor=_adam(actor, algo.actor_lr),
+            critics=_adam(critics, algo.critic_lr),
+            value=_adam(value, algo.critic_lr),
+        ),
+        tau=algo.tau,
+        extraction=iql.Extraction(method.expectile, method.temperature, method.bound),
+    )
+
+
+def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.ImitatingActor:
+    match method.policy:
+        case "gaussian":
+            return _gaussian(algo, shape, method.low, method.high)
+        case "deterministic":
+            return _plain(algo, shape)
+        case "conditional":
+            actor = ConditionalActor(
+                obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=method.low, high=method.high
+            )
+            return actor.to(shape.device)
+        case _:
+            assert_never(method.policy)
+
+
+def _plain(algo: Offline, shape: Shape) -> DeterministicActor:
+    return DeterministicActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths).to(shape.device)
+
+
+def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedActor:
+    actor = BoundedActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=low, high=high)
+    return actor.to(shape.device)
+
+
+def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
+    critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
+    if orthogonal:
+        initial.orthogonal(critics)
+    return critics.to(shape.device)
+
+
+def _adam(network: nn.Module, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.Adam(network.parameters(), lr=lr, fused=True)

@@ -1,0 +1,97 @@
+"""IL, BCQ, CQL and CRR among numbered actions, from their Spec."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import torch
+
+from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.discrete_offline import CRR, Filter, conservatism, imitation, likely_alone
+from rlbench.algorithms.dqn import Extra, QLearner, Selector
+from rlbench.assembly.components import OfflineLearner, OfflineParts
+from rlbench.assembly.dqn import count, head, optimizers, proposing
+from rlbench.assembly.torsos import torso
+from rlbench.buffers.ring import Column
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.config import offline_discrete as asked
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.run import Spec
+from rlbench.envs.base import EnvInfo
+from rlbench.nets.behavior import Advised, Imitator
+from rlbench.nets.dueling import Streams
+from rlbench.nets.q_heads import QNet
+from rlbench.records.types import ClonedUpdated, ExtendedUpdated
+
+
+def parts(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+    """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
+
+    Raises:
+        UsageError: actions are real vectors.
+    """
+    actions = count(spec, info)
+    cloned = isinstance(algo.method, asked.Imitation)
+
+    return OfflineParts(
+        learner=_learner(spec, algo, info, device),
+        action=Column((), torch.int64),
+        metrics=("actor_loss", "error") if cloned else ("loss", "q", "extra"),
+        summary=_cloned if cloned else _extended,
+        schedules=[],
+        judging=lambda coin: EpsilonGreedy(actions=actions, generator=coin, epsilon=spec.protocol.epsilon),
+    )
+
+
+def _cloned(number: int, means: tuple[float, ...]) -> ClonedUpdated:
+    return ClonedUpdated(count=number, actor_loss=means[0], error=means[1])
+
+
+def _extended(number: int, means: tuple[float, ...]) -> ExtendedUpdated:
+    return ExtendedUpdated(count=number, loss=means[0], q=means[1], extra=means[2])
+
+
+def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> OfflineLearner:
+    body, actions = torso(algo.torso, spec, info), count(spec, info)
+
+    def streams(width: int) -> Streams:
+        return Streams(
+            features=body.features, hidden=algo.hidden, actions=actions, width=width, dueling=False, noisy=None
+        )
+
+    match algo.method:
+        case asked.Imitation():
+            actor = Imitator(body, streams(1)).to(device)
+            adam = torch.optim.Adam(actor.parameters(), lr=algo.lr, eps=algo.adam_epsilon, fused=True)
+            return Imitation(actor, actor_optimizer=adam)
+        case asked.Conservative(weight=weight):
+            plain = QNet(body, head(algo.head, body.features, streams)).to(device)
+            return _valued(algo, plain, extra=conservatism(weight))
+        case asked.BatchConstrained(threshold=threshold, penalty=penalty):
+            net = Advised(body, head(algo.head, body.features, streams), streams(1)).to(device)
+            return _valued(algo, net, select=likely_alone(net, threshold), extra=imitation(net, penalty))
+        case asked.CriticRegularized() as method:
+            net = Advised(body, head(algo.head, body.features, streams), streams(1)).to(device)
+            return CRR(
+                net,
+                optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
+                max_grad_norm=algo.max_grad_norm,
+                sync_every=algo.sync_every,
+                filtering=Filter(method.mode, method.beta, method.bound, method.conservative),
+                greedy=method.greedy,
+            )
+        case _:
+            assert_never(algo.method)
+
+
+def _valued(algo: OfflineQ, net: QNet, *, extra: Extra, select: Selector | None = None) -> QLearner:
+    """Double Q-learning, and what is added to it."""
+    return QLearner(
+        net,
+        optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
+        max_grad_norm=algo.max_grad_norm,
+        double=True,
+        sync_every=algo.sync_every,
+        select=select,
+        extra=proposing(net, extra),
+    )

@@ -1,0 +1,162 @@
+"""Recorded play: ``rlbench data generate --epsilon``, and what ``show`` says of such a set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlbench.cli.output import emit, emit_json, remark
+from rlbench.config.names import printable
+from rlbench.errors import UsageError, beside
+
+if TYPE_CHECKING:
+    from rlbench.generate import Filming
+
+GAMES_SCHEMA = 1
+SAYINGS = 20
+"""Lines of progress in all."""
+
+
+def filmed(
+    task: str,
+    run: Path,
+    which: str,
+    name: str,
+    numbers: tuple[int, float, int, int],
+    manner: tuple[bool, bool, bool],
+) -> None:
+    """Record games of a finished run: steps, ε, seed and lanes; whether by force, quietly and as JSON."""
+    from rlbench.assembly.policy_player import fingerprint
+    from rlbench.datasets import locations, recording_writer
+    from rlbench.datasets.recipes import games
+    from rlbench.generate import Filming, kept_run
+
+    if not run.is_dir():
+        raise UsageError(
+            f"--policy {run}: no such run{beside(run)}; --epsilon wants the folder of a finished Q-learning run"
+        )
+    (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
+    spec, kept = kept_run(run, which)
+    recipe = games(
+        name=name,
+        task=task,
+        policy=f"{spec.name} {spec.id} seed={spec.seed} {which}",
+        sha256=fingerprint(kept),
+        steps=steps,
+        epsilon=epsilon,
+        seed=seed,
+        lanes=lanes,
+    )
+    folder = _free(locations.folder("own"), name, force=force)
+    with recording_writer.alone(folder):
+        _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
+
+
+def _free(folder: Path, name: str, *, force: bool) -> Path:
+    """Where a set of that name goes; what is there stays until whoever takes its place has begun."""
+    from rlbench.cli.preflight import writable
+    from rlbench.datasets import recording_reader, recording_writer
+
+    path, flat = folder / f"{name}{recording_writer.SUFFIX}", folder / f"{name}.hdf5"
+    if flat.exists():
+        raise UsageError(f"{flat}: is there already; choose another --name")
+    if path.exists() and any(path.iterdir()) and not force:
+        state = "is there already" if recording_reader.finished(path) else "is there, unfinished"
+        raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
+    writable(folder)
+    return path
+
+
+def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
+    """Carry a recipe out, with a line on stderr now and then, and say what came of it."""
+    from rlbench.datasets.checksums import sealed
+    from rlbench.datasets.recording_writer import CONTENTS
+
+    recipe, said = filming.recipe, 0
+    try:
+        for done in filming:
+            if not quiet and done * SAYINGS // recipe.steps > said:
+                said = done * SAYINGS // recipe.steps
+                remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    except KeyboardInterrupt:
+        filming.tracks.film.flush()
+        remark(
+            f"{filming.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
+        )
+        raise
+    told = filming.finish()
+    size = sum(path.stat().st_size for path in filming.folder.iterdir())
+    digest = sealed(filming.folder / CONTENTS).sha256
+    if json:
+        document = {"path": str(filming.folder), "sha256": digest, "bytes": size, **told}
+        emit_json({"schema_version": GAMES_SCHEMA, **document})
+        return
+    mean = f"return {told['return_mean']:,.1f} ± {told['return_std']:,.1f}, " if "return_mean" in told else ""
+    emit(
+        f"{filming.folder}: {recipe.steps:,} steps, {told['episodes']} whole games, {mean}"
+        f"{size:,} bytes, SHA-256 {digest}"
+    )
+
+
+def taken(source: str, steps: str, name: str, *, force: bool) -> None:
+    """The first steps of a set of recorded play as one of its own."""
+    from rlbench.datasets import locations, recording_reader, recording_writer
+    from rlbench.datasets.recipes import own
+
+    own(name)
+    _, path = locations.resolved(source)
+    if not recording_reader.is_frames(path):
+        raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
+    target = _free(locations.folder("own"), name, force=force)
+    if target.resolve() == path.resolve():
+        raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
+    with recording_writer.alone(target):
+        recording_reader.subset(path, target, _count(steps))
+    emit(str(target))
+
+
+def shown(path: Path, *, json: bool) -> None:
+    """What a set of recorded play holds, without unpacking a frame."""
+    from dataclasses import asdict
+
+    from rlbench.datasets import checksums, recording_reader
+    from rlbench.datasets.loader import data_file, told
+    from rlbench.datasets.summary import played
+
+    seal = checksums.sealed(data_file(path)) if recording_reader.finished(path) else None
+    made, words = played(recording_reader.outline(path)), told(path)
+    size = sum(file.stat().st_size for file in path.iterdir())
+    if json:
+        head = {"path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
+        emit_json({"schema_version": GAMES_SCHEMA, "name": path.stem, **head, **asdict(made), "told": words})
+        return
+    returns = made.returns
+    lines = [
+        ("name", path.stem),
+        ("path", str(path)),
+        ("sha256", seal.sha256 if seal else "unfinished: what was written before it was broken off"),
+        ("bytes", f"{size:,}"),
+        ("steps", f"{made.steps:,}"),
+        ("episodes", f"{made.episodes:,}: {made.terminated:,} terminated, {made.truncated:,} cut"),
+        (
+            "return",
+            f"{returns.mean:.1f} ± {returns.deviation:.1f}, from {returns.low:.1f} to {returns.high:.1f}"
+            if returns
+            else "no episode has ended",
+        ),
+        ("actions", " ".join(f"{share:.1%}" for share in made.actions)),
+        *words.items(),
+    ]
+    wide = max(len(key) for key, _ in lines)
+    emit("\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines))
+
+
+def _count(text: str) -> int:
+    """A whole number, written out or as 1e5."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number <= 1e12 or number != int(number):
+        raise UsageError(f"--steps {text}: no whole number of transitions; write it as 100000 or 1e5")
+    return int(number)

@@ -1,0 +1,359 @@
+"""How much memory a run takes, from its specification alone: the replay exactly, the rest as round estimates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import assert_never
+
+from rlbench.config import offline_discrete
+from rlbench.config.offline import BatchConstrained, Conservative, CriticRegularized, Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import (
+    ActorCritic,
+    Categorical,
+    Curiosity,
+    DiscreteSAC,
+    Expected,
+    Head,
+    Implicit,
+    Mlp,
+    Nature,
+    PolicyGradient,
+    Proposed,
+    QLearning,
+    Quantiles,
+)
+from rlbench.config.run import Algo, Spec
+from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask, OfflineTask, Task
+
+SLOT = 4 + 3 * 1 + 4
+"""Bytes of one slot of the ring beside observation and action: reward float32, three flags, age int32."""
+
+MASS = 8
+"""Bytes of a slot's priority."""
+
+PYTHON = 600_000_000
+"""Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
+
+JUDGE = 360_000_000
+"""The same of one that only judges."""
+
+EMULATOR = 900_000
+"""Resident bytes of one ALE emulator with its screens."""
+
+COPIES = 5
+"""Of the parameters: online, target, gradient and Adam's two moments."""
+
+WORKSPACES = 3
+"""Copies of a batch's observations and activations that are alive at once: forward, its target, backward."""
+
+PASSES = 1.7
+"""The same of a whole rollout of frames, which are judged at once and learned from in parts; measured of PPO."""
+
+PHYSICS = 1_050_000
+"""Resident bytes of one MuJoCo lane, HalfCheetah's: model and data."""
+
+ROBOT = 10_400_000
+"""The same of one Fetch lane, with its meshes."""
+
+SCRATCH = 9_000_000
+"""Resident bytes that a run of small networks takes beside all this: kernels on first use, and what passes."""
+
+CONVOLVING = 28_000_000
+"""The same where frames are convolved."""
+
+VECTORS = {
+    "CartPole-v1": (4, 0),
+    "Pendulum-v1": (3, 1),
+    "Ant-v4": (27, 8),
+    "HalfCheetah-v4": (17, 6),
+    "Hopper-v4": (11, 3),
+    "Walker2d-v4": (17, 6),
+    "Swimmer-v4": (8, 2),
+    "Humanoid-v4": (376, 17),
+    "Reacher-v4": (11, 2),
+    "InvertedPendulum-v4": (4, 1),
+    "InvertedDoublePendulum-v4": (11, 1),
+    "FetchReach-v4": (16, 4),
+}
+"""Numbers in an observation and in an action, where the one is a vector and the other is not a number."""
+
+BYTES = {"Catch": 10 * 5, "Doors": 15}
+"""Numbers in an observation of bytes."""
+
+PLACE = 24
+"""Bytes of a recorded step's marks, and of where it goes."""
+
+MOST_ACTIONS = 18
+
+LANE = 5_000
+"""Resident bytes of one lane of a small task, CartPole's."""
+
+RECORDED = 1_000_000
+"""Steps of a data set that is not here, as nearly every published one has."""
+
+
+SMOKE = 2_000
+"""Steps that a smoke run records for itself where it is not given data."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Footprint:
+    """Bytes of host or device memory, by what holds them."""
+
+    stored: int = 0  # of the replay, what a checkpoint takes along
+    replay: int
+    networks: int  # parameters, gradients, moments and the activations of one batch
+    emulators: int  # training and evaluation lanes
+    scratch: int = 0  # kernels, and what passes
+    judges: int = 0  # processes that judge beside the training, and the policies they have not judged yet
+    base: int  # the interpreter and its libraries
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.replay + self.networks + self.emulators + self.scratch + self.judges + self.base
+
+    @property
+    def disk(self) -> int:
+        """Bytes of disk at most, while a checkpoint and the one that replaces it are both there, and two policies."""
+        return 2 * (self.stored + self.networks) + 2 * self.policies
+
+    @property
+    def policies(self) -> int:
+        """Bytes of disk that stay when the run has ended, about: the best policy and the last."""
+        return 2 * self.networks // COPIES
+
+    def line(self) -> str:
+        """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, …)``."""
+        parts = {
+            "replay": self.replay,
+            "networks": self.networks,
+            "environments": self.emulators,
+            "scratch": self.scratch,
+            "judges": self.judges,
+            "libraries": self.base,
+        }
+        told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
+        return f"memory ≈ {size(self.total)} ({told})"
+
+
+def footprint(spec: Spec, judges: int = 0, *, steps: int | None = None) -> Footprint:
+    """What the run of ``spec`` will hold in memory at its largest, ``judges`` processes beside it included.
+
+    ``steps``: rows of the recorded experience, where its file is there; else its name or a usual number tells.
+    """
+    numbers, width, action = _shapes(spec.task)
+    algo = spec.algo
+    slot = numbers * width + action + SLOT
+    match algo:
+        case QLearning(replay=replay):
+            networks = _networks(spec.task, algo, numbers)
+            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case ActorCritic(replay=replay):
+            networks = _layers(spec.task, algo)
+            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case DiscreteSAC(replay=replay):
+            networks = _chooser(spec.task, algo, numbers)
+            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+        case Offline():
+            networks = _from_data(spec.task, algo)
+            stored = (steps or RECORDED) * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and as laid for the ring
+        case OfflineQ():
+            networks = _recalled(spec.task, algo, numbers)
+            stored = (steps or _recorded(spec)) * slot  # frames lie once: the file's array is the ring's
+        case PolicyGradient():
+            networks = _rollouts(spec.task, algo, numbers)
+            stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
+        case _:
+            assert_never(algo)
+    return Footprint(
+        replay=stored,
+        stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
+        networks=networks + _curious(spec, algo),
+        emulators=_lanes(spec),
+        judges=judges * (JUDGE + _lanes(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
+        scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
+        base=PYTHON,
+    )
+
+
+def _lanes(spec: Spec) -> int:
+    """Bytes of the environments; of physics those of the evaluation before last a while longer."""
+    training, judging = spec.task.envs, spec.protocol.envs
+    match world_of(spec.task):
+        case AtariTask():
+            return (training + judging) * EMULATOR
+        case MujocoTask():
+            return (training + 2 * judging) * PHYSICS
+        case GoalTask():
+            return (training + 2 * judging) * ROBOT
+        case _:
+            return (training + 2 * judging) * LANE
+
+
+def _curious(spec: Spec, algo: Algo) -> int:
+    if isinstance(algo, ActorCritic | Offline | OfflineQ) or algo.curiosity is None:
+        return 0
+    return _foresight(spec, algo.curiosity)
+
+
+def world_of(task: Task) -> Task:
+    """What is played: of recorded experience the world that it is of."""
+    return task.world if isinstance(task, OfflineTask) else task
+
+
+def _from_data(task: Task, algo: Offline) -> int:
+    """Bytes of an actor, critics, what proposes actions, their copies, and of a batch with all that it samples."""
+    numbers, actions = VECTORS.get(world_of(task).id, (64, 8))
+    layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
+    rows = algo.batch
+    match algo.method:
+        case BatchConstrained(proposer_widths=widths, candidates=candidates):
+            latent = algo.method.latent_dim or algo.method.latent * actions
+            layers += [(numbers + actions, *widths, 2 * latent), (numbers + latent, *widths, actions)]
+            rows *= candidates
+        case Conservative(repeats=repeats):
+            rows *= 3 * repeats + 1
+        case CriticRegularized(samples=samples):
+            rows *= samples
+        case _:
+            pass
+    parameters = sum(a * b + b for layer in layers for a, b in pairwise(layer))
+    return 4 * (COPIES * parameters + WORKSPACES * rows * sum(sum(layer) for layer in layers))
+
+
+def _recalled(task: Task, algo: OfflineQ, numbers: int) -> int:
+    """Bytes of what learns numbered actions from data: of a value network, twice where a second head imitates."""
+    alike = QLearning(head=algo.head, torso=algo.torso, hidden=algo.hidden, batch=algo.batch)
+    heads = 1 if isinstance(algo.method, offline_discrete.Imitation | offline_discrete.Conservative) else 2
+    return heads * _networks(world_of(task), alike, numbers)
+
+
+def _recorded(spec: Spec) -> int:
+    """Steps of the data set, where its name tells them; what a smoke run records for itself is small."""
+    data = spec.task.data if isinstance(spec.task, OfflineTask) else ""
+    found = re.search(r"-1e([3-6])$", data)
+    if found is not None:
+        return int(10 ** int(found[1]))
+    return SMOKE if spec.smoke and spec.task.id == data else RECORDED
+
+
+def _shapes(task: Task) -> tuple[int, int, int]:
+    """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task is taken for a small one."""
+    task = world_of(task)
+    if isinstance(task, AtariTask):
+        return task.size * task.size, 1, 8
+    if task.id in BYTES:
+        return BYTES[task.id], 1, 8
+    numbers, actions = VECTORS.get(task.id, (64, 8))
+    return numbers, 4, 4 * actions or 8
+
+
+def _layers(task: Task, algo: ActorCritic) -> int:
+    """Bytes of an actor, its critics and their copies, and of one batch on its way through them."""
+    numbers, actions = VECTORS.get(task.id, (64, 8))
+    actor, critic = (numbers, *algo.widths, 2 * actions), (numbers + actions, *algo.widths, 1)
+    parameters = sum(a * b + b for a, b in pairwise(actor)) + algo.critics * sum(a * b + b for a, b in pairwise(critic))
+    per_row = sum(actor) + algo.critics * sum(critic)
+    return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _networks(task: Task, algo: QLearning, numbers: int) -> int:
+    """Bytes of parameters in all their copies, and of one batch on its way through them."""
+    layers, activations = _torso(algo.torso, task, numbers)
+    features = activations[-1] if activations else numbers
+    width, fractions, cosines = _head(algo.head)
+    streams = [(features, algo.hidden), (algo.hidden, MOST_ACTIONS * width)]
+    if algo.dueling:
+        streams += [(features, algo.hidden), (algo.hidden, width)]
+    layers += streams * (1 if algo.noisy is None else 2) + ([(cosines, features)] if cosines else [])
+    parameters = sum(prod(layer) + layer[-1] for layer in layers)
+    beyond = fractions * (features * bool(cosines) + algo.hidden * (1 + algo.dueling) + MOST_ACTIONS * width)
+    per_row = numbers * task.stack + sum(activations) + beyond
+    return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _chooser(task: Task, algo: DiscreteSAC, numbers: int) -> int:
+    """Bytes of torso, actor and critics in all their copies, and of one batch on its way through them."""
+    layers, activations = _torso(algo.torso, task, numbers)
+    layers = [*layers, (activations[-1] if activations else numbers, algo.hidden)]
+    heads = (1 + algo.critics) * (algo.hidden + 1) * MOST_ACTIONS
+    parameters = sum(prod(layer) + layer[-1] for layer in layers) + heads
+    moments = 2 * algo.critics  # of a torso that as many optimizers more move
+    per_row = numbers * task.stack + sum(activations) + algo.hidden
+    return 4 * ((COPIES + moments) * parameters + WORKSPACES * algo.batch * per_row)
+
+
+def _foresight(spec: Spec, curiosity: Curiosity) -> int:
+    """Bytes of the model of curiosity, and of what it reads at once on its way through it."""
+    numbers, _, _ = _shapes(spec.task)
+    layers, activations = _torso(curiosity.torso, spec.task, numbers)
+    width = activations[-1] if activations else numbers
+    ahead = [(width + MOST_ACTIONS, curiosity.hidden), (curiosity.hidden, width)]
+    layers += [*ahead, (2 * width, curiosity.hidden), (curiosity.hidden, MOST_ACTIONS)]
+    parameters = sum(prod(layer) + layer[-1] for layer in layers)
+    per_row = numbers * spec.task.stack + sum(activations) + 4 * width + 2 * curiosity.hidden
+    match spec.algo:
+        case PolicyGradient(rows=rows):
+            read = (rows + 1) * spec.task.envs
+        case Offline() | OfflineQ():
+            read = 0
+        case _:
+            read = spec.algo.batch * (spec.algo.replay.horizon + 1)
+    return 4 * (COPIES * parameters + WORKSPACES * read * per_row)
+
+
+def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
+    """Bytes of actor and critic in their copies, and of a whole rollout on its way through them."""
+    layers, activations = _torso(algo.torso, task, numbers)
+    features = activations[-1] if activations else numbers
+    if isinstance(algo.torso, Nature):
+        layers, activations, features = [*layers, (features, algo.hidden)], [*activations, algo.hidden], algo.hidden
+    parameters = sum(prod(layer) + layer[-1] for layer in layers) + features * MOST_ACTIONS
+    twice = 1 if isinstance(algo.torso, Nature) else 2
+    rows, copies = (algo.rows + 1) * task.envs, PASSES if isinstance(algo.torso, Nature) else WORKSPACES
+    return 4 * twice * (COPIES * parameters + round(copies * rows * (numbers * task.stack + sum(activations))))
+
+
+def _head(head: Head) -> tuple[int, int, int]:
+    """Numbers per action, states a row becomes, and cosines of its embedding."""
+    match head:
+        case Expected():
+            return 1, 1, 0
+        case Categorical(atoms=atoms):
+            return atoms, 1, 0
+        case Quantiles(count=count):
+            return count, 1, 0
+        case Implicit(learn=learn, target=target, cosines=cosines):
+            return 1, max(learn, target), cosines
+        case Proposed(count=count, cosines=cosines):
+            return 1, count, cosines
+        case _:
+            assert_never(head)
+
+
+def _torso(torso: Nature | Mlp, task: Task, numbers: int) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Shapes of the weights, inputs first and outputs last, and how many numbers each layer gives."""
+    layers: list[tuple[int, ...]] = []
+    activations: list[int] = []
+    if isinstance(torso, Mlp):
+        for width in torso.widths:
+            layers.append((activations[-1] if activations else numbers, width))
+            activations.append(width)
+        return layers, activations
+    channels, side = task.stack, task.size if isinstance(task, AtariTask) else 84
+    for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        side = (side - kernel) // stride + 1
+        layers.append((channels, kernel, kernel, out))
+        activations.append(out * side * side)
+        channels = out
+    return layers, activations
+
+
+def size(count: int) -> str:
+    """Bytes for people: ``0.71 GB`` from a tenth of a gigabyte on, ``1.4 MB`` below."""
+    return f"{count / 1e9:.2f} GB" if count >= 100_000_000 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,136 @@
+"""What learns real actions from recorded experience alone: one family, told apart by its method."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from rlbench.config.canonical import Frozen
+
+Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
+Final: TypeAlias = Literal["linear", "xavier", "uniform"]
+"""Initialisation of an actor's last layer: torch's own, Xavier's with gain 0.01 and no bias, or within ±0.001."""
+
+
+class Imitation(Frozen):
+    """Behaviour cloning; of the family's settings it asks only for ``widths``, ``actor_lr`` and ``batch``."""
+
+    kind: Literal["imitation"] = "imitation"
+    policy: Literal["deterministic", "gaussian"] = "deterministic"  # squared error, or likelihood
+
+
+class BatchConstrained(Frozen):
+    """BCQ: the best of a few actions that a model of the data proposes."""
+
+    kind: Literal["batchconstrained"] = "batchconstrained"
+    proposer_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
+    proposer_lr: float = Field(default=1e-3, gt=0)  # of Adam
+    latent: int = Field(default=2, ge=1)  # latent numbers per action dimension
+    latent_dim: int | None = Field(default=None, ge=1)  # latent numbers in all; None is ``latent`` a dimension
+    latent_clip: float | None = Field(default=0.5, gt=0)  # at which drawn latent numbers are cut
+    divergence: float = Field(default=0.5, ge=0)  # what a nat per latent number costs beside the squared error
+    reach: float = Field(default=0.05, ge=0, le=1)  # φ: how far a proposal may be moved, in actions of [−1, 1]
+    candidates: int = Field(default=10, ge=1)  # proposals per state in a target
+    judged: int = Field(default=100, ge=1)  # proposals per state when acting
+    caution: float = Field(default=0.75, ge=0, le=1)  # λ: share of the least value in the soft minimum
+
+
+class Conservative(Frozen):
+    """CQL: SAC whose critics are pressed down wherever the data is not."""
+
+    kind: Literal["conservative"] = "conservative"
+    weight: float = Field(default=1.0, gt=0)  # of the gap between what might be done and what was
+    temperature: float = Field(default=1.0, gt=0)  # of the soft maximum
+    repeats: int = Field(default=10, ge=1)  # sampled actions of each of three kinds: any, the policy's here, and next
+    threshold: float | None = 10.0  # weighted gap beyond which its multiplier grows; None leaves the multiplier at 1
+    multiplier_lr: float = Field(default=3e-4, gt=0)  # of Adam
+    most: float = Field(default=1e6, ge=1)  # at which the multiplier is cut
+    max_grad_norm: float | None = Field(default=1.0, gt=0)  # of each critic by itself
+    soft: bool = True  # whether a target pays for entropy; the paper's do not
+    alpha: float = Field(default=1.0, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    alpha_lr: float | None = Field(default=1e-4, gt=0)  # None keeps α fixed
+    target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
+    low: float = -20.0  # least logarithm of the spread
+    high: float = 2.0  # and the greatest
+    log_std_offset: float | None = None  # initial shift of the log std, learned like its scale of 1; None has neither
+    mean_bound: float | None = Field(default=None, gt=0)  # at which the mean before tanh is cut
+    orthogonal_init: bool = False  # of the critics: gain √2, last layer 0.01, biases 0
+    final_init: Final = "linear"  # of the actor's last layer
+    actor_first: bool = False  # whether the actor's gradient step precedes the critics'
+    bc_steps: int = Field(default=0, ge=0)  # first gradient steps in which the actor clones behaviour
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.target_entropy is not None and self.alpha_lr is None:
+            raise ValueError(f"target_entropy={self.target_entropy}: nothing aims at it while alpha_lr is none")
+        return self
+
+
+class CriticRegularized(Frozen):
+    """CRR: imitation of what turned out better than the policy itself."""
+
+    kind: Literal["criticregularized"] = "criticregularized"
+    mode: Literal["exp", "binary"] = "exp"  # how an advantage becomes a weight
+    beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
+    bound: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
+    samples: int = Field(default=4, ge=1)  # of the policy, to say what is usual
+    usual: Literal["mean", "max"] = "mean"  # of their values
+    critics: int = Field(default=2, ge=1)  # the least of them counts; the paper has one
+    sync_every: int | None = Field(default=None, ge=1)  # gradient steps between copies to the targets; None trails them
+
+
+class TD3BC(Frozen):
+    """TD3 whose actor stays beside the data."""
+
+    kind: Literal["td3bc"] = "td3bc"
+    alpha: float = Field(default=2.5, gt=0)  # what a critic's usual value is scaled to, beside the squared error
+    delay: int = Field(default=2, ge=1)  # critic steps per actor step
+    smoothing: float | None = Field(default=0.2, gt=0)  # standard deviation on the target's action; None is none
+    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is cut
+
+
+class ImplicitQ(Frozen):
+    """IQL: the value of the better actions in the data, and a policy that imitates those."""
+
+    kind: Literal["implicitq"] = "implicitq"
+    expectile: float = Field(default=0.7, gt=0, lt=1)  # τ; 0.5 is the mean
+    temperature: float = Field(default=3.0, ge=0)  # by which advantages are multiplied before exp; 0 imitates all
+    bound: float = Field(default=100.0, gt=0)  # the greatest weight
+    decay: int | None = Field(default=None, ge=1)  # updates over which the actor's rate falls along half a cosine to 0
+    low: float = -5.0  # least logarithm of the spread
+    high: float = 2.0  # and the greatest
+    policy: Literal["gaussian", "deterministic", "conditional"] = "gaussian"  # one std, none, or one an observation
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        return self
+
+
+Method = Annotated[
+    Imitation | BatchConstrained | Conservative | CriticRegularized | TD3BC | ImplicitQ, Field(discriminator="kind")
+]
+
+
+class Offline(Frozen):
+    """Real actions, learned from a data set."""
+
+    family: Literal["offline"] = "offline"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    method: Method = TD3BC()
+    widths: Widths = (256, 256)  # hidden layers of the actor, of every critic and of a value network
+    actor_lr: float = Field(default=3e-4, gt=0)  # of Adam
+    critic_lr: float = Field(default=3e-4, gt=0)  # of the critics, and of IQL's value network
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    batch: int = Field(default=256, ge=1)  # transitions of a gradient step
+    horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
+    normalize_obs: bool = False  # by the data's mean and deviation
+    terminate_on_end: bool = False  # whether an episode's time limit terminates it: nothing is bootstrapped there
+    return_span: float | None = Field(
+        default=None, gt=0
+    )  # what rewards are scaled to make best − worst return; IQL 1000

@@ -1,0 +1,69 @@
+"""What learns numbered actions from recorded experience alone: Q-learning and what a method adds to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rlbench.config.canonical import Frozen
+from rlbench.config.online import Expected, Head, Nature, Torso
+
+
+class Imitation(Frozen):
+    """Behaviour cloning by cross entropy; of the family's settings it asks for network, ``lr`` and ``batch`` alone."""
+
+    kind: Literal["imitation"] = "imitation"
+
+
+class BatchConstrained(Frozen):
+    """BCQ: the best of the actions that a model of the data holds likely enough."""
+
+    kind: Literal["batchconstrained"] = "batchconstrained"
+    threshold: float = Field(default=0.3, ge=0, le=1)  # least probability, as a share of the likeliest action's
+    penalty: float = Field(default=0.01, ge=0)  # of the model's squared logits
+
+
+class Conservative(Frozen):
+    """CQL: values are pressed down wherever the data is not."""
+
+    kind: Literal["conservative"] = "conservative"
+    weight: float = Field(default=10.0, ge=0)  # of the gap between what might be done and what was
+
+
+class CriticRegularized(Frozen):
+    """CRR: imitation of what turned out better than the policy itself."""
+
+    kind: Literal["criticregularized"] = "criticregularized"
+    mode: Literal["exp", "binary", "all"] = "exp"  # how an advantage becomes a weight; all is behaviour cloning
+    beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
+    bound: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
+    conservative: float | None = Field(default=None, gt=0)  # weight of CQL's gap beside it; None is none
+    greedy: bool = False  # judged by the policy's mode instead of its samples
+
+
+Method = Annotated[Imitation | BatchConstrained | Conservative | CriticRegularized, Field(discriminator="kind")]
+
+
+class OfflineQ(Frozen):
+    """Numbered actions, learned from a data set."""
+
+    family: Literal["offlineq"] = "offlineq"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    method: Method = BatchConstrained()
+    head: Head = Expected(huber=1.0)  # of the values; what imitates has logits of its own
+    torso: Torso = Nature()  # shared by values and policy
+    hidden: int = Field(default=512, ge=1)  # units of the layer between torso and each head
+    lr: float = Field(default=1e-4, gt=0)  # of Adam
+    adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
+    max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    batch: int = Field(default=32, ge=1)  # transitions of a gradient step
+    horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
+    sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
+
+    @model_validator(mode="after")
+    def _averaged(self) -> Self:
+        if self.method.kind == "criticregularized" and self.head.kind != "expected":
+            raise ValueError(f"head={self.head.kind}: the critic of method=criticregularized must be head=expected")
+        return self

@@ -1,0 +1,313 @@
+"""What learns: one model per family of algorithms, built of parts that can be chosen independently."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from rlbench.config.canonical import Frozen
+
+
+class Linear(Frozen):
+    """A value that moves from ``start`` to ``end`` over the first ``steps`` live agent steps and then stays."""
+
+    start: float
+    end: float
+    steps: int = Field(ge=1)
+
+    def at(self, env_steps: int) -> float:
+        """The value after ``env_steps`` live agent steps."""
+        return self.end + (self.start - self.end) * max(0.0, 1.0 - env_steps / self.steps)
+
+
+class Expected(Frozen):
+    """One number per action: DQN."""
+
+    kind: Literal["expected"] = "expected"
+    huber: float | None = Field(
+        default=None, gt=0
+    )  # where the squared error turns linear; None is the plain squared error
+
+
+class Categorical(Frozen):
+    """Probabilities on fixed, evenly spaced returns: C51."""
+
+    kind: Literal["categorical"] = "categorical"
+    atoms: int = Field(default=51, ge=2)
+    low: float = -10.0  # the least return an atom stands for
+    high: float = 10.0  # and the greatest
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        return self
+
+
+class Quantiles(Frozen):
+    """The return at fixed, evenly spaced fractions: QR-DQN."""
+
+    kind: Literal["quantiles"] = "quantiles"
+    count: int = Field(default=200, ge=1)
+
+
+class Implicit(Frozen):
+    """The return at fractions drawn anew each time: IQN."""
+
+    kind: Literal["implicit"] = "implicit"
+    learn: int = Field(default=8, ge=1)  # fractions per state when predicting
+    target: int = Field(default=8, ge=1)  # … when bootstrapping
+    act: int = Field(default=8, ge=1)  # … when collecting
+    judge: int = Field(default=32, ge=1)  # … when being evaluated
+    cosines: int = Field(default=64, ge=1)  # of the fraction's embedding
+
+
+class Proposed(Frozen):
+    """The return at fractions that a small network of its own proposes: FQF."""
+
+    kind: Literal["proposed"] = "proposed"
+    count: int = Field(default=32, ge=2)
+    entropy: float = Field(default=10.0, ge=0)  # coefficient that keeps the fractions apart
+    lr: float = Field(default=2.5e-9, gt=0)  # of the proposal's own RMSprop
+    cosines: int = Field(default=64, ge=1)  # of the fraction's embedding
+
+
+class Nature(Frozen):
+    """The convolutions of Mnih et al. 2015: 32@8/4, 64@4/2, 64@3/1."""
+
+    kind: Literal["nature"] = "nature"
+    scale: bool = False  # divide pixels by 255; the documented off-policy tables did not
+
+
+class Mlp(Frozen):
+    """Fully connected layers."""
+
+    kind: Literal["mlp"] = "mlp"
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)  # units of each layer
+    activation: Literal["relu", "tanh"] = "relu"
+
+
+class Priority(Frozen):
+    """Which transitions are learned from more often: prioritized replay."""
+
+    alpha: float = Field(default=0.5, gt=0, le=1)  # 0 would be uniform
+    beta: Linear = Linear(start=0.4, end=1.0, steps=5_000_000)  # how far importance weights undo it
+
+
+class Hindsight(Frozen):
+    """Goals that were reached later are learned from as if they had been asked for (HER, strategy "future")."""
+
+    k: float = Field(default=8.0, gt=1)  # a drawn transition keeps its own goal with probability 1 / k
+
+
+class Replay(Frozen):
+    """Where experience waits to be learned from."""
+
+    capacity: int = Field(default=100_000, ge=100)  # transitions, over all lanes
+    horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping
+    priority: Priority | None = None  # None draws every transition alike
+    hindsight: Hindsight | None = None  # None learns for the goals that were asked for
+
+
+Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field(discriminator="kind")]
+Torso = Annotated[Nature | Mlp, Field(discriminator="kind")]
+
+
+class Curiosity(Frozen):
+    """A reward for what a model that learns beside the algorithm could not foresee: ICM.
+
+    The documented scripts leave it off; the values are theirs for when it is on, the scale of the loss ViZDoom's.
+    """
+
+    torso: Torso = Nature()  # the model's own
+    hidden: int = Field(default=512, ge=1)  # units of the layer in the forward and in the inverse model
+    lr: float | None = Field(default=None, gt=0)  # of its own Adam; None is the algorithm's, or its actor's
+    loss_scale: float = Field(default=10.0, gt=0)  # what its loss is multiplied with, of which Adam takes little notice
+    reward_scale: float = Field(default=0.01, ge=0)  # reward for an error of 1
+    forward_share: float = Field(default=0.2, ge=0, le=1)  # of the loss; the rest is the inverse model's
+
+
+def _revision(fields: dict[str, object]) -> Literal[1, 2]:
+    """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
+    replay, head = fields.get("replay"), fields.get("head")  # absent where they are refused
+    return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
+
+
+class QLearning(Frozen):
+    """Value-based control with a target network; the algorithm is the type of its head."""
+
+    family: Literal["qlearning"] = "qlearning"
+    head: Head = Expected()
+    torso: Torso = Nature()
+    hidden: int = Field(default=512, ge=1)  # units of the layer between torso and head
+    dueling: bool = False  # a stream of its own for what all actions share
+    noisy: float | None = Field(default=None, gt=0)  # initial scale of the noise on the layers after the torso
+    double: bool = True  # the online network chooses the bootstrap action
+    lr: float = Field(default=1e-4, gt=0)  # of Adam
+    adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
+    max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    batch: int = Field(default=32, ge=1)  # transitions of a gradient step
+    updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps per live agent step
+    sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
+    warmup: int = Field(default=320, ge=1)  # live agent steps before the first update
+    epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
+    replay: Replay = Replay()
+    revision: Literal[1, 2] = Field(default_factory=_revision)  # raised by every change of code that can move a score
+    curiosity: Curiosity | None = None  # None pays what the environment pays
+
+
+class Deterministic(Frozen):
+    """One action per observation, tried out with Gaussian noise: DDPG and TD3."""
+
+    kind: Literal["deterministic"] = "deterministic"
+    noise: float = Field(default=0.1, ge=0)  # standard deviation in training, in actions of [−1, 1]
+    smoothing: float | None = Field(default=None, gt=0)  # standard deviation on the target's action; None is none
+    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is cut
+
+
+class Soft(Frozen):
+    """A squashed Gaussian whose entropy is part of its reward: SAC and REDQ."""
+
+    kind: Literal["soft"] = "soft"
+    alpha: float = Field(default=0.2, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented tables
+    target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
+    low: float = -20.0  # least logarithm of the spread
+    high: float = 2.0  # and the greatest
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.target_entropy is not None and self.alpha_lr is None:
+            raise ValueError(f"target_entropy={self.target_entropy}: nothing aims at it while alpha_lr is none")
+        return self
+
+
+ActionUnits: TypeAlias = Literal["normalized", "environment"]
+"""Units of the actions that critics see and that a log-density is of: [−1, 1], or between the environment's bounds."""
+
+
+class ActorCritic(Frozen):
+    """Real actions, learned off-policy by an actor and K critics."""
+
+    family: Literal["actorcritic"] = "actorcritic"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # hidden layers of the actor and of every critic
+    critics: int = Field(default=2, ge=1)  # the target is the least of them
+    subset: int | None = Field(default=None, ge=1)  # … or of this many, drawn anew each time: REDQ
+    actor_lr: float = Field(default=1e-3, gt=0)  # of Adam
+    critic_lr: float = Field(default=1e-3, gt=0)  # of Adam
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    batch: int = Field(default=256, ge=1)  # transitions of a gradient step
+    updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
+    delay: int = Field(default=1, ge=1)  # critic steps per actor step
+    action_units: ActionUnits = "normalized"
+    warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
+    replay: Replay = Replay(capacity=1_000_000)
+
+    @model_validator(mode="after")
+    def _subset_of_critics(self) -> Self:
+        if self.subset is not None and self.subset > self.critics:
+            raise ValueError(f"subset={self.subset} cannot be drawn from critics={self.critics}")
+        if self.subset is not None and isinstance(self.policy, Deterministic):
+            raise ValueError(f"subset={self.subset}: only policy=soft draws its critics; set it to none")
+        return self
+
+
+class DiscreteSAC(Frozen):
+    """Numbered actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
+
+    All of them share a torso, which each of their optimizers moves, as in the documented rows.
+    """
+
+    family: Literal["discretesac"] = "discretesac"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    torso: Torso = Nature()
+    hidden: int = Field(default=512, ge=1)  # units of the layer between torso, actor and critics
+    critics: int = Field(default=2, ge=1)  # the target is the least of them
+    alpha: float = Field(default=0.05, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented table
+    target_entropy: float = Field(default=0.98, gt=0, le=1)  # that a learned α aims at, as a share of the greatest
+    actor_lr: float = Field(default=1e-5, gt=0)  # of Adam
+    critic_lr: float = Field(default=1e-5, gt=0)  # of Adam
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    batch: int = Field(default=64, ge=1)  # transitions of a gradient step
+    updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
+    warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
+    replay: Replay = Replay()
+    curiosity: Curiosity | None = None  # None pays what the environment pays
+
+
+class Reinforce(Frozen):
+    """The plain gradient, without a critic."""
+
+    kind: Literal["reinforce"] = "reinforce"
+
+
+class Surrogate(Frozen):
+    """A2C, and with clip and repeats PPO."""
+
+    kind: Literal["surrogate"] = "surrogate"
+    clip: float | None = Field(default=None, gt=0)  # how far the ratio of probabilities may move from 1; None is A2C
+    dual_clip: float | None = Field(default=None, gt=1)  # in advantages, of actions that were bad
+    value_clip: bool = False  # the critic too is held within ``clip`` of what it said
+    repeats: int = Field(default=1, ge=1)  # passes over a rollout
+    batches: int = Field(default=1, ge=1)  # of a pass; each is rows · lanes / batches large
+    recompute: bool = False  # advantages and goals anew before each pass but the first
+    value: float = Field(default=0.5, ge=0)  # coefficient of the critic's squared error
+    entropy: float = Field(default=0.01, ge=0)  # coefficient of the policy's entropy
+    normalize: bool = False  # advantages to mean 0 and deviation 1 in every batch
+    max_grad_norm: float | None = Field(default=0.5, gt=0)  # at which gradients are cut; None is nowhere
+
+    @model_validator(mode="after")
+    def _clips_have_a_bound(self) -> Self:
+        if self.clip is None and (self.value_clip or self.dual_clip is not None):
+            idle = "value_clip=true" if self.value_clip else f"dual_clip={self.dual_clip}"
+            raise ValueError(f"{idle}: without clip nothing is clipped; set clip too")
+        return self
+
+
+class Natural(Frozen):
+    """NPG, and with a trust region TRPO; only the critic has an optimizer."""
+
+    kind: Literal["natural"] = "natural"
+    step: float = Field(default=0.1, gt=0)  # NPG's: natural gradients
+    region: float | None = Field(default=None, gt=0)  # TRPO's: divergence a step may make; None is NPG
+    shrink: float = Field(default=0.8, gt=0, lt=1)  # of the line search
+    tries: int = Field(default=10, ge=1)  # strides of the line search, at the most
+    iterations: int = Field(default=10, ge=1)  # of the conjugate gradient
+    damping: float = Field(default=0.1, ge=0)  # added to the curvature's diagonal
+    critic_steps: int = Field(default=20, ge=1)  # gradient steps of the critic per rollout
+
+
+class PolicyGradient(Frozen):
+    """Learned from what the present policy did, and then forgotten."""
+
+    family: Literal["policygradient"] = "policygradient"
+    revision: Literal[1] = 1  # raised by every change of code that can move a score
+    method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()
+    torso: Torso = Mlp(widths=(64, 64), activation="tanh")
+    hidden: int = Field(default=512, ge=1)  # units of the layer between shared convolutions and both heads
+    log_std: float = -0.5  # first logarithm of the spread of real actions
+    bound: Literal["clip", "tanh"] = "clip"  # how a real action is brought into [−1, 1] when it is carried out
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    epsilon: float = Field(default=1e-8, gt=0)  # of the optimizer
+    lr: float = Field(default=3e-4, gt=0)  # of the optimizer, at first
+    decay: int | None = Field(default=None, ge=1)  # live agent steps over which the learning rate falls to 0
+    rows: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rows · lanes steps
+    gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
+    trace: float = Field(default=0.95, ge=0, le=1)  # λ of the advantage estimates
+    scale_returns: bool = True  # the critic speaks in standard deviations of the return
+    normalize_obs: bool = True  # by running mean and deviation, cut at ±10
+    greedy: bool = False  # judged by the policy's mode instead of its samples
+    curiosity: Curiosity | None = None  # None pays what the environment pays
+
+
+OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC
+"""The families that learn from a replay."""

@@ -1,0 +1,38 @@
+"""How many threads and processes a run can make use of, by the shapes it computes with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rlbench.config.offline import Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import ActorCritic, Nature
+from rlbench.config.run import Spec
+
+MOST_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
+WIDE: Final = 32_768  # numbers in a layer's output from which a second thread pays
+MOST_JUDGES: Final = 8  # TD3+BC on a graphics card learns for half a minute while one core judges for four
+
+
+def beside(spec: Spec, *, asked: int | None, cores: int, threads: int) -> int:
+    """Processes that judge beside the training, of ``cores`` that are its own and ``threads`` that learn; 0: none.
+
+    What may end at any evaluation waits for each, and what plays itself judges itself.
+    """
+    if spec.protocol.stop is not None or not isinstance(spec.algo, Offline | OfflineQ):
+        return 0
+    most = min(MOST_JUDGES, 1 + spec.budget.steps // spec.budget.epoch)
+    if asked is not None:
+        return min(asked, most)
+    return (
+        0 if spec.smoke else min(most, max(0, cores - threads))
+    )  # on a core that learns, judging beside gains nothing
+
+
+def paying(spec: Spec, *, card: bool, cores: int) -> int:
+    """Threads from which ``spec`` gains on so many cores; one where a graphics card does the work."""
+    if isinstance(spec.algo, ActorCritic | Offline):
+        wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
+    else:
+        wide = isinstance(spec.algo.torso, Nature)
+    return min(MOST_THREADS, cores) if wide and not card else 1

@@ -1,0 +1,167 @@
+"""A run as data. ``Spec`` is everything that can change a score, ``Runtime`` everything that may not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rlbench.config.canonical import Frozen, canonical, digest, fields
+from rlbench.config.names import named
+from rlbench.config.offline import Offline
+from rlbench.config.offline_discrete import OfflineQ
+from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
+from rlbench.config.tasks import AtariTask, MujocoTask, OfflineTask, Task
+
+Algo = Annotated[
+    QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
+]
+
+
+EngineName = Literal["auto", "eager", "byhand", "compiled", "captured"]
+
+
+class Protocol(Frozen):
+    """How a policy is judged: a named, versioned procedure on environments of its own."""
+
+    name: str  # e.g. "atari-nature-v4"
+    episodes: int = Field(default=10, ge=1, le=100_000)  # per evaluation; each lane plays the same number
+    envs: int = Field(default=10, ge=1, le=10_000)  # lanes; must divide ``episodes``
+    epsilon: float = Field(default=0.0, ge=0, le=1)  # chance of a random action
+    stop: float | None = None  # the run ends once the mean return of an evaluation reaches this
+
+    @model_validator(mode="after")
+    def _each_lane_plays_as_many(self) -> Self:
+        if self.episodes % self.envs:
+            raise ValueError(
+                f"envs={self.envs} must divide episodes={self.episodes}, so that each lane plays the same number"
+            )
+        return self
+
+
+class Budget(Frozen):
+    """How long a run is, in live agent steps (Atari frames are steps × frame skip), offline in gradient steps."""
+
+    steps: int = Field(ge=1)
+    epoch: int = Field(ge=1)  # steps between evaluations
+    segment: int = Field(ge=1)  # steps between fresh environments: there, and at every checkpoint, resuming is exact
+
+
+class Spec(Frozen):
+    """One run, complete: equal specs on equal machines give equal numbers."""
+
+    suite: str
+    algorithm: str  # the name in the table, e.g. "dqn"
+    task: Task
+    algo: Algo
+    protocol: Protocol
+    budget: Budget
+    smoke: bool = False  # a tiny run of the whole path; never enters a table, a check or a baseline
+    seed: int = Field(default=0, ge=0)
+
+    @property
+    def id(self) -> str:
+        """Twelve hexadecimal digits of everything but the seed: runs of equal id are repeats of each other."""
+        return digest(canonical(self, frozenset({"seed"})))
+
+    @property
+    def name(self) -> str:
+        """``suite/algorithm/task[@dataset]``: the cell this run belongs to."""
+        return f"{self.suite}/{self.algorithm}/{self.place}"
+
+    @property
+    def place(self) -> str:
+        """``task``, or ``task@dataset`` where the data are not the task's own."""
+        other = self.task.dataset if isinstance(self.task, OfflineTask) else ""
+        return f"{self.task.id}@{other}" if other else self.task.id
+
+    @property
+    def answers(self) -> int | None:
+        """Lanes the policy waits for before it acts again; None: for all, in step, as only that repeats bit for bit."""
+        return self.task.answers if isinstance(self.task, AtariTask | MujocoTask) else None
+
+    @model_validator(mode="after")
+    def _texts_are_names(self) -> Self:
+        for path, value in fields(self):
+            if isinstance(value, str) and value:
+                named(value)
+            if value and path in {"suite", "algorithm"} and "/" in str(value):
+                raise ValueError(f"{path}={value}: a name without / is needed")
+        return self
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if isinstance(self.algo, Offline | OfflineQ) != isinstance(self.task, OfflineTask):
+            raise ValueError(
+                f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they"
+            )
+        if isinstance(self.algo, Offline):
+            return self
+        if not isinstance(self.algo, ActorCritic):
+            self._torso_fits(self.algo.torso, "algo")
+            if not isinstance(self.algo, OfflineQ) and self.algo.curiosity is not None:
+                self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
+        if self.protocol.epsilon > 0 and not isinstance(self.algo, QLearning | OfflineQ):
+            raise ValueError(
+                f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is judged with it; set it to 0"
+            )
+        if isinstance(self.algo, PolicyGradient):
+            self._rollouts_fit(self.algo)
+        elif not isinstance(self.algo, OfflineQ):
+            self._replay_fits(self.algo)
+        return self
+
+    def _torso_fits(self, torso: Torso, where: str) -> None:
+        world = self.task.world if isinstance(self.task, OfflineTask) else self.task
+        if torso.kind == "nature" and world.kind != "atari":
+            raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
+
+    def _rollouts_fit(self, algo: PolicyGradient) -> None:
+        if self.answers is not None:
+            raise ValueError("task.answers: a rollout needs every lane's rows of the same policy; set it to none")
+        steps = algo.rows * self.task.envs
+        if isinstance(algo.method, Surrogate) and algo.method.batches > steps:
+            raise ValueError(f"algo.method.batches={algo.method.batches}: a rollout has only {steps} steps")
+        if algo.normalize_obs and (self.task.kind == "atari" or self.task.id == "Catch"):
+            raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
+        if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
+            raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
+
+    def _replay_fits(self, algo: OffPolicy) -> None:
+        if self.answers is not None and self.answers > self.task.envs:
+            raise ValueError(f"task.answers={self.answers}: there are {self.task.envs} lanes; wait for no more of them")
+        stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
+        replay, lanes = algo.replay, self.task.envs
+        rows, least = replay.capacity // lanes, replay.horizon + stacked + 1
+        if rows < least:
+            raise ValueError(
+                f"algo.replay.capacity={replay.capacity} leaves {rows} rows for each of {lanes} lanes; "
+                f"horizon {replay.horizon} and stack {stacked} need at least {least}"
+            )
+        complete = 2 * (replay.horizon + 1) * lanes
+        if algo.warmup < complete:
+            raise ValueError(f"algo.warmup={algo.warmup}: no transition is complete before {complete} steps")
+        if replay.hindsight is not None and self.task.kind != "goal":
+            raise ValueError(f"algo.replay.hindsight: {self.task.id} has no goals; set it to none")
+
+
+class Runtime(Frozen):
+    """How a run is carried out: nothing here may move a score beyond rounding."""
+
+    device: str = "auto"  # auto, cpu, cuda or cuda:<i>
+    threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
+    saved_threads: int | None = Field(default=None, ge=1)  # the same in the checkpoint that is resumed; overrules
+    engine: EngineName = "auto"  # of gradient steps
+    judges: int | None = Field(default=None, ge=0)  # processes that judge beside offline training; None: what pays
+    dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
+    checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
+    patience: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer
+
+
+def recorded_settings(content: object) -> object:
+    """The settings of a ``spec.json``, without a setting that only older code has."""
+    match content:
+        case {"algo": {"lag": 0, **algo}, **rest}:  # 0 stood for the one order of learning that is left
+            return {**rest, "algo": algo}
+        case _:
+            return content

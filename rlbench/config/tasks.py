@@ -1,0 +1,91 @@
+"""What is played: environment and preprocessing as data, everything that can move a score."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rlbench.config.canonical import Frozen
+
+
+class AtariTask(Frozen):
+    """One game of the Arcade Learning Environment behind the preprocessing of the documented tables."""
+
+    kind: Literal["atari"] = "atari"
+    id: str  # the documented name, e.g. "PongNoFrameskip-v4"
+    game: str  # ALE's own, e.g. "space_invaders"
+    env: Literal["ale", "envpool", "gymnasium"] = "ale"  # who steps the emulator; differences: envs/*.py docstrings
+    envs: int = Field(default=10, ge=1, le=10_000)  # emulators stepped side by side
+    answers: int | None = Field(default=None, ge=1)  # lanes the policy waits for before it acts again; None: for all
+    frame_skip: int = Field(default=4, ge=1)  # emulator frames per agent step
+    stack: int = Field(default=4, ge=1)  # frames an observation holds
+    size: int = Field(default=84, ge=36)  # pixels per side after area interpolation
+    noops: int = Field(default=30, ge=0)  # at most this many no-op frames after a reset
+    fire: bool = True  # press FIRE after a reset where the game has it
+    episodic_life: bool = True  # in training a lost life ends the episode; evaluation always plays full games
+    clip: bool = True  # in training the reward is its sign; evaluation always counts raw points
+    sticky: float = Field(default=0.0, ge=0, le=1)  # probability that the emulator repeats the last action
+    full_actions: bool = False  # all 18 actions instead of the game's minimal set
+    max_frames: int = Field(default=108_000, ge=1)  # emulator frames per game, then truncation
+
+
+class ToyTask(Frozen):
+    """A task of seconds with a known optimum: the sanity suite."""
+
+    kind: Literal["toy"] = "toy"
+    id: str  # "Catch", "Doors", or a Gymnasium id
+    envs: int = Field(default=8, ge=1, le=10_000)  # lanes side by side
+    stack: Literal[1] = 1
+
+
+class MujocoTask(Frozen):
+    """One of Gymnasium's MuJoCo tasks; actions lie in [−1, 1] and are scaled to the task's own bounds."""
+
+    kind: Literal["mujoco"] = "mujoco"
+    id: str  # with the version that is stepped, e.g. "HalfCheetah-v4"
+    env: Literal["gymnasium", "envpool"] = "gymnasium"  # who steps the physics
+    envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
+    answers: int | None = Field(default=None, ge=1)  # lanes the policy waits for before it acts again; None: for all
+    stack: Literal[1] = 1
+
+
+class GoalTask(Frozen):
+    """A task whose goal is part of what is seen: ``[observation | achieved goal | desired goal]``."""
+
+    kind: Literal["goal"] = "goal"
+    id: str  # e.g. "FetchReach-v4"
+    envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
+    steps: int = Field(default=50, ge=1, le=10_000)  # of an episode, then truncation
+    limit_terminates: bool = False  # … or a termination, which bootstraps nothing: as in the documented runs
+    stack: Literal[1] = 1
+
+
+World = Annotated[AtariTask | ToyTask | MujocoTask, Field(discriminator="kind")]
+
+
+class OfflineTask(Frozen):
+    """Recorded experience to learn from, and the world in which the policy is judged."""
+
+    kind: Literal["offline"] = "offline"
+    id: str  # the data set's, e.g. "halfcheetah-medium-v2"; with ``dataset`` the world's
+    world: World
+    dataset: str = ""  # name of other data than the ones ``id`` names
+
+    @property
+    def envs(self) -> int:
+        """Lanes in which the data lie: one episode after another."""
+        return 1
+
+    @property
+    def stack(self) -> int:
+        """Frames an observation holds."""
+        return self.world.stack
+
+    @property
+    def data(self) -> str:
+        """The name of what is learned from."""
+        return self.dataset or self.id
+
+
+Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask | OfflineTask, Field(discriminator="kind")]

@@ -1,0 +1,127 @@
+"""Data sets that come onto this machine: downloaded or brought along, checked, recorded, and only then named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from rlbench import disk, faults
+from rlbench.datasets import catalogue, checksums, download, locations, remote
+from rlbench.datasets.download import Progress, part_of
+from rlbench.datasets.hdf5 import opened
+from rlbench.datasets.loader import data_file, read, told
+from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD, Place
+from rlbench.errors import RefusedFile, UsageError
+
+
+def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
+    """Download a data set of D4RL's or Minari's to where it is looked for; it is there when this is exhausted.
+
+    Raises:
+        UsageError: nobody offers a data set of this name.
+        RefusedFile: what arrived is damaged, or not the file that was recorded on first use.
+        Halted: the server or the disk failed; the same call resumes.
+    """
+    there = locations.place(name)
+    if there.kind == "own":
+        raise UsageError(f"{name}: own data sets are made, not downloaded: rlbench data generate {name}")
+    if locations.present(there):
+        return
+    if there.kind == "d4rl":
+        yield from _file(catalogue.known(name).url, there.path, patience)
+        return
+    for inside in (MINARI_DATA, MINARI_TOLD):  # the data first: with its metadata the set is there
+        if not (there.path / inside).is_file():
+            yield from _file(remote.address(name, inside.as_posix()), there.path / inside, patience)
+
+
+def imported(path: Path, name: str, *, room: int | None = None) -> Place:
+    """Copy a file in D4RL's layout, or a folder in Minari's, to where ``name`` is looked for.
+
+    It is read once, in ``room`` bytes of memory.
+
+    Raises:
+        UsageError: there is a data set of this name already, or the name is of another layout.
+        RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
+    """
+    there = locations.place(name)
+    if locations.present(there):
+        raise UsageError(f"{name}: is in {there.path} already; choose another name, or remove it first")
+    if path.is_dir() != (there.kind == "minari"):
+        layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
+        raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
+    own = told(path).get("name", "")
+    if own.startswith("rlb-") and there.kind != "own":
+        raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
+    read(path, name, room=room)
+    _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
+    files = (MINARI_DATA, MINARI_TOLD) if path.is_dir() else (Path(),)
+    for inside in files:
+        _copied(path / inside, there.path / inside)
+    checksums.sealed(data_file(there.path))
+    return there
+
+
+def _as_recorded(source: Path, target: Path) -> None:
+    """Refuse what is not the file that was recorded under its name before."""
+    seal = checksums.recorded(target)
+    if seal is not None and checksums.measured(source).sha256 != seal.sha256:
+        raise RefusedFile(
+            f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {seal.sha256[:12]}…); "
+            f"delete {target}{checksums.SUFFIX} if it is to be another"
+        )
+
+
+def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
+    with download.alone(target):
+        if not target.is_file():  # who had it before us may have been at its very end
+            yield from _received(url, target, patience)
+
+
+def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
+    seal = checksums.recorded(target)
+    yield from download.received(url, target, size=seal.size if seal else None, patience=patience)
+    part = part_of(target)
+    now = checksums.measured(part, url)
+    if seal is not None and seal.sha256 != now.sha256:
+        download.discard(target)
+        raise RefusedFile(
+            f"{url}: SHA-256 {now.sha256[:12]}…, recorded on first use was {seal.sha256[:12]}…; not kept, try again"
+        )
+    if target.suffix == ".hdf5":
+        try:
+            with opened(part):
+                pass
+        except RefusedFile:
+            download.discard(target)
+            raise RefusedFile(f"{url}: what arrived is no whole HDF5 file; it was not kept, try again later") from None
+    download.settle(target)
+    if target.suffix == ".hdf5":
+        checksums.write(target, now)
+
+
+def _copied(source: Path, target: Path) -> None:
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    with disk.writing(target, then="try again"):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(target)
+            shutil.copyfile(source, temporary)
+            faults.point("copy.written")
+            temporary.replace(target)
+            faults.point("copy.placed")
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _sweep(target: Path) -> None:
+    """Remove half a copy that a killed process left."""
+    for left in target.parent.glob(f"{target.name}.*.tmp"):
+        number = left.name.split(".")[-2]
+        if number.isdigit() and not psutil.pid_exists(int(number)):
+            left.unlink()
+            faults.point("copy.swept")

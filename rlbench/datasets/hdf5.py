@@ -1,0 +1,215 @@
+"""One array of an HDF5 file, whole and checked, or a refusal that names its key.
+
+Nothing here can run code: arrays of objects, of texts and of variable length are refused before they are read. Nothing
+here leaves the file, for its checksum covers nothing else: what HDF5 would fetch from another one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.config.footprint import size
+from rlbench.errors import RefusedFile, UsageError
+
+UNREAD = frozenset({"infos", "metadata"})
+"""Groups of D4RL's and Minari's that nothing is learned from."""
+
+CHUNK = 1 << 16
+"""Rows looked at in one go, so that a check costs no second copy of a column."""
+
+
+@contextmanager
+def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
+    """An HDF5 file to read from, whose numbers fit into ``room`` bytes where that is given.
+
+    Raises:
+        UsageError: there is no such file, or it may not be read.
+        RefusedFile: it is no HDF5 file, or not a whole one; a part of it lies in another file; its numbers do not fit;
+            or it turns out to be broken while it is read.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file; check the path")
+    try:
+        file = h5py.File(path, "r", locking="best-effort")
+    except PermissionError:
+        raise UsageError(f"{path}: may not be read; check its permissions") from None
+    except (OSError, RuntimeError) as error:
+        reason = str(error).partition("(")[2].rstrip(")") or str(error)
+        raise RefusedFile(f"{path}: no whole HDF5 file ({reason}); delete it and download it again") from None
+    with file:
+        try:
+            _refuse_external(file)
+            if room is not None:
+                _refuse_oversized(file, room)
+            yield file
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # HDF5's words for what is broken
+            raise damaged(str(path), error) from None
+
+
+def present(group: h5py.Group, key: str) -> bool:
+    """Whether the group names the key, readable or not."""
+    return group.get(key, getlink=True) is not None
+
+
+def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
+    """An array of finite numbers as float32: ``[N, F]`` at rank 2; ``[N]`` at rank 1, also where ``[N, 1]`` is stored.
+
+    Raises:
+        RefusedFile: missing, damaged, not numbers, of another shape, or not finite.
+    """
+    stored = _stored(group, key)
+    where = named(group, key)
+    shape = _shape(stored, where, rank)
+    try:
+        values = np.empty(shape, np.float32)
+        stored.read_direct(values)
+    except MemoryError:
+        raise RefusedFile(f"{where}: claims the shape {shape}, more than fits into memory; check the file") from None
+    except (OSError, RuntimeError) as error:
+        raise damaged(where, error) from None
+    for start in range(0, shape[0], CHUNK):
+        _finite(values[start : start + CHUNK], start, where)
+    return values.reshape(-1) if rank == 1 else values
+
+
+def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The same of an array ``[N, F]`` that must have this shape: its first row's number and ``CHUNK`` rows at a time.
+
+    Raises:
+        RefusedFile: as above.
+    """
+    stored, where = _stored(group, key), named(group, key)
+    found = _shape(stored, where, len(shape))
+    if found != shape:
+        raise RefusedFile(f"{where}: shape {list(found)}, observations have {list(shape)}; check the file")
+    for start in range(0, shape[0], CHUNK):
+        try:
+            values = stored[start : start + CHUNK].astype(np.float32)
+        except (OSError, RuntimeError) as error:
+            raise damaged(where, error) from None
+        _finite(values, start, where)
+        yield start, values
+
+
+def rows(group: h5py.Group, key: str) -> int:
+    """Numbers in an array ``[N]`` as its head says, none of them read.
+
+    Raises:
+        RefusedFile: missing, damaged, not numbers, or of another shape.
+    """
+    return _shape(_stored(group, key), named(group, key), rank=1)[0]
+
+
+def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
+    """Actions ``[N, A]``.
+
+    Raises:
+        RefusedFile: they are whole numbers, which name choices.
+    """
+    stored = _stored(group, key)
+    if stored.dtype.kind != "f":
+        raise RefusedFile(
+            f"{named(group, key)}: discrete actions ({stored.dtype}); only continuous ones, float [N, A], are read here"
+        )
+    return numbers(group, key, rank=2)
+
+
+def flags(group: h5py.Group, key: str) -> NDArray[np.bool_]:
+    """An array of marks ``[N]``, stored as booleans or as the numbers 0 and 1.
+
+    Raises:
+        RefusedFile: it holds anything else.
+    """
+    values = numbers(group, key, rank=1)
+    if not np.isin(values, (0, 1)).all():
+        raise RefusedFile(f"{named(group, key)}: holds more than 0 and 1, so it marks nothing; check the file")
+    return values.astype(np.bool_)
+
+
+def named(group: h5py.Group, key: str) -> str:
+    """How a message calls an array: the file's path, and the key in it."""
+    return f"{group.file.filename}: {f'{group.name}/{key}'.strip('/')}"
+
+
+def damaged(where: str, error: Exception) -> RefusedFile:
+    """The refusal of what HDF5 itself cannot read."""
+    return RefusedFile(f"{where}: damaged ({error}); delete the file and download it again")
+
+
+def _refuse_external(file: h5py.File) -> None:
+    """Refuse links into other files, raw data beside the file, and virtual data sets, whoever would read them."""
+    links: dict[bytes, int] = {}
+    file.id.links.visit(lambda name, link: links.update({name: link.type}), info=True)
+    for name, kind in links.items():
+        if kind == h5py.h5l.TYPE_SOFT:  # stays in the file: its path is made of the others
+            continue
+        if kind != h5py.h5l.TYPE_HARD or _stored_elsewhere(h5py.h5o.open(file.id, name)):
+            where = f"{file.filename}: {name.decode(errors='replace')}"
+            raise RefusedFile(f"{where}: lies in another file, which no checksum covers; copy the data into this one")
+
+
+def _refuse_oversized(file: h5py.File, room: int) -> None:
+    """Refuse a file of more numbers than ``room`` bytes hold twice, as read and as laid out for what learns."""
+    sizes: list[int] = []
+
+    def add(name: str, stored: object) -> None:
+        if isinstance(stored, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")):
+            sizes.append(2 * 4 * int(stored.size or 0))
+
+    file.visititems(add)
+    if sum(sizes) > room:
+        held = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(room)} free"
+        raise RefusedFile(f"{file.filename}: {held}; check the file, or use a larger machine")
+
+
+def _stored_elsewhere(stored: object) -> bool:
+    """Whether the numbers of an array are raw data beside the file, or put together from other arrays."""
+    if not isinstance(stored, h5py.h5d.DatasetID):
+        return False
+    layout = stored.get_create_plist()
+    return bool(layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count())
+
+
+def _stored(group: h5py.Group, key: str) -> h5py.Dataset:
+    where = named(group, key)
+    if not present(group, key):
+        raise RefusedFile(f"{where}: missing; this is not the layout expected here, check the file")
+    try:
+        stored = group[key]
+    except (KeyError, OSError, RuntimeError) as error:
+        raise damaged(where, error) from None
+    if not isinstance(stored, h5py.Dataset):
+        raise RefusedFile(f"{where}: a group where an array was expected; check the file")
+    if stored.dtype.kind not in "fiub":
+        raise RefusedFile(f"{where}: holds {_kind(stored.dtype)}, not numbers, and is not read; convert the file")
+    return stored
+
+
+def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
+    """Refuse what is no number, by its row; the first of these is row ``start``."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = start + int(np.argwhere(~finite)[0, 0])
+        raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
+
+
+def _shape(stored: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
+    shape: tuple[int, ...] = stored.shape or ()
+    fits = len(shape) == rank or (rank == 1 and len(shape) == 2 and shape[1] == 1)
+    if not fits:
+        expected = "[steps, numbers]" if rank == 2 else "[steps]"
+        raise RefusedFile(f"{where}: has the shape {list(shape)}, expected {expected}; check the file")
+    if 0 in shape:
+        raise RefusedFile(f"{where}: is empty, shape {list(shape)}; take the file from its source again")
+    return shape
+
+
+def _kind(dtype: np.dtype[np.generic]) -> str:
+    kinds = {"O": "objects or texts of variable length", "V": "opaque or compound records", "S": "texts"}
+    return kinds.get(dtype.kind, f"{dtype} values")

@@ -1,0 +1,77 @@
+"""Any data set rlbench can read, whatever its layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlbench.datasets import catalogue, d4rl, minari, recording_reader
+from rlbench.datasets.locations import MINARI_DATA
+from rlbench.datasets.recording_writer import CONTENTS
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+
+
+def read(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Recorded:
+    """The steps of D4RL's file, Minari's folder or recorded play at ``path``; ``name`` is what it is said to be.
+
+    With ``once`` no observation of D4RL's layout is given twice, which is how a ring wants them and halves the memory.
+    ``room``: bytes of memory that the numbers may take.
+
+    Raises:
+        RefusedFile: it cannot be read, or it is not the D4RL set of that name.
+    """
+    if recording_reader.is_frames(path):
+        return recording_reader.read(path, room=room)
+    if path.is_dir():
+        return minari.read(path, room=room)
+    if path.parts[-2:] == MINARI_DATA.parts:
+        return minari.read(path.parents[1], room=room)
+    known = catalogue.d4rl().get(name or "")
+    recorded = d4rl.read(path, limit=known.limit if known else None, once=once, room=room)
+    if known:
+        widths = {"observations": (recorded.obs, known.features), "actions": (recorded.action, known.actions)}
+        for key, (array, width) in widths.items():
+            if width is not None and array.shape[1] != width:
+                raise RefusedFile(
+                    f"{path}: {key}: {array.shape[1]} numbers a step, {known.name} has {width}; it is another data set"
+                )
+    return recorded
+
+
+def steps(path: Path) -> int | None:
+    """Steps of a data set by the head of its file, or by what it says of itself; None where neither tells.
+
+    Raises:
+        RefusedFile: it is damaged.
+    """
+    if recording_reader.is_frames(path):
+        count = recording_reader.told(path).get("steps")
+        return count if isinstance(count, int) else None
+    inside = path.parts[-2:] == MINARI_DATA.parts
+    if path.is_dir() or inside:
+        return minari.metadata(path.parents[1] if inside else path).steps
+    return d4rl.steps(path)
+
+
+def told(path: Path) -> dict[str, str]:
+    """What a data set says of itself: D4RL's attributes, Minari's metadata, where recorded play came from."""
+    if recording_reader.is_frames(path):
+        return {key: str(value) for key, value in recording_reader.told(path).items()}
+    inside = path.parts[-2:] == MINARI_DATA.parts
+    if path.is_dir() or inside:
+        said = minari.metadata(path.parents[1] if inside else path)._asdict()
+        return {key: str(value) for key, value in said.items() if value is not None}
+    return d4rl.provenance(path)
+
+
+def data_file(path: Path) -> Path:
+    """The file that holds the numbers, or names every one that does: the one whose checksum counts.
+
+    Raises:
+        UsageError: it is recorded play that was broken off, of which nothing says how much it is.
+    """
+    if recording_reader.is_frames(path):
+        if not recording_reader.finished(path):
+            raise UsageError(f"{path}: is unfinished; take what is there with rlbench data subset, or make it again")
+        return path / CONTENTS
+    return path / MINARI_DATA if path.is_dir() else path

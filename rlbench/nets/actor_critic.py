@@ -1,0 +1,101 @@
+"""An actor and the value of what it sees, asked together: what every on-policy learner learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.nets.torsos import MlpTorso, NatureTorso
+from rlbench.ops.action_distributions import Discrete, Gaussian, Policy
+
+
+class Judgement(NamedTuple):
+    """The policy at some observations, and what they are worth under it."""
+
+    policy: Policy
+    value: Tensor  # [B]
+
+
+class GaussianActor(nn.Module):
+    """``[B, ...]`` to a diagonal Gaussian whose spread is the same everywhere."""
+
+    def __init__(self, *, torso: MlpTorso, actions: int, log_std: float) -> None:
+        super().__init__()
+        self.torso, self.mean = torso, nn.Linear(torso.features, actions)
+        self.log_std = nn.Parameter(torch.full((actions,), log_std))
+
+    def forward(self, obs: Tensor) -> Gaussian:
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B, A]``."""
+        mean = self.mean(self.torso(obs))
+        return Gaussian(mean, self.log_std.expand_as(mean))
+
+
+class DiscreteActor(nn.Module):
+    """``[B, ...]`` to probabilities of numbered actions."""
+
+    def __init__(self, *, torso: MlpTorso, actions: int) -> None:
+        super().__init__()
+        self.torso, self.logits = torso, nn.Linear(torso.features, actions)
+
+    def forward(self, obs: Tensor) -> Discrete:
+        """The policy at ``obs`` ``[B, ...]``, of actions ``[B]``."""
+        return Discrete(self.logits(self.torso(obs)))
+
+
+class Apart(nn.Module):
+    """Two networks that share nothing: the MuJoCo tables."""
+
+    def __init__(self, actor: GaussianActor | DiscreteActor, torso: MlpTorso) -> None:
+        super().__init__()
+        self.actor, self.critic = actor, nn.Sequential(torso, nn.Linear(torso.features, 1))
+
+    def forward(self, obs: Tensor) -> Judgement:
+        """Policy and value, ``[B]``."""
+        return Judgement(self.actor(obs), self.critic(obs).squeeze(-1))
+
+    def policy(self, obs: Tensor) -> Policy:
+        """The policy alone, at ``obs`` ``[B, ...]``."""
+        policy: Policy = self.actor(obs)
+        return policy
+
+    def worth(self, obs: Tensor) -> Tensor:
+        """The value alone, ``[B]``."""
+        value: Tensor = self.critic(obs).squeeze(-1)
+        return value
+
+
+class Shared(nn.Module):
+    """One torso of convolutions and a layer on it for both: the Atari tables."""
+
+    def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
+        super().__init__()
+        self.torso = nn.Sequential(torso, nn.Linear(torso.features, hidden), nn.ReLU())
+        self.logits, self.value = nn.Linear(hidden, actions), nn.Linear(hidden, 1)
+
+    def forward(self, obs: Tensor) -> Judgement:
+        """Policy and value, ``[B]``."""
+        features = self.torso(obs)
+        return Judgement(Discrete(self.logits(features)), self.value(features).squeeze(-1))
+
+    def policy(self, obs: Tensor) -> Policy:
+        """The policy alone, at ``obs`` ``[B, ...]``."""
+        return Discrete(self.logits(self.torso(obs)))
+
+    def worth(self, obs: Tensor) -> Tensor:
+        """The value alone, ``[B]``."""
+        value: Tensor = self.value(self.torso(obs)).squeeze(-1)
+        return value
+
+
+def orthogonal(layers: Sequence[nn.Module]) -> None:
+    """Draw the weights of every linear and convolutional layer within as an orthogonal matrix, biases 0."""
+    for outer in layers:
+        for layer in outer.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
+                drawn = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
+                layer.weight.data.copy_(nn.init.orthogonal_(drawn, sqrt(2)))
+                nn.init.zeros_(layer.bias)

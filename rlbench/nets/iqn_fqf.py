@@ -1,0 +1,73 @@
+"""Heads that choose where the inverse CDF is asked for: IQN draws the fractions, FQF learns to propose them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rlbench.nets.dueling import Streams
+from rlbench.ops.quantiles import Quantiles
+from rlbench.ops.return_distributions import Value, pick
+from rlbench.ops.types import Role
+
+
+class ImplicitHead(nn.Module):
+    """IQN: the inverse CDF at fractions drawn anew, through a cosine embedding (https://arxiv.org/abs/1806.06923)."""
+
+    waves: Tensor
+
+    def __init__(self, streams: Streams, *, features: int, samples: Mapping[Role, int], cosines: int) -> None:
+        super().__init__()
+        self.streams, self.embed, self.samples = streams, nn.Linear(cosines, features), samples
+        self.register_buffer("waves", math.pi * torch.arange(1, cosines + 1), persistent=False)
+
+    def at_taus(self, features: Tensor, taus: Tensor, role: Role) -> Tensor:
+        """The inverse CDF at ``taus``: ``[B, F]``, ``[B, Q]`` to ``[B, A, Q]`` (eq. 4)."""
+        waves = (taus[..., None] * self.waves).cos()
+        y: Tensor = self.streams(features[:, None] * self.embed(waves).relu_(), role)  # [B, Q, A, 1]
+        return y.squeeze(-1).transpose(1, 2)
+
+    def forward(self, features: Tensor, role: Role) -> Quantiles:
+        """``[B, F]`` to ``[B, A, Q]``, at as many fractions as the role is worth."""
+        taus = torch.rand(len(features), self.samples[role], device=features.device, dtype=features.dtype)
+        return Quantiles(self.at_taus(features, taus, role), taus, torch.full_like(taus, 1 / taus.shape[1]))
+
+
+class ProposedHead(ImplicitHead):
+    """FQF: IQN whose fractions are proposed by a layer of its own (https://arxiv.org/abs/1911.02140)."""
+
+    def __init__(self, streams: Streams, *, features: int, count: int, entropy: float, cosines: int) -> None:
+        super().__init__(streams, features=features, samples={}, cosines=cosines)
+        self.proposal, self.entropy = nn.Linear(features, count), entropy
+        nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # nearly equal parts at first
+        nn.init.zeros_(self.proposal.bias)
+
+    def edges(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The proposed 0 = τ₀ < … < τ_Q = 1, ``[B, Q + 1]``, and the entropy of their gaps, ``[B]``."""
+        parts = self.proposal(features.detach()).log_softmax(-1)
+        return F.pad(parts.exp().cumsum(-1), (1, 0)), -(parts.exp() * parts).sum(-1)
+
+    def forward(self, features: Tensor, role: Role) -> Quantiles:
+        """``[B, F]`` to ``[B, A, Q]``: the inverse CDF in the middle of each proposed part, for which it stands."""
+        edges = self.edges(features)[0].detach()
+        taus = (edges[:, 1:] + edges[:, :-1]) / 2
+        return Quantiles(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
+
+    def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
+        """A loss ``[]`` that moves the edges to less 1-Wasserstein error (Proposition 1) against their entropy.
+
+        Raises:
+            TypeError: ``value`` is not what this head predicts.
+        """
+        if not isinstance(value, Quantiles):
+            raise TypeError(type(value).__name__)
+        edges, entropy = self.edges(features)
+        inner = edges[:, 1:-1]
+        with torch.no_grad():
+            edge = pick(self.at_taus(features, inner, "learn"), action)  # [B, Q - 1]
+            slope = 2 * edge - value.values[:, :-1] - value.values[:, 1:]
+        return ((slope * inner).sum(-1) - self.entropy * entropy).mean()

@@ -1,0 +1,74 @@
+"""Features to a value per action; the head's type is the algorithm."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.nets.dueling import Streams
+from rlbench.ops.quantiles import Quantiles
+from rlbench.ops.return_distributions import Categorical, Expected, Value
+from rlbench.ops.types import Role
+
+
+class Head(Protocol):
+    """Features ``[B, F]`` to a value, for the purpose that ``role`` names."""
+
+    def __call__(self, features: Tensor, role: Role) -> Value:
+        """The value of every action, ``[B, A, ...]``."""
+
+
+class ExpectedHead(nn.Module):
+    """DQN: one number per action."""
+
+    def __init__(self, streams: Streams, *, huber: float | None) -> None:
+        super().__init__()
+        self.streams, self.huber = streams, huber
+
+    def forward(self, features: Tensor, role: Role) -> Expected:
+        """``[B, F]`` to ``[B, A]``."""
+        return Expected(self.streams(features, role).squeeze(-1), self.huber)
+
+
+class CategoricalHead(nn.Module):
+    """C51: one logit per action and atom."""
+
+    atoms: Tensor
+
+    def __init__(self, streams: Streams, *, low: float, high: float) -> None:
+        super().__init__()
+        self.streams = streams
+        self.register_buffer("atoms", torch.linspace(low, high, streams.shape[1]), persistent=False)
+
+    def forward(self, features: Tensor, role: Role) -> Categorical:
+        """``[B, F]`` to ``[B, A, Q]`` on ``[Q]``."""
+        return Categorical(self.streams(features, role), self.atoms)
+
+
+class QuantileHead(nn.Module):
+    """QR-DQN: the inverse CDF at the middles of equal parts."""
+
+    def __init__(self, streams: Streams) -> None:
+        super().__init__()
+        self.streams = streams
+
+    def forward(self, features: Tensor, role: Role) -> Quantiles:
+        """``[B, F]`` to ``[B, A, Q]``."""
+        values: Tensor = self.streams(features, role)
+        count = values.shape[-1]
+        taus = (torch.arange(count, device=values.device, dtype=values.dtype) + 0.5) / count
+        return Quantiles(values, taus.expand(len(values), -1), values.new_full((len(values), count), 1 / count))
+
+
+class QNet(nn.Module):
+    """A torso and a head."""
+
+    def __init__(self, torso: nn.Module, head: Head) -> None:
+        super().__init__()
+        self.torso, self.head = torso, head
+
+    def forward(self, obs: Tensor, role: Role) -> Value:
+        """What the network says of every action at ``obs`` ``[B, ...]``, ``[B, A, ...]``."""
+        return self.head(self.torso(obs), role)

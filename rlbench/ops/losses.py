@@ -1,0 +1,72 @@
+"""Terms of losses that offline learners add: pure functions, a number a row; who asks takes means and weighs rows."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from rlbench.ops.return_distributions import pick
+
+
+def counted(weight: Tensor, x: Tensor) -> Tensor:
+    """The mean of ``x`` ``[B]`` over the rows that count, ``[]``; 0 where none does."""
+    return (weight * x).sum() / weight.sum().clamp_min(torch.finfo(x.dtype).eps)
+
+
+def imitation_error(action: Tensor, data: Tensor) -> Tensor:
+    """The squared distance of actions ``[B, A]`` from the data's, mean over their dimensions, ``[B]``."""
+    return (action - data).square().mean(-1)
+
+
+def expectile_loss(error: Tensor, expectile: float) -> Tensor:
+    """``|τ − 1(u < 0)| u²`` of errors ``u`` (goal minus prediction) ``[...]``, ``[...]`` (2110.06169, eq. 4)."""
+    return (expectile - (error < 0).to(error.dtype)).abs() * error.square()
+
+
+def exponential_weight(advantage: Tensor, scale: float, bound: float) -> Tensor:
+    """``min(exp(scale · A), bound)`` of advantages ``[...]``, ``[...]``, finite always (2006.15134, eq. 4)."""
+    return (scale * advantage).clamp(max=math.log(bound)).exp()
+
+
+def binary_weight(advantage: Tensor) -> Tensor:
+    """1 where the advantage ``[...]`` is positive and 0 elsewhere, ``[...]`` (2006.15134, eq. 3)."""
+    return (advantage > 0).to(advantage.dtype)
+
+
+def soft_minimum(value: Tensor, caution: float) -> Tensor:
+    """``λ min + (1 − λ) max`` over the members of ``[K, ...]`` (1812.02900, eq. 13), ``[...]``."""
+    return caution * value.amin(0) + (1 - caution) * value.amax(0)
+
+
+def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, temperature: float) -> Tensor:
+    """How much more critics promise of all actions than of the data's, ``[K, B]`` (2006.04779, eq. 4 and appendix F).
+
+    The data's actions are worth ``data`` ``[K, B]``; M others, drawn with logarithms of densities ``log_density``
+    ``[M, B]``, ``sampled`` ``[K, M, B]``. The sum over them is importance-weighted but not divided by M, as documented.
+    """
+    return temperature * ((sampled - log_density) / temperature).logsumexp(1) - data
+
+
+def numbered_gap(mean: Tensor, action: Tensor) -> Tensor:
+    """The same, ``[B]``, among numbered actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
+    return mean.logsumexp(-1) - pick(mean, action)
+
+
+def likely(logits: Tensor, threshold: float) -> Tensor:
+    """Actions at least ``threshold`` times as probable as the likeliest (1910.01708, eq. 10), ``[B, A]`` bool.
+
+    Of logits, so that no probability is rounded; the likeliest itself is always among them.
+    """
+    return logits - logits.amax(-1, keepdim=True) >= (math.log(threshold) if threshold > 0 else -math.inf)
+
+
+def standard_divergence(mean: Tensor, log_std: Tensor) -> Tensor:
+    """KL(N(mean, std²) ‖ N(0, 1)) of ``[B, L]``, mean over the latent numbers as in the paper's code, ``[B]``."""
+    return 0.5 * ((2 * log_std).exp() + mean.square() - 1 - 2 * log_std).mean(-1)
+
+
+def evidence_loss(error: Tensor, divergence: Tensor, weight: float) -> Tensor:
+    """A generative model's loss, ``[B]``: what it cannot repeat, and its code's divergence (1312.6114, eq. 3)."""
+    return error + weight * divergence

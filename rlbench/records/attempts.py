@@ -1,0 +1,104 @@
+"""What was tried to get a run made: a log of all its processes, and a line for the begin and the end of each.
+
+Both lie in the run's folder, beside the record, and survive it; neither says anything about a score.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from rlbench import faults
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records import files
+
+LOG = "log.txt"
+ATTEMPTS = "attempts.jsonl"
+TAIL = 4096  # bytes of a log in which its last line is looked for
+
+
+def open_log(folder: Path) -> IO[bytes]:
+    """The run's log, to be written at its end; the folder is made if need be.
+
+    Raises:
+        UsageError: the folder cannot be written.
+        RefusedFile: the log is a link or a special file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = files.appended(folder / LOG)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
+        ) from None
+    faults.point("log.made")
+    return log
+
+
+def last_line(folder: Path) -> str:
+    """The last line of the log that says anything, empty without one."""
+    try:
+        with files.opened(folder / LOG) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode(errors="replace").splitlines()
+    except (OSError, RefusedFile):
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def note(folder: Path, what: Mapping[str, object]) -> None:
+    """Add a line; what a crash tore off before stays a line of its own."""
+    path = folder / ATTEMPTS
+    folder.mkdir(parents=True, exist_ok=True)
+    faults.point("note.made")
+    before = files.read_text(path) if path.exists() else ""
+    torn = bool(before) and not before.endswith("\n")
+    line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})
+    files.append(path, "\n" + line if torn else line)
+
+
+def noted(folder: Path) -> list[dict[str, object]]:
+    """Every line that is whole, in order."""
+    path, found = folder / ATTEMPTS, []
+    if path.exists():
+        with files.opened(path, largest=files.LARGEST) as file:
+            lines = file.read().decode(errors="replace").splitlines()
+        for line in lines:
+            try:
+                found.append(files.unsealed(line, str(path)))
+            except RefusedFile:
+                continue  # torn by a crash
+    return found
+
+
+class Resumption(NamedTuple):
+    """A process that went on with a run in another environment."""
+
+    epoch: int  # how many were recorded
+    environment: Mapping[str, object]  # what differed
+
+
+def resumptions(head: Mapping[str, object]) -> list[Resumption]:
+    """The processes that a record's head names beside the first.
+
+    Raises:
+        TypeError: it is no record's head.
+    """
+    lines = head.get("resumed", [])
+    if not isinstance(lines, list):
+        raise TypeError("resumed: not a list")
+    return [_resumption(line) for line in lines]
+
+
+def _resumption(line: object) -> Resumption:
+    epoch, environment = (line.get("epoch"), line.get("environment")) if isinstance(line, dict) else (None, None)
+    if not isinstance(epoch, int) or not isinstance(environment, dict):
+        raise TypeError("resumed: not an environment")
+    return Resumption(epoch, environment)
+
+
+def begun(folder: Path) -> int:
+    """How many processes have begun the run."""
+    return sum(line.get("event") == "begun" for line in noted(folder))

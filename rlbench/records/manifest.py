@@ -1,0 +1,109 @@
+"""What a checkpoint's folder says of itself: plain values, and every file of tensors with its SHA-256.
+
+Whether a checkpoint is whole can be told from this alone, without torch and without reading a tensor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import file_digest
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rlbench.config.run import Spec
+from rlbench.errors import RefusedFile
+from rlbench.records import files
+
+NAME: Final = "manifest.json"
+
+Value = int | float | str
+
+
+class Manifest(NamedTuple):
+    """The head of a checkpoint."""
+
+    files: Mapping[str, str]  # by name, the SHA-256
+    values: Mapping[str, Value]  # leaves of the tree that are no tensors
+    split: Mapping[str, int]  # rows in all, of tensors that lie in several pieces
+
+
+def origin(spec: Spec, environment: Mapping[str, object]) -> dict[str, Value]:
+    """The run that a checkpoint belongs to, and the code that writes it: the branch ``run`` of its state."""
+    code = {name: str(environment.get(name) or "") for name in ("rlbench", "commit")}
+    return {"spec": spec.id, "seed": spec.seed, **code}
+
+
+def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> None:
+    """Refuse the checkpoint in ``folder``, of which ``values`` are the values, where it belongs to another run.
+
+    One without a branch ``run`` is of older code, and passes.
+
+    Raises:
+        RefusedFile: it belongs to another run; the message names both.
+    """
+    owner, seed = values.get("run/spec", spec.id), values.get("run/seed", spec.seed)
+    if (owner, seed) != (spec.id, spec.seed):
+        raise RefusedFile(
+            f"{folder}: belongs to {owner}, seed {seed}, not to {spec.id}, seed {spec.seed}; "
+            "bring this run's own back, or start over with --force"
+        )
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Put the head of a checkpoint beside its files, the last thing that is written of it."""
+    files.replace(folder / NAME, files.sealed({"schema_version": files.SCHEMA_VERSION, **manifest._asdict()}))
+
+
+def read(folder: Path) -> Manifest:
+    """The head of the checkpoint in ``folder``.
+
+    Raises:
+        RefusedFile: it is missing, damaged or newer.
+    """
+    head = files.read_sealed(folder / NAME)
+    sums, values, split = head.get("files"), head.get("values"), head.get("split")
+    if not isinstance(sums, dict) or not isinstance(values, dict) or not isinstance(split, dict):
+        raise RefusedFile(f"{folder / NAME}: not a checkpoint's; start over with --force")
+    return Manifest(sums, values, split)
+
+
+def check(folder: Path, name: str, digest: str) -> Path:
+    """Where a file of a checkpoint lies, every byte of it as it was written.
+
+    Raises:
+        RefusedFile: it is missing or damaged.
+    """
+    path = folder / name
+    if path.parent != folder or not path.is_file() or sha256_of(path) != digest:
+        raise RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")
+    return path
+
+
+def standing(folder: Path) -> Path:
+    """Where the checkpoint lies: in its folder, or under the name it has while a new one takes its place."""
+    return folder if folder.is_dir() else before(folder)
+
+
+def before(folder: Path) -> Path:
+    """What a checkpoint is called while a new one takes its place."""
+    return folder.with_name(f".{folder.name}.old")
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes.
+
+    Raises:
+        RefusedFile: it cannot be read.
+    """
+    try:
+        with files.opened(path) as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

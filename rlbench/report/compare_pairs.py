@@ -1,0 +1,105 @@
+"""What two results folders can be compared by: of each cell one setting a folder, both under the same rules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import Runs, file_of
+from rlbench.report.runs import Run
+from rlbench.report.tables import task_name
+
+RULES: Final = ("task", "protocol", "budget")
+"""The parts of a Spec that say what is measured: where they differ, scores differ for that alone."""
+
+ENDED: Final = frozenset({"done", "failed"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """The runs of one setting of a cell that have ended; a failed one has a score too."""
+
+    runs: Runs
+    usual: bool  # the documented setting
+
+
+class Matched(NamedTuple):
+    """What two folders share."""
+
+    pairs: tuple[tuple[Key, Side, Side], ...]
+    left_out: tuple[str, ...]  # cells that both have and that are not compared, each with the reason
+
+
+def matched(left: Mapping[Key, Runs], right: Mapping[Key, Runs], names: tuple[str, str]) -> Matched:
+    """The cells that both have: the documented setting where a folder has runs of it, or else its only other one."""
+    pairs, left_out = [], []
+    for key in sorted(set(left) & set(right)):
+        a, b = (_settings(side[key]) for side in (left, right))
+        held = zip(names, (a, b), strict=True)
+        several = [f"{name} has {len(found)} settings of it" for name, found in held if len(found) > 1]
+        if not a or not b:
+            continue
+        unlike = [] if several else _unlike(a[0], b[0])
+        if several or unlike:
+            why = several or [f"they differ in {', '.join(unlike)}"]
+            left_out.append(f"{_name(key)}: {'; '.join(why)}")
+            continue
+        pairs.append((key, a[0], b[0]))
+        for name, side, found in zip(names, (left, right), (a, b), strict=True):
+            apart = [run for run in side[key].strangers if run.status in ENDED]
+            if found[0].usual and apart:
+                left_out.append(f"{_name(key)}: {len(apart)} of {name} on another file of that name")
+    return Matched(tuple(pairs), tuple(left_out))
+
+
+def _name(key: Key) -> str:
+    return f"{key.suite}/{key.algorithm}/{task_name(key)}"
+
+
+def ended(found: Iterable[Runs]) -> bool:
+    """Whether any run of some cells has ended."""
+    return any(_settings(runs) for runs in found)
+
+
+def _settings(runs: Runs) -> Sequence[Side]:
+    """The documented setting alone, or every other one; runs on another file of the same name are another."""
+    if runs.scored:
+        return [Side(runs=Runs(complete=runs.complete, failed=runs.failed), usual=True)]
+    groups: dict[tuple[str, str | None], list[Run]] = defaultdict(list)
+    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.strangers):
+        if run.status in ENDED:
+            groups[run.id, file_of(run)].append(run)
+    return [
+        Side(
+            runs=Runs(
+                complete=[run for run in group if run.status == "done"],
+                failed=[run for run in group if run.status == "failed"],
+            ),
+            usual=False,
+        )
+        for group in groups.values()
+    ]
+
+
+def _unlike(left: Side, right: Side) -> list[str]:
+    """The rules in which two sides differ, in words."""
+    a, b = (_rules(side.runs.scored[0]) for side in (left, right))
+    found = [rule for rule in RULES if a[rule] != b[rule]]
+    files = {digest for side in (left, right) for run in side.runs.scored if (digest := file_of(run)) is not None}
+    return found + (["data"] if len(files) > 1 else [])
+
+
+def _rules(run: Run) -> Mapping[str, object]:
+    """As this version reads them: an older record lacks what has been added since, with its default."""
+    from pydantic import ValidationError
+
+    from rlbench.config.run import Spec
+
+    try:
+        settings = Spec.model_validate(run.settings, strict=False).model_dump(mode="json")
+    except ValidationError:  # a version's that had other settings
+        settings = dict(run.settings)
+    return {rule: settings.get(rule) for rule in RULES}

@@ -1,0 +1,223 @@
+"""One page that shows everything: tables, verdicts, pictures, every seed, machines, and what is missing.
+
+It is one file that fetches nothing, and equal records give equal bytes.
+"""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from rlbench import __version__
+from rlbench.errors import UsageError
+from rlbench.report.baseline import machine_of, speed
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.estimate import best, final, last_tenth
+from rlbench.report.reference_table import DATA, Key
+from rlbench.report.remaining_work import Missing, missing
+from rlbench.report.run_index import Runs, gather
+from rlbench.report.runs import Run
+from rlbench.report.tables import STYLES, html_table, legend, rounded, task_name
+
+PICTURES = (
+    ("curves", "Learning curves; the shade is the range of the seeds."),
+    ("walltime", "The same against wall clock."),
+)
+SMALL = (
+    ("interval", "All tasks together, with 95 % bootstrap intervals over seeds."),
+    ("improvement", "How often a run beats its document; a half is a draw."),
+    ("profile", "Share of runs above each score."),
+)
+PLAIN: Final = " /:;=,.-+'!*?@$~_"
+"""What an address between double quotes in HTML may hold as it is, beside letters and digits."""
+
+SPARK = (90, 22)
+"""Width and height of a seed's curve, in pixels."""
+
+
+def page(suites: Sequence[str], results: Path) -> str:
+    """The report of some suites as HTML."""
+    found = gather(results)
+    cells = {suite: every_cell([suite], results) for suite in suites}
+    sections = [_section(suite, cells[suite], found, results) for suite in suites]
+    links = [*((suite, suite.capitalize()) for suite in suites), ("machines", "Machines"), ("words", "Verdicts")]
+    parts = {
+        "{{version}}": html.escape(__version__),
+        "{{nav}}": " ".join(f'<a href="#{anchor}">{label}</a>' for anchor, label in links),
+        "{{summary}}": _tiles([cell for part in cells.values() for cell in part]) if len(cells) > 1 else "",
+        "{{sections}}": "\n".join(sections),
+        "{{machines}}": _machines(run for key, runs in found.items() if key.suite in suites for run in _counted(runs)),
+    }
+    text = (DATA / "report.html").read_text(encoding="utf-8")
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text
+
+
+def _section(suite: str, cells: Sequence[Cell], found: Mapping[Key, Runs], results: Path) -> str:
+    measured = [cell for cell in cells if cell.measured is not None]
+    rest = [cell for cell in cells if cell.measured is None]
+    parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
+    if measured:
+        several = sum(cell.measured.n for cell in measured if cell.measured) > 1
+        parts += [html_table(measured), *_pictures(suite, results, several=several), _seeds(suite, found)]
+    else:
+        parts.append('<p class="quiet">Nothing has been run yet.</p>')
+    if rest:
+        title = f"{len(rest)} documented cells without a finished run"
+        parts.append(f"<details><summary>{title}</summary>{html_table(rest)}</details>")
+    parts.append(_missing(missing(suite, results)))
+    lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells))
+    return "\n".join([*parts, f'<ul class="legend">{lines}</ul>'])
+
+
+def _tiles(cells: Sequence[Cell]) -> str:
+    """How many cells got which verdict."""
+    counts: Counter[str] = Counter(cell.verdict.word for cell in cells)
+    tiles = [
+        f'<div class="tile"><b class="{STYLES[word]}">{counts[word]}</b>{word}</div>' for word in STYLES if counts[word]
+    ]
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _pictures(suite: str, results: Path, *, several: bool) -> list[str]:
+    """Curves, and where there are several runs what they say together."""
+    large = [_picture(suite, kind, caption, results) for kind, caption in PICTURES]
+    small = [_picture(suite, kind, caption, results) for kind, caption in SMALL] if several else []
+    return [*large, f'<div class="pair">{"".join(small)}</div>']
+
+
+def _picture(suite: str, kind: str, caption: str, results: Path) -> str:
+    from rlbench.report.plots import draw, encoded, kind_of
+
+    try:
+        picture = encoded(draw(suite, kind_of(kind), results), ".svg")
+    except UsageError:  # nothing to draw of this kind
+        return ""
+    data = quote(" ".join(picture.decode().split()), safe=PLAIN)  # shorter than in base 64
+    image = f'<img alt="{caption}" src="data:image/svg+xml,{data}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+
+
+def _seeds(suite: str, found: Mapping[Key, Runs]) -> str:
+    """Every run, with its curve."""
+    head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
+    rows = []
+    for key, runs in sorted(found.items()):
+        if key.suite != suite:
+            continue
+        every = _counted(runs)
+        bounds = _bounds(every)
+        rows += [_seed(key, run, bounds) for run in every]
+    if not rows:
+        return ""
+    titles = "".join(f"<th{_side(name)}>{name}</th>" for name in head)
+    body = "\n".join(rows)
+    table = f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f"<details open><summary>Every seed</summary>{table}</details>"
+
+
+def _seed(key: Key, run: Run, bounds: tuple[float, float, int]) -> str:
+    made = speed(run)
+    scores = [rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)]
+    remark = f" ({run.reason})" if run.status == "failed" else ""
+    texts = {
+        "Cell": f"{key.algorithm} {task_name(key)}",
+        "Seed": str(run.seed),
+        "Status": run.status + remark,
+        "Steps": f"{run.env_steps:,}",
+        "Best": scores[0],
+        "Last": scores[1],
+        "Last tenth": scores[2],
+        "Hours": f"{run.seconds / 3600:.2f}",
+        "Steps/s": f"{made:,.0f}" if made else "",
+    }
+    fields = "".join(f"<td{_side(name)}>{html.escape(text)}</td>" for name, text in texts.items())
+    return f"<tr>{fields}<td>{_spark(run, bounds)}</td></tr>"
+
+
+def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
+    """A seed's evaluations as a line, all seeds of a cell on one scale."""
+    width, height = SPARK
+    low, high, last = bounds
+    points = " ".join(
+        f"{width * e.env_steps / last:.1f},{height * (1 - (e.mean - low) / (high - low)):.1f}" for e in run.evaluations
+    )
+    line = f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="1.5"/>'
+    base = f'<line x1="0" y1="{height}" x2="{width}" y2="{height}" stroke="#8c959f" stroke-width=".5"/>'
+    return f'<svg class="spark" width="{width}" height="{height}" role="img" aria-label="curve">{base}{line}</svg>'
+
+
+def _bounds(runs: Sequence[Run]) -> tuple[float, float, int]:
+    """The lowest and the highest evaluation of a cell and its longest run."""
+    levels = [evaluation.mean for run in runs for evaluation in run.evaluations] or [0.0]
+    return min(levels), max(*levels, min(levels) + 1e-9), max(1, *(run.env_steps for run in runs), 0)
+
+
+def _missing(rows: Sequence[Missing]) -> str:
+    """What would complete the table, ten seeds a cell, and what it would cost."""
+    if not rows:
+        return '<p class="quiet">Ten seeds of every cell: nothing is missing.</p>'
+    seeds, hours = sum(len(row.seeds) for row in rows), sum(row.hours or 0.0 for row in rows)
+    unknown = sum(row.hours is None for row in rows)
+    cost = (
+        f"about {hours:,.0f} hours one after another at the speeds measured here"
+        if hours
+        else "a time nobody knows yet"
+    )
+    rest = f"; no speed is known for {unknown} cells" if unknown and hours else ""
+    head = "".join(f"<th{_side(name)}>{name}</th>" for name in ("Cell", "Seeds", "Steps", "Hours"))
+    body = "\n".join(
+        f"<tr><td>{html.escape(f'{row.key.algorithm} {task_name(row.key)}')}</td>"
+        f'<td class="number">{len(row.seeds)}</td>'
+        f'<td class="number">{f"{row.steps:,}" if row.steps else ""}</td>'
+        f'<td class="number">{"" if row.hours is None else f"{row.hours:,.1f}"}</td></tr>'
+        for row in rows
+    )
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    title = f"Missing for ten seeds a cell: {seeds:,} runs of {len(rows)} cells, {cost}{rest}"
+    return f"<details><summary>{title}</summary>{table}</details>"
+
+
+def _machines(runs: Iterable[Run]) -> str:
+    """The classes of machine, how many runs each made, and with which versions."""
+    made: dict[str, list[Run]] = {}
+    for run in runs:
+        made.setdefault(machine_of(run), []).append(run)
+    if not made:
+        return '<p class="quiet">Nothing has been run yet.</p>'
+    head = "<tr><th>Machine</th><th class=number>Runs</th><th>Python</th><th>Packages</th><th>Commits</th></tr>"
+    rows = "\n".join(_machine(name, made[name]) for name in sorted(made))
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _machine(name: str, runs: Sequence[Run]) -> str:
+    pythons = sorted({str(run.environment.get("python", "")) for run in runs})
+    commits = sorted({str(run.environment.get("commit", "")) for run in runs})
+    packages = sorted({f"{package} {version}" for run in runs for package, version in _packages(run).items()})
+    texts = (name, str(len(runs)), ", ".join(pythons), ", ".join(packages), ", ".join(commits))
+    fields = (
+        f"<td{' class=number' if place == 1 else ''}>{html.escape(text)}</td>" for place, text in enumerate(texts)
+    )
+    return f"<tr>{''.join(fields)}</tr>"
+
+
+def _packages(run: Run) -> Mapping[str, object]:
+    found = run.environment.get("packages")
+    return found if isinstance(found, dict) else {}
+
+
+def _counted(runs: Runs) -> list[Run]:
+    return [*runs.scored, *runs.short]
+
+
+def _side(name: str) -> str:
+    return (
+        ' class="number"'
+        if name in {"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s"}
+        else ""
+    )

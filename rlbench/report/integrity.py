@@ -1,0 +1,199 @@
+"""Every record below a folder, read to the last byte: what is damaged, newer, or contradicts itself.
+
+What a killed process leaves behind is no fault: a torn last line of a run that goes on, a temporary file, a
+checkpoint whose successor is half written. The same command mends all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.records import files, manifest, store
+from rlbench.records.locks import held
+from rlbench.records.manifest import Manifest
+from rlbench.records.store import Record
+from rlbench.report import baseline
+from rlbench.report.repeats import file_of
+from rlbench.report.runs import Run, folders
+from rlbench.report.runs import read as read_run
+from rlbench.seeds import Seeds
+
+CHECKPOINTS = ("resume", "best", "last")
+BASELINE = "baseline.json"
+POLICY = "policy/"
+"""Before the names of a kept policy's parameters."""
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong."""
+
+    where: str
+    what: str
+    remedy: str
+
+    @property
+    def line(self) -> str:
+        """Where, what, and what to do."""
+        return f"{self.where}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was looked at, and what is wrong with it."""
+
+    faults: tuple[Fault, ...] = ()
+    runs: int = 0
+    epochs: int = 0
+    checkpoints: int = 0
+    baselines: int = 0
+    curves: dict[tuple[str, str], Run] = field(default_factory=dict)  # the first run of each settings and curve
+    seeds: dict[tuple[object, ...], Run] = field(default_factory=dict)  # the first ended run of each seed
+
+
+def verified(place: Path) -> Findings:
+    """All records below ``place``, which may be one run's folder; what ``--force`` put aside is not looked at.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder{beside(place)}; name a folder of records")
+    found = Findings()
+    found.faults = tuple(_fault(told) for told in _all(place if place.name else place.resolve(), found))
+    return found
+
+
+def _all(place: Path, found: Findings) -> Iterator[str]:
+    for folder in folders(place):
+        found.runs += 1
+        yield from _run(folder, found)
+    if (place / BASELINE).is_file():
+        found.baselines += 1
+        try:
+            baseline.read(place / BASELINE)
+        except RefusedFile as error:
+            yield str(error)
+
+
+def _run(folder: Path, found: Findings) -> Iterator[str]:
+    try:
+        record = store.read(folder)
+    except RefusedFile as error:
+        yield str(error)
+        record = None
+    if record is not None:
+        found.epochs += len(record.epochs)
+        contradictions = list(_contradictions(record))
+        yield from (*contradictions, *_games(record))
+        if not contradictions:
+            yield from _rivals(read_run(folder), found)
+    for name in CHECKPOINTS:
+        place = manifest.standing(folder / "checkpoint" / name)
+        if place.is_dir():
+            found.checkpoints += 1
+            wrong = list(_checkpoint(place, name, record))
+            if wrong and not held(folder):  # who holds it may be replacing it at this moment
+                yield from wrong
+
+
+def _contradictions(record: Record) -> Iterator[str]:
+    """Whole files that do not belong together."""
+    spec, path, outcome = record.spec, record.folder.resolve(), record.outcome
+    place = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
+    if path.parts[-len(place.parts) :] != place.parts:
+        yield f"{record.folder / 'spec.json'}: is the record of {place}; move it there"
+    noted = files.read_sealed(record.folder / "spec.json").get("id")
+    if noted != spec.id:
+        yield f"{record.folder / 'spec.json'}: says it is {noted}, its settings are {spec.id}; restore it"
+    if outcome is None or outcome.status == "interrupted":
+        return
+    judged = [(epoch.evaluated.mean, -epoch.number) for epoch in record.epochs if epoch.evaluated is not None]
+    best, number = max(judged, default=(None, None))
+    final = judged[-1][0] if judged else None
+    if (outcome.best, outcome.final) != (best, final) or (number is not None and outcome.best_epoch != -number):
+        yield f"{record.folder / 'outcome.json'}: names other scores than epochs.jsonl holds; restore it"
+
+
+def _games(record: Record) -> Iterator[str]:
+    """Evaluations whose environments had seeds that the run's own seed does not give."""
+    spec = record.spec
+    for epoch in record.epochs:
+        lanes = Seeds(spec.seed).child("evaluation", epoch.number, "env").numbers(spec.protocol.envs)
+        if epoch.evaluated is not None and not set(epoch.evaluated.seeds) <= set(lanes):
+            what = f"evaluations from epoch {epoch.number} on are games of another seed than {spec.seed}"
+            yield f"{record.folder / 'epochs.jsonl'}: {what}; restore it"
+            return
+
+
+def _rivals(run: Run, found: Findings) -> Iterator[str]:
+    """The numbers of another seed, or other numbers of the same seed."""
+    if run.speeds:  # it has learned, so no other seed has its numbers
+        first = found.curves.setdefault((run.id, run.curve), run)
+        if first.seed != run.seed:
+            yield f"{run.folder}: has the same numbers as seed {first.seed} in {first.folder}; remove the copy"
+    if run.status != "interrupted":
+        first = found.seeds.setdefault((run.id, run.seed, file_of(run)), run)
+        if (first.curve, first.status) != (run.curve, run.status):
+            what = f"has other numbers than {first.folder}, which is the same seed"
+            yield f"{run.folder}: {what}; keep the one that `rlbench verify --replay` repeats"
+
+
+def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
+    try:
+        head = manifest.read(place)
+    except RefusedFile as error:
+        yield str(error)
+        return
+    for file, digest in head.files.items():
+        try:
+            manifest.check(place, file, digest)
+        except RefusedFile as error:
+            yield str(error)
+    if record is None:
+        return
+    try:
+        manifest.refuse_foreign(place, head.values, record.spec)
+    except RefusedFile as error:
+        yield str(error)
+    outcome, epoch = record.outcome, head.values.get("epoch")
+    if outcome is None or outcome.status != "done":
+        return
+    if name == "best" and epoch != outcome.best_epoch:
+        yield f"{place}: is of epoch {epoch}, the best is {outcome.best_epoch}; restore it"
+    if name == "last" and epoch != outcome.epochs - 1:
+        yield f"{place}: is of epoch {epoch}, the last is {outcome.epochs - 1}; restore it"
+    weights = _weights(place, head) if name == "last" else None
+    if weights is not None and outcome.weights not in {None, weights}:
+        yield f"{place}: holds other weights than outcome.json names; restore it"
+
+
+def _weights(place: Path, head: Manifest) -> str | None:
+    """SHA-256 of a kept policy's parameters, as a run's outcome has it; None where they cannot be read."""
+    policy: dict[str, list[NDArray[np.generic]]] = {}
+    try:
+        for file in sorted(head.files):
+            for key, piece in sorted(load_file(manifest.check(place, file, head.files[file])).items()):
+                policy.setdefault(key.rpartition("@")[0], []).append(piece)
+    except (SafetensorError, RefusedFile):
+        return None
+    total = sha256()
+    for key in sorted(name for name in policy if name.startswith(POLICY)):
+        total.update(key.removeprefix(POLICY).encode() + b"".join(piece.tobytes() for piece in policy[key]))
+    return total.hexdigest()
+
+
+def _fault(told: str) -> Fault:
+    """An error's line, taken apart where it says what and what to do."""
+    where, _, rest = told.partition(": ")
+    what, _, remedy = rest.rpartition("; ")
+    return Fault(where, what or remedy, remedy if what else "")

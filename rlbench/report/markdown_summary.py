@@ -1,0 +1,86 @@
+"""The state of all tables as one Markdown file: how many cells have which verdict, what the rest would cost, the cells.
+
+Equal records give equal bytes, on any machine: hours are those of the processor that most records were made with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.reference_table import Key
+from rlbench.report.remaining_work import Missing, missing
+from rlbench.report.run_index import Runs, gather
+from rlbench.report.tables import to_markdown
+from rlbench.report.verdict import Word
+
+KINDS = ("interval", "curves")
+"""Pictures that are shown, where they lie in ``plots``."""
+
+
+def overview(suites: Sequence[str], results: Path) -> str:
+    """The report of some suites as Markdown; pictures are linked from ``plots`` where they are."""
+    found = gather(results)
+    cpu = _most_used(found)
+    cells = {suite: every_cell([suite], results) for suite in suites}
+    lacking = {suite: missing(suite, results, cpu=cpu) for suite in suites}
+    sections = [_section(suite, cells[suite], results) for suite in suites]
+    return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
+
+
+def _most_used(found: Mapping[Key, Runs]) -> str | None:
+    """The processor of most finished runs, the first by name among equals; None without a run."""
+    every = Counter(str(run.environment.get("cpu")) for runs in found.values() for run in (*runs.complete, *runs.short))
+    return min(every, key=lambda name: (-every[name], name)) if every else None
+
+
+def _totals(cells: Mapping[str, Sequence[Cell]]) -> str:
+    """How much of what is documented elsewhere was run; known optima of toys are no documents of others."""
+    documented = [cell for suite, part in cells.items() if suite != "toy" for cell in part if cell.documented]
+    words = Counter(cell.verdict.word for cell in documented)
+    run = len(documented) - words["NOT RUN"] - words["PARTIAL"]
+    return (
+        f"Of {len(documented)} documented cells {run} were run in full and {words['PARTIAL']} in part: "
+        f"{words['REPRODUCED']} are reproduced, {words['CONSISTENT']} consistent, {words['ABOVE']} above, "
+        f"{words['BELOW']} below, {words['INCONCLUSIVE']} undecided, {words['NOT COMPARABLE']} not comparable. "
+        "[How to read the tables, and where we differ on purpose](tables/README.md)."
+    )
+
+
+def _counts(cells: Mapping[str, Sequence[Cell]]) -> str:
+    """A row a suite, a column a verdict; cells without a document, of own data, are counted too."""
+    words: Sequence[Word] = get_args(Word)
+    lines = [f"| suite | cells | {' | '.join(words)} |", f"|---|{'---:|' * (len(words) + 1)}"]
+    for suite, part in cells.items():
+        counts = Counter(cell.verdict.word for cell in part)
+        lines.append(f"| {suite} | {len(part)} | {' | '.join(str(counts[word] or '') for word in words)} |")
+    return "\n".join(lines)
+
+
+def _cost(lacking: Mapping[str, Sequence[Missing]], cpu: str | None) -> str:
+    """Runs and days that ten seeds of every cell still need, suite by suite."""
+    head = ("for ten seeds a cell", "runs", "steps", "days, one run after another", "cells of unknown speed")
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * 4}"]
+    for suite, rows in lacking.items():
+        seeds, steps = sum(len(row.seeds) for row in rows), sum(row.steps for row in rows)
+        unknown = sum(row.hours is None for row in rows)
+        days = f"{sum(row.hours or 0.0 for row in rows) / 24:,.1f}"
+        lines.append(f"| {suite} | {seeds:,} | {steps:,} | {days} | {unknown or ''} |")
+    told = f"What is missing, at the speed of the nearest records, made with {cpu or 'no machine yet'}:"
+    barred = sum(len(row.seeds) for rows in lacking.values() for row in rows if not row.runnable)
+    left_out = (
+        f"\n\n{barred:,} of these runs cannot be made, for want of their data; they count no steps." if barred else ""
+    )
+    return "\n".join([told, "", *lines]) + left_out
+
+
+def _section(suite: str, cells: Iterable[Cell], results: Path) -> str:
+    pictures = [
+        f"![{suite}: {kind}](plots/{suite}-{kind}.png)"
+        for kind in KINDS
+        if (results / "plots" / f"{suite}-{kind}.png").is_file()
+    ]
+    return "\n\n".join([f"## {suite.capitalize()}", *pictures, to_markdown(list(cells)).rstrip("\n")])

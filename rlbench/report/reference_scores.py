@@ -1,0 +1,208 @@
+"""What was documented: for each cell the one document it is judged against, and every other that speaks of it.
+
+The numbers are package data, read by ``documents``; ``data/README.md`` says where they come from. A cell's primary
+document is Tianshou's newest README, whose settings the suites have, within as many steps as a run takes here; where it
+is silent, the first of ``PRIMARY``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from rlbench.errors import UnknownName, UsageError
+from rlbench.report.reference_table import (
+    DATA,
+    OPTIMUM,
+    VERSIONED,
+    Documented,
+    Estimator,
+    Key,
+    Line,
+    base_of,
+    lines,
+    parsed,
+    row_of,
+    sourced,
+    suites,
+)
+
+if TYPE_CHECKING:
+    from rlbench.config.run import Spec
+
+__all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of", "suites"]
+
+NEWEST = "README.md@f2402056b03a"
+
+NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")
+"""Rows that describe a data set, not what an algorithm made of it."""
+
+OFFLINE_ALGORITHMS = ("il", "bcq", "cql", "crr", "td3bc", "iql")
+OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
+"""Rows of the offline table that Tianshou has not: these algorithms on the MuJoCo data sets of D4RL, version 2."""
+
+PRIMARY = (
+    ("Tianshou v2.0", "max-of-mean"),
+    ("CORL", "normalized-final"),
+    ("OfflineRL-Kit", "normalized"),
+    ("JAX-CORL", "normalized"),
+    ("robomimic", "normalized-last-ten"),
+    ("OfflineRL-Lib", "normalized-best-of-last-two"),
+    ("OfflineRL-Lib", "normalized"),
+)
+"""Systems and estimators that stand in, in this order, where Tianshou's newest README is silent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """Everything documented about one cell."""
+
+    key: Key
+    primary: Documented
+    unparsed: tuple[Line, ...] = ()  # what else is documented: a table has no use for it
+
+    @property
+    def others(self) -> tuple[Documented, ...]:
+        """Everything else that was published about the cell."""
+        return tuple(parsed(line) for line in self.unparsed)
+
+
+@cache
+def documented(suite: str) -> tuple[Cell, ...]:
+    """The cells of a suite that have a primary document, in the order of the data."""
+    if suite == "toy":
+        return _optima()
+    cells = []
+    for key, rows in lines(suite).items():
+        chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows)
+        if chosen is not None:
+            others = tuple(row for row in rows if row is not chosen)
+            cells.append(Cell(key=key, primary=parsed(chosen), unparsed=others))
+    order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
+    return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
+
+
+def about(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
+    """Every cell that a task's name, or its data set's, means for one algorithm."""
+    named = [c for c in documented(suite) if c.key.algorithm == algorithm]
+    return tuple(c for c in named if task.lower() in names_of(c.key, c.primary))
+
+
+def names_of(key: Key, document: Documented | None) -> set[str]:
+    """The names, in lower case, by which a row may be asked for: its task, its data set, the documented task."""
+    names = {key.task, key.dataset, *([document.task, document.dataset] if document else [])}
+    if key.suite in VERSIONED:
+        names |= {f"{base_of(key.task)}{version}" for version in ("", "-v2", "-v3", "-v4")}
+    return {name.lower() for name in names if name}
+
+
+def primary(suite: str, algorithm: str, task: str) -> Documented | None:
+    """What a cell is judged against, if anything."""
+    wanted = row_of(suite, task, "")
+    for cell in documented(suite):
+        if cell.key.algorithm == algorithm and wanted == row_of(suite, cell.key.task, cell.key.dataset):
+            return cell.primary
+    return None
+
+
+def at_the_end(key: Key, limit: int) -> Documented | None:
+    """What the documented runs came to in their last evaluation within ``limit`` steps, where that is known."""
+    known = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
+    within = [row for row in known if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit]
+    return max(within, key=lambda row: int(row.steps), default=None)
+
+
+class Note(NamedTuple):
+    """A fact that a reader must know before comparing a score with the document of its cell."""
+
+    text: str
+    source: str  # the files and commits that show it, blank-separated
+
+
+@cache
+def sourced_notes(key: Key) -> tuple[Note, ...]:
+    """The notes on a cell, each with its source."""
+    return tuple(Note(row["note"], row["source"]) for row in sourced("notes.csv") if _named(row, key))
+
+
+def notes(key: Key) -> tuple[str, ...]:
+    """The notes on a cell, as its table prints them."""
+    return tuple(note.text for note in sourced_notes(key))
+
+
+def comparable(key: Key) -> bool:
+    """Whether the document was made where we can run: not if its environment differs in a way that moves scores."""
+    return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
+
+
+def _chosen(key: Key, rows: list[Line]) -> Line | None:
+    """The row that a cell is judged against."""
+    theirs = [r for r in rows if r["system"] == "Tianshou"]
+    newest = [r for r in theirs if r["source"].endswith(NEWEST)]
+    if newest:
+        return _as_long(key, newest[0], [*newest, *theirs])
+    if key.suite == "offline" and not _offered(key):
+        return None
+    ranked = (r for name, kind in PRIMARY for r in rows if (r["system"], r["estimator"]) == (name, kind))
+    return next(ranked, None)
+
+
+def _as_long(key: Key, first: Line, others: list[Line]) -> Line:
+    """Of the same statistic the row within as many steps as a run of ours takes; ``first`` where there is none.
+
+    REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
+    """
+    limit, spec = parsed(first).limit, settings(key)
+    if spec is None or limit in {None, spec.budget.steps}:
+        return first
+    alike = (r for r in others if r["estimator"] == first["estimator"])
+    return next((r for r in alike if parsed(r).limit == spec.budget.steps), first)
+
+
+@cache
+def settings(key: Key) -> Spec | None:
+    """The settings of a run of ours; None where no suite has the cell."""
+    from rlbench import suites
+
+    try:
+        return suites.spec(key.suite, key.algorithm, key.task)
+    except (UnknownName, UsageError):
+        return None
+
+
+def _offered(key: Key) -> bool:
+    return key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
+
+
+def _optima() -> tuple[Cell, ...]:
+    """The sanity suite: what the best policy gets, by arithmetic."""
+    from rlbench.suites import toy
+
+    return tuple(
+        Cell(
+            key=Key("toy", algorithm, task, ""),
+            primary=Documented(
+                score=score,
+                estimator="best-of-run",
+                metric="mean return of the best policy",
+                system=OPTIMUM,
+                source=OPTIMUM,
+                task=task,
+            ),
+        )
+        for algorithm in toy.ALGORITHMS
+        for task, score in toy.OPTIMUM.items()
+        if (algorithm, task) not in toy.IMPOSSIBLE
+    )
+
+
+def _named(row: dict[str, str], key: Key) -> bool:
+    """Whether a row of the notes, with its blank-separated globs, speaks of a cell."""
+    pairs = (
+        ((key.suite,), row["suite"]),
+        ((key.algorithm,), row["algorithms"]),
+        ((key.task, key.dataset), row["tasks"]),
+    )
+    return all(any(fnmatchcase(n, glob) for n in names for glob in globs.split()) for names, globs in pairs)

@@ -1,0 +1,160 @@
+"""What is missing from a table, and what it would cost: steps, hours at a measured speed, memory and disk."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rlbench.config.offline import Offline
+from rlbench.config.online import ActorCritic, DiscreteSAC, QLearning
+from rlbench.config.run import Spec
+from rlbench.errors import UnknownName
+from rlbench.records.machine import processor
+from rlbench.report.baseline import speed
+from rlbench.report.reference_scores import documented
+from rlbench.report.reference_table import Key
+from rlbench.report.run_index import Runs, gather
+from rlbench.report.runs import Run
+
+if TYPE_CHECKING:
+    from rlbench.config.footprint import Footprint
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Missing:
+    """Seeds of one cell that have no finished run."""
+
+    key: Key
+    seeds: tuple[int, ...]
+    steps: int  # of all of them, less what interrupted runs have done
+    hours: float | None  # of all of them, one after another; None where no run of the suite has a speed
+    memory: int | None  # bytes of one run; None where this version has no settings for the cell
+    runnable: bool
+    nearest: str = ""  # whose speed that is: cell, algorithm, family or suite
+    checkpoint: int = 0  # bytes on disk while a run runs, at most
+
+
+def missing(
+    suite: str,
+    results: Path,
+    *,
+    algorithms: Sequence[str] = (),
+    seeds: Sequence[int] = tuple(range(10)),
+    whole: bool = False,
+    cpu: str | None = None,
+) -> tuple[Missing, ...]:
+    """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
+
+    Hours are those of runs on a ``cpu``, this machine's unless another is named, where there are any.
+
+    Raises:
+        UnknownName: an algorithm is not in the suite's table.
+    """
+    found = gather(results)
+    cells = documented(suite)
+    known = dict.fromkeys(cell.key.algorithm for cell in cells)
+    for name in algorithms:
+        if name not in known:
+            raise UnknownName("algorithm", name, known, where=suite)
+    keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
+    here = cpu or processor()
+    rows = (_missing(key, Runs() if whole else found.get(key, Runs()), found, seeds, here) for key in keys)
+    return tuple(row for row in rows if row.seeds)
+
+
+class Pace(NamedTuple):
+    """How fast a run is expected to be."""
+
+    speed: float  # agent steps a second
+    nearest: str  # whose: cell, algorithm, family or suite
+
+
+def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
+    """The speed of the cell's own runs, or else of what is nearest in its suite; of those on a ``cpu``, if there are.
+
+    Nearness counts before where it was made: algorithms differ more than machines do. One name on frames and on bodies
+    is two algorithms here. Methods on recorded data differ too much to speak for each other, and so does
+    what takes many more gradient steps a step, as REDQ: those are unknown.
+    """
+    family = _family(key)
+    near: tuple[tuple[str, Callable[[Key], bool]], ...] = (
+        ("cell", lambda other: other == key),
+        ("algorithm", lambda other: other[:2] == key[:2] and _family(other) == family),
+        ("family", lambda other: other.suite == key.suite and _family(other) == family and _alike(other, key)),
+        ("suite", lambda other: other.suite == key.suite != "offline" and _alike(other, key)),
+    )
+    for nearest, wanted in near:
+        every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
+        for runs in ([run for run in every if run.environment.get("cpu") == cpu], every):
+            speeds = [made for run in runs if (made := speed(run))]
+            if speeds:
+                return Pace(statistics.median(speeds), nearest)
+    return None
+
+
+def _made(runs: Runs) -> list[Run]:
+    return [*runs.complete, *runs.short]
+
+
+def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[int], cpu: str) -> Missing:
+    spec = _spec(key)
+    done = {run.seed for run in runs.scored}
+    wanted = tuple(seed for seed in seeds if seed not in done)
+    begun = sum(min(run.env_steps, run.budget) for run in runs.short if run.seed in wanted)
+    steps = max(0, len(wanted) * (spec.budget.steps if spec else 0) - begun)
+    expected = pace(key, found, cpu)
+    need = _footprint(spec) if spec else None
+    return Missing(
+        key=key,
+        seeds=wanted,
+        steps=steps,
+        hours=steps / expected.speed / 3600 if expected and spec else None,
+        memory=need.total if need else None,
+        runnable=spec is not None,
+        nearest=expected.nearest if expected and spec else "",
+        checkpoint=need.replay + need.networks if need else 0,
+    )
+
+
+def _family(key: Key) -> str:
+    """What algorithms of one speed have in common: how they learn, and from recorded data by which method."""
+    spec = _spec(key)
+    if spec is None:
+        return key.algorithm if key.suite == "offline" else ""
+    return f"{spec.algo.family} {spec.algo.method.kind}" if isinstance(spec.algo, Offline) else spec.algo.family
+
+
+def _alike(key: Key, other: Key) -> bool:
+    """Whether both take about as many gradient steps an agent step: within a factor of five, above one in five."""
+    low, high = sorted(max(0.2, _updates(each)) for each in (key, other))
+    return high <= 5 * low
+
+
+def _updates(key: Key) -> float:
+    """Gradient steps an agent step, of what learns from a replay store; 0 of everything else."""
+    spec = _spec(key)
+    algo = spec.algo if spec else None
+    return algo.updates_per_step if isinstance(algo, QLearning | ActorCritic | DiscreteSAC) else 0.0
+
+
+@cache
+def _spec(key: Key) -> Spec | None:
+    from rlbench import suites
+
+    recorded = key.suite == "offline" and key.dataset  # data that we have not cannot be run, though the game could
+    for task in (key.dataset,) if recorded else dict.fromkeys((key.dataset, key.task)):
+        try:
+            return suites.spec(key.suite, key.algorithm, task)
+        except UnknownName:
+            continue
+    return None
+
+
+def _footprint(spec: Spec) -> Footprint:
+    from rlbench.config.footprint import footprint
+
+    return footprint(spec)

@@ -1,0 +1,143 @@
+"""From a results folder to the runs of each cell: which count, which are too short, which are something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlbench.errors import UnknownName, UsageError
+from rlbench.report.reference_scores import Key, row_of
+from rlbench.report.repeats import charged, file_of, separate
+from rlbench.report.runs import Run, folders, read
+
+if TYPE_CHECKING:
+    from rlbench.config.run import Spec
+
+__all__ = ["Runs", "file_of", "folders", "gather", "key_of", "sorted_runs"]
+
+
+@dataclass(slots=True)
+class Runs:
+    """The runs of one cell, by what they can say about it."""
+
+    complete: list[Run] = field(default_factory=list)  # the documented settings, carried to their end
+    failed: list[Run] = field(default_factory=list)  # the documented settings; the run could not go on
+    short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
+    elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
+    variants: list[Run] = field(default_factory=list)  # any other setting
+    strangers: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
+    versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
+    copies: list[Run] = field(default_factory=list)  # the numbers of another seed
+    rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
+    budget: int = 0  # documented steps of a run
+
+    @property
+    def scored(self) -> tuple[Run, ...]:
+        """Those that have a score."""
+        return (*self.complete, *self.failed)
+
+    @property
+    def all(self) -> tuple[Run, ...]:
+        """Every one but copies and the better of two records of a seed."""
+        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.strangers, *self.versions)
+
+
+def gather(results: Path) -> dict[Key, Runs]:
+    """The runs below ``results`` by cell; a smoke run belongs to none.
+
+    Raises:
+        RefusedFile: a record is damaged or newer than this version; the message names the file.
+        UsageError: ``results`` is not a folder.
+    """
+    return sorted_runs(read(folder) for folder in folders(results))
+
+
+def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
+    """Runs by cell and by what they can say about it; a smoke run belongs to none, and a copied record counts once."""
+    found: dict[Key, Runs] = {}
+    for run in map(charged, runs):
+        if not run.smoke:
+            _sort(run, found.setdefault(key_of(run), Runs()))
+    for group in found.values():
+        for part in (group.complete, group.failed):
+            _once(part, lambda r: (r.seed, file_of(r), r.curve, str(r.environment.get("env"))))
+        for part in (group.short, group.elsewhere, group.variants):
+            _once(part, lambda r: (r.id, r.seed, file_of(r)))
+        separate(group)
+        settled = {r.seed for r in group.scored}
+        group.short = [r for r in group.short if r.seed not in settled]
+    return found
+
+
+def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:
+    """Sort runs by seed and folder, and keep the first of each identity."""
+    part.sort(key=lambda r: (r.seed, str(r.folder)))
+    part[:] = {identity(r): r for r in reversed(part)}.values()
+    part.reverse()
+
+
+def key_of(run: Run) -> Key:
+    """The cell that a run speaks of."""
+    return Key(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
+
+
+def differences(run: Run) -> list[str]:
+    """The settings in which a run departs from its cell's documented ones, as ``path=value``."""
+    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
+    if usual is None:
+        return []
+    theirs = dict(_flat(usual.model_dump(mode="json")))
+    ours = dict(_flat(run.settings))
+    return [f"{path}={value}" for path, value in ours.items() if path != "seed" and theirs.get(path) != value]
+
+
+def _sort(run: Run, runs: Runs) -> None:
+    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
+    runs.budget = usual.budget.steps if usual else runs.budget
+    if usual is None:
+        runs.variants.append(run)
+    elif run.id == usual.id:
+        full = run.status == "interrupted" and run.env_steps >= usual.budget.steps and bool(run.evaluations)
+        status = "done" if full else run.status  # a kill at the very end does not take a seed out
+        {"done": runs.complete, "failed": runs.failed, "interrupted": runs.short}[status].append(run)
+    elif run.budget < usual.budget.steps and run.id == _shortened(usual, run.budget).id:
+        runs.short.append(run)
+    elif run.status == "done" and _same_but_for(("task", "protocol"), run, usual):
+        runs.elsewhere.append(run)
+    else:
+        runs.variants.append(run)
+
+
+def _shortened(usual: Spec, steps: int) -> Spec:
+    return usual.model_copy(update={"budget": usual.budget.model_copy(update={"steps": steps})})
+
+
+def _same_but_for(parts: tuple[str, ...], run: Run, usual: Spec) -> bool:
+    skipped = {"seed", *parts}
+    theirs = {name: value for name, value in usual.model_dump(mode="json").items() if name not in skipped}
+    return theirs == {name: value for name, value in run.settings.items() if name not in skipped}
+
+
+def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for name, value in tree.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found
+
+
+@cache
+def _reference(suite: str, algorithm: str, task: str, dataset: str) -> Spec | None:
+    """The documented settings of a cell, or None where this version has none; of other data, those they begin with.
+
+    Data that are a row of the table are meant to be learned from as that row.
+    """
+    from rlbench import suites
+
+    try:
+        row = bool(dataset) and dataset in suites.tasks(suite)
+        return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset)
+    except (UnknownName, UsageError):
+        return None

@@ -1,0 +1,104 @@
+"""Records as curves for other people's boards: what of an epoch is a point, and TensorBoard's files made of them.
+
+A file is a function of the record alone, so making it again gives the same bytes, and following a run is bringing its
+file up to date. The wall clock in it is the run's own: seconds since it began, over all attempts.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from rlbench.errors import Halted, UsageError
+from rlbench.records.types import Epoch
+
+FILE = "events.out.tfevents.0.rlbench"
+"""TensorBoard knows its files by the second and third word."""
+
+
+def points(epoch: Epoch) -> dict[str, float]:
+    """Everything about an epoch that is a finite number, by the name of its curve."""
+    found: dict[str, float] = {"progress/env_steps": epoch.env_steps, "progress/updates": epoch.updates}
+    found["progress/seconds"] = epoch.seconds
+    if epoch.evaluated is not None:
+        found |= _games("evaluation", epoch.evaluated.returns, epoch.evaluated.lengths)
+    if epoch.collected is not None:
+        found["training/steps_per_second"] = epoch.collected.steps_per_second
+        found["training/episodes"] = epoch.collected.episodes
+        found |= _games("training", epoch.collected.returns, epoch.collected.lengths)
+    if epoch.updated is not None:
+        found |= _leaves("learning", asdict(epoch.updated))
+    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+
+
+def _games(part: str, returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
+    if not returns:
+        return {}
+    found = {"return": fmean(returns), "return_std": pstdev(returns), "return_min": min(returns)}
+    found |= {"return_max": max(returns), "length": fmean(lengths)}
+    return {f"{part}/{name}": value for name, value in found.items()}
+
+
+def _leaves(path: str, tree: Mapping[str, object]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            found |= _leaves(path, value)  # a curious learner's own figures beside its model's
+        elif isinstance(value, int | float):
+            found[f"{path}/{name}"] = value
+    return found
+
+
+def events(epochs: Sequence[Epoch]) -> bytes:
+    """A file of TensorBoard's, whole: more epochs only make it longer."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    made = [Event(file_version="brain.Event:2")]
+    for epoch in epochs:
+        event = Event(wall_time=epoch.seconds, step=epoch.steps)
+        for name, value in points(epoch).items():
+            event.summary.value.add(tag=name, simple_value=value)
+        made.append(event)
+    return b"".join(_framed(event.SerializeToString(deterministic=True)) for event in made)
+
+
+def _framed(data: bytes) -> bytes:
+    """A record as TFRecord frames it."""
+    from rlbench.datasets.tfrecord import masked
+
+    size = struct.pack("<Q", len(data))
+    return size + struct.pack("<I", masked(size)) + data + struct.pack("<I", masked(data))
+
+
+def bring_up(path: Path, content: bytes) -> bool:
+    """Have a file hold ``content``: what it lacks is appended, what is something else is replaced; whether it changed.
+
+    Raises:
+        UsageError: it cannot be written.
+        Halted: the disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = path.read_bytes() if path.exists() else None
+        if held == content:
+            return False
+        if held is not None and content.startswith(held):
+            with path.open("ab") as file:
+                file.write(content[len(held) :])
+            return True
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except PermissionError as error:
+        raise UsageError(f"{error.filename}: cannot be written; choose another folder") from None
+    except OSError as error:
+        raise Halted(f"{path}: {error.strerror}; free some space, or choose another folder") from None
+    return True

@@ -1,0 +1,82 @@
+"""Time, in the only units there are: live agent steps, gradient steps, epochs, and seconds of the wall."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from rlbench.ops.state_dict import State, number, whole
+
+
+class Clock:
+    """How far a run has come; the trainer moves it."""
+
+    def __init__(self) -> None:
+        self.env_steps = 0  # live agent steps
+        self.rows = 0  # steps of all lanes at once, which is what buffers count
+        self.updates = 0  # gradient steps
+        self.epochs = 0  # epochs that are complete, the untrained one included
+        self._seconds, self._since = 0.0, monotonic()
+
+    @property
+    def steps(self) -> int:
+        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        return self.env_steps or self.updates
+
+    @property
+    def seconds(self) -> float:
+        """Of the wall, over all attempts."""
+        return self._seconds + monotonic() - self._since
+
+    def state_dict(self) -> State:
+        """All of it."""
+        counts: State = {name: getattr(self, name) for name in _COUNTS}
+        return {**counts, "seconds": self.seconds}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from there."""
+        self.env_steps, self.rows, self.updates, self.epochs = (whole(state, key) for key in _COUNTS)
+        self._seconds, self._since = number(state, "seconds"), monotonic()
+
+
+_COUNTS = ("env_steps", "rows", "updates", "epochs")
+
+
+class Rhythm(Protocol):
+    """When to learn."""
+
+    def due(self, clock: Clock) -> int:
+        """Updates that are owed now."""
+
+    def rests(self, clock: Clock) -> bool:
+        """Whether the environments may be exchanged now without cutting what is about to be learned from."""
+
+
+class Pace(NamedTuple):
+    """Off-policy: so many gradient steps for so many live agent steps."""
+
+    warmup: int  # live agent steps before the first update
+    updates_per_step: float
+
+    def due(self, clock: Clock) -> int:
+        """Updates that are owed now."""
+        return max(0, int((clock.env_steps - self.warmup) * self.updates_per_step) - clock.updates)
+
+    def rests(self, clock: Clock) -> bool:  # noqa: ARG002 - every transition stands for itself
+        """Always."""
+        return True
+
+
+class Rollouts(NamedTuple):
+    """On-policy: all gradient steps at once, after every so many vector steps."""
+
+    rows: int  # vector steps between two updates
+    updates: int  # gradient steps of one of them
+
+    def due(self, clock: Clock) -> int:
+        """The steps of one update when a rollout is complete, else none."""
+        return clock.rows // self.rows * self.updates - clock.updates
+
+    def rests(self, clock: Clock) -> bool:
+        """Only between two rollouts."""
+        return clock.rows % self.rows == 0

@@ -1,0 +1,81 @@
+"""What a trainer drives, and nothing of how any of it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
+
+from torch import nn
+
+from rlbench.ops.state_dict import Stateful
+from rlbench.records.types import Evaluated, Updated
+
+Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
+"""From live agent steps to a value, and who wants to know it."""
+
+
+class Games(Protocol):
+    """Training games."""
+
+    @property
+    def last(self) -> float | None:
+        """Return of the one that ended last."""
+
+    def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Returns and lengths since the last call."""
+
+
+class Collector(Stateful, Protocol):
+    """Where experience comes from."""
+
+    @property
+    def segment(self) -> int:
+        """The segment that is open, −1 before the first."""
+
+    @property
+    def games(self) -> Games:
+        """Training games."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it stands where the state that was loaded last was saved, to the bit."""
+
+    @property
+    def scale(self) -> Stateful | None:
+        """Of observations, where the environments show them in one."""
+
+    def open(self, segment: int) -> None:
+        """Begin a segment in fresh environments."""
+
+    def step(self) -> int:
+        """One step in every lane; gives the number of live ones."""
+
+    def close(self) -> None:
+        """Let the environments go."""
+
+
+class Updater(Stateful, Protocol):
+    """Where learning happens: sample, update, reprioritize, and what is due every so often."""
+
+    def run(self, first: int, count: int) -> None:
+        """Updates ``first`` … ``first + count − 1``."""
+
+    def take(self) -> Updated | None:
+        """Means since the last call; None if nothing was learned."""
+
+
+class Learner(Stateful, Protocol):
+    """What learns; the trainer only keeps its state."""
+
+    def policy(self) -> nn.Module:
+        """The network that acts."""
+
+
+class Evaluation(Protocol):
+    """An evaluation under way."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Steps it."""
+
+    def result(self) -> Evaluated:
+        """What came of it."""

@@ -1,0 +1,100 @@
+"""What would be captured, on a device that has no numbers: nothing in it may cross to the host or ask for one.
+
+Torch's ``meta`` device stands for the card. On it shapes and places are real and numbers are not, so whatever would
+wait for a card, or bring something from the host, fails or is seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.optim import adam, optimizer, rmsprop
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from benchmarks import rigs
+from benchmarks.rigs import CELLS, rig
+from rlbench.assembly import assemble
+from rlbench.config.run import Runtime
+from rlbench.seeds import Seeds
+from rlbench.training.updates import Eager
+
+META = torch.device("meta")
+
+
+class Elsewhere(torch.Generator):
+    """A generator that says it is the card's."""
+
+    @property
+    def device(self) -> torch.device:
+        return META
+
+
+class Watched(TorchDispatchMode):
+    """Sees every operation, those of gradients too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.crossings: set[str] = set()
+        self.seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen += 1
+        name = func.overloadpacket.__name__
+        found = None if name == "_fused_adam_" else func(*args, **(kwargs or {}))
+        places = {x.device.type for x in tree_leaves((args, kwargs, found)) if isinstance(x, Tensor)}
+        if places - {"meta"} or name in {"lift_fresh", "lift_fresh_copy", "_local_scalar_dense", "nonzero"}:
+            self.crossings.add(f"{func} on {sorted(places)}")
+        return found
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "device_of", lambda _: META)
+    monkeypatch.setattr(Seeds, "torch", lambda seeds, _: Elsewhere().manual_seed(seeds.number()))
+    monkeypatch.setattr(rigs, "ROWS", 0)  # what is stored has no numbers either
+    for module in (optimizer, adam, rmsprop):
+        for supported in ("_get_fused_kernels_supported_devices", "_get_capturable_supported_devices"):
+            monkeypatch.setattr(module, supported, lambda: ["meta"], raising=False)
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("cell", CELLS)
+def test_nothing_that_is_captured_leaves_the_device(cell: str) -> None:
+    run = rig(cell, Runtime(device="cpu", threads=1, engine="eager"))
+    assert isinstance(run.updater, Eager)
+    cycle = run.updater.learner.cycle
+    with Watched():
+        run.updater.run(0, cycle)  # optimizers begin: before anything is captured
+    with Watched() as watched:
+        run.updater.run(cycle, cycle)
+        for periodic in run.updater.learner.every:
+            periodic.action()
+    assert watched.seen > 10 * cycle
+    assert watched.crossings == set()
+
+
+CROSSINGS: dict[str, Callable[[Tensor], object]] = {
+    "a number of the host's": lambda x: x * torch.ones(()),
+    "numbers brought along": lambda x: x + torch.ones(3).to(META),
+}
+"""Beside a tensor made of Python's numbers, which only the tape of test_capture.py sees."""
+
+
+@pytest.mark.parametrize("work", CROSSINGS)
+def test_a_crossing_is_seen(work: str) -> None:
+    x = torch.ones(3, device=META)
+    with Watched() as watched:
+        CROSSINGS[work](x)
+    assert watched.crossings
+
+
+def test_a_question_for_a_number_fails_where_there_are_none() -> None:
+    x = torch.ones(3, device=META)
+    for work in (lambda: x.sum().item(), lambda: x[x > 0], lambda: bool(x.sum() > 0)):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            work()

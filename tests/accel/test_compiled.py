@@ -1,0 +1,81 @@
+"""Compiled losses beside plain ones, through whole updates; and what happens where nothing can be compiled."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.parity import STRIDES, TOLERANCES, apart, strides
+from benchmarks.rigs import CELLS, learned, rig
+from rlbench.accel.compiled import Compiled
+from rlbench.assembly.engine import compile_losses, losses, refusals
+from rlbench.config.run import Runtime
+
+RUNTIME = Runtime(device="cpu", threads=1, engine="eager")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_updates_whose_losses_dynamo_has_traced_whole_are_the_eager_ones(cell: str) -> None:
+    plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
+    torch._dynamo.reset()
+    compile_losses(
+        quick.learner, backend="eager"
+    )  # traced, and run by the same kernels: a break or another meaning shows
+    for run in (plain, quick):
+        torch.manual_seed(3)
+        if cell.startswith("atari"):  # frames take long
+            run.updater.run(0, 4)
+        else:
+            strides(run)
+    assert refusals(quick.updater, quick.learner) == ()
+    assert any(isinstance(getattr(owner, name), Compiled) for owner, name in losses(quick.learner))
+    wanted = learned(plain)
+    for name, value in learned(quick).items():
+        torch.testing.assert_close(value, wanted[name], rtol=1e-5, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # by torch itself
+@pytest.mark.parametrize("cell", ["toy/dqn/Catch", "toy/sac/Pendulum-v1"])
+def test_updates_that_inductor_has_compiled_go_where_the_eager_ones_go(cell: str) -> None:
+    plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
+    before = learned(plain)
+    compile_losses(quick.learner)
+    for run in (plain, quick):
+        torch.manual_seed(3)
+        strides(run)
+    assert refusals(quick.updater, quick.learner) == ()
+    name, worst = apart(before, learned(quick), learned(plain), TOLERANCES["compiled"])
+    assert worst <= 1, name
+    assert plain.updater.take().count == sum(STRIDES)
+
+
+def test_a_function_that_breaks_the_graph_stays_as_it_is_and_says_why() -> None:
+    def broken(x: Tensor) -> Tensor:
+        return x * float(x.sum().item() > 0) if bool(x.sum() > 0) else x
+
+    compiled = Compiled(broken, backend="eager")
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
+    assert str(compiled.refusal).startswith("could not be compiled (")
+    assert "\n" not in str(compiled.refusal)
+
+
+def test_an_error_of_the_function_itself_is_not_swallowed() -> None:
+    def wrong(x: Tensor) -> Tensor:
+        return x.view(7)
+
+    with pytest.raises(RuntimeError, match="shape"):
+        Compiled(wrong, backend="eager")(torch.ones(3))
+
+
+def test_how_far_apart_two_ends_are_is_told_in_shares_of_what_is_allowed() -> None:
+    before, wanted = {"x": torch.zeros(2), "y": torch.ones(1)}, {"x": torch.tensor([3.0, 4.0]), "y": torch.ones(1)}
+    allowed = TOLERANCES["compiled"]._replace(way=0.1, size=0.0)
+    assert apart(before, wanted, wanted, allowed) == ("", 0.0)
+    near = {"x": torch.tensor([3.0, 4.25]), "y": torch.ones(1)}
+    assert apart(before, near, wanted, allowed) == ("x", pytest.approx(0.5))
+    assert apart(before, {**near, "y": torch.tensor([1.1])}, wanted, allowed) == ("y", float("inf"))
+    assert apart(before, {**wanted, "x": torch.tensor([3.0, torch.nan])}, wanted, allowed) == ("x", float("inf"))

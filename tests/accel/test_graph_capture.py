@@ -1,0 +1,258 @@
+"""Captured updates, rehearsed on the host: a tape stands where on a card a CUDA graph stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.parity import STRIDES
+from benchmarks.rigs import CELLS, fill, learned, rig, ring_of, spec_of
+from rlbench.accel.graph_capture import MOST, WARMUP, Captured
+from rlbench.algorithms.iql import IQL
+from rlbench.algorithms.td3 import TD3
+from rlbench.assembly.environments import describe
+from rlbench.buffers.hindsight import Hindsight
+from rlbench.config.run import Runtime
+from rlbench.ops.state_dict import State
+from rlbench.training.offline import Offline
+from rlbench.training.online import Online
+from rlbench.training.updates import Eager
+from tests.accel.graph_tape import Refused, Tape
+
+RUNTIME = Runtime(device="cpu", threads=1, engine="eager")
+TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2", "toy/rainbow/Catch"
+
+
+def captured(run: Online | Offline, *, checked: bool = False) -> Captured:
+    """The run's updates, recorded by a tape."""
+    assert isinstance(run.updater, Eager)
+    sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
+    streams = [sampler.generator, torch.default_generator]
+    if isinstance(run, Online) and isinstance(run.buffer, Hindsight):
+        streams.append(run.buffer.generator)
+    tape = Tape(streams, checked=checked)
+    return Captured(run.updater, recorder=tape, learner=run.learner, sampler=sampler, generators=streams)
+
+
+def pair(cell: str) -> tuple[Online | Offline, Online | Offline, Captured]:
+    """A run, the same again, and the updates of the second, captured."""
+    plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
+    return plain, quick, captured(quick, checked="icm" in cell)
+
+
+def made(cell: str, run: Online | Offline, updater: Any, strides: tuple[int, ...] = STRIDES, seed: int = 3) -> None:
+    """Updates in strides of many lengths; between them a store grows."""
+    torch.manual_seed(seed)
+    first, info = 0, describe(spec_of(cell))
+    for count in strides:
+        updater.run(first, count)
+        first += count
+        if isinstance(run, Online):
+            fill(ring_of(run), info, rows=3)
+
+
+def same(one: Online | Offline, other: Online | Offline) -> None:
+    wanted = learned(one)
+    for name, value in learned(other).items():
+        assert torch.equal(value, wanted[name]), name
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_captured_updates_are_the_eager_ones_bit_for_bit(cell: str) -> None:
+    plain, quick, recorded = pair(cell)
+    strides = STRIDES if "atari" not in cell else (4, 1, 4, 1, 1)
+    made(cell, plain, plain.updater, strides)
+    made(cell, quick, recorded, strides)
+    assert recorded.refusal is None
+    assert recorded.recordings or plain.updater.learner.cycle * WARMUP >= sum(strides)
+    same(plain, quick)
+    assert recorded.take() == plain.updater.take()
+
+
+def test_once_recorded_nothing_of_the_learners_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, quick, recorded = pair(TD3_CELL)
+    recorded.run(0, 40)
+    monkeypatch.setattr(quick.learner, "update", None)
+    before = learned(quick)
+    recorded.run(40, 16)
+    after = learned(quick)
+    assert not torch.equal(before["learner/actor/action.weight"], after["learner/actor/action.weight"])
+    assert recorded.take().count == 56
+
+
+def test_recordings_are_powers_of_two_and_few() -> None:
+    _, _, recorded = pair(TD3_CELL)
+    made(TD3_CELL, rig(TD3_CELL, RUNTIME), recorded)
+    lengths = {key.length for key in recorded.recordings}
+    assert lengths <= {1, 2, 4, 8, 16}
+    assert max(lengths) <= MOST
+    assert {key.phase for key in recorded.recordings} <= {0, 1}
+
+
+def test_what_is_rarely_due_ends_a_recording_and_is_in_it() -> None:
+    plain, quick, recorded = pair("toy/dqn/Catch")
+    period = plain.updater.learner.every[0].period
+    for run, updater in ((plain, plain.updater), (quick, recorded)):
+        updater.run(period - 30, 27)
+        torch.manual_seed(1)
+        updater.run(period - 3, 8)
+        updater.run(2 * period - 1, 1)
+        assert isinstance(run, Online)
+    assert any(any(key.due) for key in recorded.recordings)
+    same(plain, quick)
+
+
+def test_a_loaded_state_is_recorded_anew_and_gone_on_with() -> None:
+    plain, quick, recorded = pair(RAINBOW)
+    for run, updater in ((plain, plain.updater), (quick, recorded)):
+        torch.manual_seed(1)
+        updater.run(0, 20)
+        assert run.learner is not None
+    kept: State = {"learner": plain.learner.state_dict(), "updater": plain.updater.state_dict()}
+    ring = ring_of(plain).state_dict()
+    third = rig(RAINBOW, RUNTIME)
+    again = captured(third)
+    again.run(0, 30)
+    assert again.recordings
+    third.learner.load_state_dict(copied(kept)["learner"])
+    ring_of(third).load_state_dict(copied(ring))
+    again.load_state_dict(copied(kept)["updater"])
+    assert not again.recordings
+    for updater in (plain.updater, recorded, again):
+        torch.manual_seed(2)
+        updater.run(20, 30)
+    assert again.recordings
+    same(plain, quick)
+    same(plain, third)
+
+
+def copied(state: State) -> dict[str, Any]:
+    return {
+        key: copied(value) if isinstance(value, dict) else value.clone() if isinstance(value, Tensor) else value
+        for key, value in state.items()
+    }
+
+
+def test_how_far_weights_undo_the_preference_reaches_what_is_recorded() -> None:
+    plain, quick, recorded = pair(RAINBOW)
+    for run, updater in ((plain, plain.updater), (quick, recorded)):
+        torch.manual_seed(1)
+        for first in range(0, 40, 4):
+            ring_of(run).sampler.anneal(0.4 + first / 100)
+            updater.run(first, 4)
+    same(plain, quick)
+
+
+@pytest.mark.parametrize("lies", ["a tensor", "a number"])
+def test_a_falling_learning_rate_reaches_what_is_recorded_only_as_a_tensor(lies: str) -> None:
+    plain, quick, recorded = pair(IQL_CELL)
+    runs = ((plain, plain.updater), (quick, recorded))
+    for run, _ in runs:
+        assert isinstance(run.learner, IQL)
+        if lies == "a tensor":
+            (group,) = run.learner.optimizers.actor.param_groups
+            group["lr"] = torch.tensor(group["lr"], dtype=torch.float64)
+    for run, updater in runs:
+        torch.manual_seed(1)
+        for first in range(0, 40, 4):
+            put(run, 3e-4 * (1 - first / 40))
+            updater.run(first, 4)
+    agrees = all(torch.equal(value, learned(plain)[name]) for name, value in learned(quick).items())
+    assert agrees == (lies == "a tensor")
+
+
+def put(run: Online | Offline, lr: float) -> None:
+    assert isinstance(run.learner, IQL)
+    (group,) = run.learner.optimizers.actor.param_groups
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(lr)
+    else:
+        group["lr"] = lr
+
+
+def waiting(run: Online | Offline) -> Callable[..., Any]:
+    """Updates that ask for a number."""
+    plain = run.learner.update
+
+    def update(batch: Any, phase: int) -> Any:
+        report = plain(batch, phase)
+        assert float(report.critic_loss) >= 0
+        return report
+
+    return update
+
+
+def counting(run: Online | Offline) -> Callable[..., Any]:
+    """Updates that depend on how many there were, and let only Python know."""
+    plain, calls = run.learner.update, [0]
+
+    def update(batch: Any, phase: int) -> Any:
+        calls[0] += 1
+        return plain(batch._replace(reward=batch.reward * calls[0]), phase)
+
+    return update
+
+
+def exchanging(run: Online | Offline) -> Callable[..., Any]:
+    """Updates that put what they keep into a new tensor each time."""
+    plain, learner = run.learner.update, run.learner
+    assert isinstance(learner, TD3)
+
+    def update(batch: Any, phase: int) -> Any:
+        report = plain(batch._replace(reward=batch.reward + learner.actor_loss), phase)
+        learner.actor_loss = learner.actor_loss + 1.0
+        return report
+
+    return update
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "reason"),
+    [(waiting, "could not be captured"), (counting, "gave other numbers"), (exchanging, "gave other numbers")],
+)
+def test_what_cannot_be_captured_stays_eager_and_says_why(
+    spoiled: Callable[[Online | Offline], Callable[..., Any]], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, quick, recorded = pair(TD3_CELL)
+    for run in (plain, quick):
+        monkeypatch.setattr(run.learner, "update", spoiled(run))
+    made(TD3_CELL, plain, plain.updater)
+    made(TD3_CELL, quick, recorded)
+    assert reason in str(recorded.refusal)
+    assert not recorded.recordings
+    if spoiled is waiting:  # the others' Python has run twice, once for the tape
+        same(plain, quick)
+    assert recorded.take().count == sum(STRIDES)
+
+
+IMPOSSIBLE: dict[str, Callable[[Tensor], object]] = {
+    "a number for the host": lambda x: x.sum().item(),
+    "a choice by a mask": lambda x: x[x > 1],
+    "places of what is not zero": lambda x: x.nonzero(),
+    "numbers from the host": lambda _: torch.tensor([1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("work", IMPOSSIBLE)
+def test_a_tape_refuses_what_a_graph_cannot_hold(work: str) -> None:
+    x = torch.arange(3.0)
+    with pytest.raises(Refused):
+        Tape([]).record(lambda: IMPOSSIBLE[work](x))
+
+
+def test_a_tape_changes_nothing_while_it_records_and_repeats_what_it_recorded() -> None:
+    x, y = torch.arange(3.0), torch.zeros(3)
+
+    def work() -> None:
+        y.add_(x * 2)
+        x.add_(1)
+
+    played = Tape([]).record(work)
+    assert (x.tolist(), y.tolist()) == ([0, 1, 2], [0, 0, 0])
+    played.replay()
+    played.replay()
+    assert (x.tolist(), y.tolist()) == ([2, 3, 4], [2, 6, 10])

@@ -1,0 +1,222 @@
+"""The steps by hand are the eager ones, whatever the options; float32 rounding is all that lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from rlbench import suites
+from rlbench.accel.numpy_ppo import Regression, Surrogate
+from rlbench.algorithms.onpolicy import Lesson, lesson
+from rlbench.algorithms.ppo import PPO
+from rlbench.algorithms.trpo import Natural
+from rlbench.assembly.engine import quicken
+from rlbench.assembly.policy_gradient import brought
+from rlbench.config.online import PolicyGradient
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.envs.base import Box, Discrete, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.ops.types import Rollout
+
+LANES, ROWS, ACTIONS, CPU = 6, 8, 3, torch.device("cpu")
+ATOL, RTOL = 2e-4, 2e-3  # of parameters after 50 updates of float32; the slopes themselves are tested in one step below
+
+PLAIN = {
+    "a2c": ("algo.optimizer=rmsprop", "algo.method.entropy=0.01"),
+    "ppo": ("algo.method.clip=0.2", "algo.method.repeats=2", "algo.method.batches=3", "algo.method.recompute=true"),
+}
+OPTIONS = {
+    "a2c with rmsprop": PLAIN["a2c"],
+    "a2c with adam, unclipped gradient": ("algo.optimizer=adam", "algo.method.max_grad_norm=none"),
+    "ppo": PLAIN["ppo"],
+    "ppo, tight": (*PLAIN["ppo"], "algo.method.clip=0.01", "algo.lr=0.003"),
+    "ppo, entropy": (*PLAIN["ppo"], "algo.method.entropy=0.1"),
+    "ppo, dual clip": (*PLAIN["ppo"], "algo.method.dual_clip=1.01", "algo.method.clip=0.01", "algo.lr=0.003"),
+    "ppo, value clip": (*PLAIN["ppo"], "algo.method.value_clip=true", "algo.method.clip=0.02", "algo.lr=0.003"),
+    "ppo, normalised": (*PLAIN["ppo"], "algo.method.normalize=true"),
+    "ppo, uneven batches": (*PLAIN["ppo"], "algo.method.batches=5"),
+    "ppo, relu": (*PLAIN["ppo"], "algo.torso.activation=relu"),
+}
+
+
+def spec_of(algorithm: str, options: tuple[str, ...]) -> Spec:
+    rows = (f"algo.rows={ROWS}", f"task.envs={LANES}")
+    return applied(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), [parse(text) for text in (*rows, *options)])
+
+
+def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32") -> PPO | Natural:
+    bounds = torch.ones(ACTIONS).numpy()
+    info = EnvInfo(LANES, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
+    torch.manual_seed(3)
+    assert isinstance(spec.algo, PolicyGradient)
+    learner = brought(spec, spec.algo, info, CPU).learner
+    assert isinstance(learner, PPO | Natural)
+    quicken(learner, Runtime.model_validate({"engine": engine}), CPU, rows=ROWS * LANES)
+    return learner
+
+
+def rollouts(count: int, *, discrete: bool, seed: int = 0, shades: bool = False) -> list[Rollout]:
+    """Noise with ends and dead rows in it, as a ring gives it."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    found = []
+    for _ in range(count):
+        done = torch.rand(ROWS, LANES, generator=generator) < 0.15
+        dead = torch.cat([torch.zeros(1, LANES, dtype=torch.bool), done[:-1]])
+        numbered = torch.randint(ACTIONS, (ROWS, LANES), generator=generator)
+        obs = drawn(ROWS + 1, LANES, 5)
+        found.append(
+            Rollout(
+                obs=(obs * 60 + 128).clamp(0, 255).to(torch.uint8) if shades else obs,
+                action=numbered if discrete else drawn(ROWS, LANES, ACTIONS),
+                reward=drawn(ROWS, LANES) * ~dead,
+                terminated=done & ~dead & (drawn(ROWS, LANES) > 0),
+                done=done & ~dead,
+                dead=dead,
+            )
+        )
+    return found
+
+
+def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL, rtol: float = RTOL) -> None:
+    for (name, left), right in zip(one.net.named_parameters(), other.net.parameters(), strict=True):
+        torch.testing.assert_close(left, right, atol=atol, rtol=rtol, msg=name)
+
+
+@pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool) -> None:
+    spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
+    eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "byhand"))
+    assert isinstance(quick, PPO)
+    assert isinstance(quick.through, Surrogate)
+    start = [parameter.detach().clone() for parameter in quick.net.parameters()]
+    for rollout in rollouts(50, discrete=discrete):
+        told, said = eager.update(rollout), quick.update(rollout)
+        torch.testing.assert_close(torch.stack(told), torch.stack(said), atol=2e-4, rtol=2e-3)
+    assert_same(eager, quick)
+    assert (
+        max(float((x - y.detach()).abs().max()) for x, y in zip(start, quick.net.parameters(), strict=True)) > 10 * ATOL
+    )
+
+
+@pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: bool) -> None:
+    spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
+    learner = learner_of(spec, "byhand", discrete=discrete)
+    assert isinstance(learner, PPO)
+    assert isinstance(learner.through, Surrogate)
+    for rollout in rollouts(4, discrete=discrete, seed=1):
+        learner.update(rollout)
+    known = aged_lesson(learner, rollouts(1, discrete=discrete, seed=2)[0])
+    loss, _ = learner.loss(known)
+    wanted = torch.autograd.grad(loss, list(learner.net.parameters()))
+    surrogate = learner.through
+    surrogate.descent.max_norm = None
+    surrogate(known, (torch.arange(len(known.weight)),))
+    found = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.slope)}
+    for parameter, slope in zip(learner.net.parameters(), wanted, strict=True):
+        torch.testing.assert_close(torch.from_numpy(found[id(parameter)].copy()), slope, atol=2e-6, rtol=2e-4)
+
+
+def aged_lesson(learner: PPO, rollout: Rollout) -> Lesson:
+    """A lesson whose log-probabilities and values are those of an older policy, so that every clip bites."""
+    known = lesson(learner.net, rollout, learner.returns)
+    generator = torch.Generator().manual_seed(5)
+    off = torch.randn(2, len(known.weight), generator=generator) * 0.3
+    return known._replace(log_prob=known.log_prob + off[0], value=known.value + off[1])
+
+
+@pytest.mark.parametrize("algorithm", ["npg", "trpo"])
+def test_the_critic_of_a_natural_gradient_learns_the_same_by_hand(algorithm: str) -> None:
+    spec = spec_of(algorithm, ("algo.method.critic_steps=5",))
+    eager, quick = (learner_of(spec, engine, discrete=False) for engine in ("eager", "byhand"))
+    assert isinstance(quick, Natural)
+    assert isinstance(quick.regress, Regression)
+    for rollout in rollouts(10, discrete=False):
+        torch.testing.assert_close(
+            eager.update(rollout).value_loss, quick.update(rollout).value_loss, atol=1e-5, rtol=1e-3
+        )
+    assert_same(eager, quick, atol=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo", "npg"])
+@pytest.mark.parametrize(("before", "after"), [("eager", "byhand"), ("byhand", "eager")])
+def test_a_run_goes_on_with_the_other_way_of_computing(algorithm: str, before: str, after: str) -> None:
+    spec = spec_of(algorithm, PLAIN.get(algorithm, ()))
+    first, same, other = (learner_of(spec, engine, discrete=False) for engine in (before, before, after))
+    begun, rest = rollouts(5, discrete=False), rollouts(5, discrete=False, seed=9)
+    for rollout in begun:
+        first.update(rollout)
+    for learner in (same, other):
+        learner.load_state_dict(first.state_dict())
+    assert_shapes(same.state_dict(), other.state_dict())
+    for rollout in rest:
+        same.update(rollout)
+        other.update(rollout)
+    assert_same(same, other)
+    assert_shapes(same.state_dict(), other.state_dict())
+
+
+def assert_shapes(one: object, other: object) -> None:
+    """The same tree, with tensors of the same form and type."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        assert list(one) == list(other)
+        for key in one:
+            assert_shapes(one[key], other[key])
+    elif isinstance(one, Tensor) and isinstance(other, Tensor):
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+
+
+def test_a_first_step_by_hand_may_follow_a_load_of_a_fresh_learner() -> None:
+    spec = spec_of("ppo", PLAIN["ppo"])
+    fresh, learner = (learner_of(spec, "byhand", discrete=False) for _ in range(2))
+    learner.load_state_dict(fresh.state_dict())
+    rollout = rollouts(1, discrete=False)[0]
+    fresh.update(rollout)
+    learner.update(rollout)
+    assert_same(fresh, learner, atol=0, rtol=0)
+
+
+def test_bytes_are_read_as_the_network_reads_them() -> None:
+    spec = spec_of("ppo", PLAIN["ppo"])
+    eager, quick = (learner_of(spec, engine, discrete=True, dtype="uint8") for engine in ("eager", "byhand"))
+    for rollout in rollouts(5, discrete=True, shades=True):
+        eager.update(rollout)
+        quick.update(rollout)
+    assert_same(eager, quick)
+
+
+WAYS: dict[str, tuple[str, Callable[[Spec], Spec], bool]] = {
+    "asked for": ("byhand", lambda spec: spec, True),
+    "small, left to us": ("auto", lambda spec: spec, True),
+    "eager asked for": ("eager", lambda spec: spec, False),
+    "wide, left to us": ("auto", lambda spec: applied(spec, [parse("algo.torso.widths=[2048,2048]")]), False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_small_networks_are_computed_by_hand_unless_somebody_says_otherwise(way: str) -> None:
+    engine, changed, quick = WAYS[way]
+    learner = learner_of(changed(spec_of("ppo", PLAIN["ppo"])), engine, discrete=False)
+    assert isinstance(learner, PPO)
+    assert isinstance(learner.through, Surrogate) == quick
+
+
+def test_what_is_not_written_out_says_so_in_one_line() -> None:
+    spec = suites.spec("mujoco", "reinforce", "HalfCheetah-v4")
+    bounds = torch.ones(ACTIONS).numpy()
+    info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())
+    assert isinstance(spec.algo, PolicyGradient)
+    learner = brought(spec, spec.algo, info, CPU).learner
+    with pytest.raises(UsageError, match="engine=byhand: only PPO"):
+        quicken(learner, Runtime(engine="byhand"), CPU, rows=64)
+    quicken(learner, Runtime(), CPU, rows=64)

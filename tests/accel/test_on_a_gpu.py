@@ -1,0 +1,46 @@
+"""The engines on a CUDA card; `scripts/gpu_check` measures the same, and how fast it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.gpu import COMPILED
+from benchmarks.parity import parity
+from benchmarks.rigs import CELLS, learned, rig
+from rlbench.accel.graph_capture import Captured
+from rlbench.config.run import Runtime
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_captured_updates_are_the_eager_ones(cell: str) -> None:
+    found = parity(cell, Runtime(device="cuda", engine="captured"))
+    assert found["ran"] == "captured"
+    assert found["within"], found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("cell", COMPILED)
+def test_compiled_updates_go_where_the_eager_ones_go(cell: str) -> None:
+    found = parity(cell, Runtime(device="cuda", engine="compiled"))
+    assert found["ran"] == "compiled"
+    assert found["within"], found
+
+
+def test_a_generator_draws_on_after_a_recording_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", engine="captured"))
+    assert isinstance(run.updater, Captured)
+    plain = run.learner.update
+
+    def waiting(batch: object, phase: int) -> object:
+        report = plain(batch, phase)
+        report.q.item()
+        return report
+
+    monkeypatch.setattr(run.learner, "update", waiting)
+    run.updater.run(0, 40)
+    assert "could not be captured" in str(run.updater.refusal)
+    assert all(bool(value.isfinite().all()) for value in learned(run).values() if value.is_floating_point())

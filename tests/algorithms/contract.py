@@ -1,0 +1,85 @@
+"""What the contracts of all learners share: states compared leaf by leaf, and the promises that all of them give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from rlbench.algorithms.base import Periodic
+from rlbench.ops.state_dict import State, Stateful
+from rlbench.ops.types import Transition
+
+LearnerT = TypeVar("LearnerT", bound=Stateful)
+BatchT = TypeVar("BatchT")
+
+
+class Cyclic(Protocol):
+    """A learner whose updates differ within a cycle."""
+
+    @property
+    def cycle(self) -> int: ...
+
+    @property
+    def every(self) -> tuple[Periodic, ...]: ...
+
+    def update(self, batch: Transition, phase: int = 0) -> object: ...
+
+
+def leaves(state: State, prefix: str = "") -> dict[str, Tensor]:
+    """Every tensor of a state, copied, by its path."""
+    found = {}
+    for key, value in state.items():
+        if isinstance(value, dict):
+            found |= leaves(value, f"{prefix}{key}/")
+        elif isinstance(value, Tensor):
+            found[prefix + key] = value.detach().clone()
+    return found
+
+
+def alike(one: Stateful, other: Stateful) -> None:
+    """Both hold the same, to the bit."""
+    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
+    assert set(ours) == set(theirs)
+    assert [name for name, value in ours.items() if not torch.equal(value, theirs[name])] == []
+
+
+def cycled(learner: Cyclic, batch: Transition) -> None:
+    """One whole cycle of updates and everything that is due at any time."""
+    for phase in range(learner.cycle):
+        learner.update(batch, phase)
+    for periodic in learner.every:
+        periodic.action()
+
+
+def goes_on(one: LearnerT, other: LearnerT, update: Callable[[LearnerT, int], object]) -> None:
+    """``other`` takes the state over and does as ``one`` does in the updates that follow."""
+    other.load_state_dict(one.state_dict())
+    for seed in range(2):
+        for learner in (one, other):
+            torch.manual_seed(seed)
+            update(learner, seed)
+    alike(one, other)
+
+
+def drawn_from_their_seed(made: Callable[[int], Stateful]) -> None:
+    """Equal seeds draw equal networks, others do not."""
+    first, again, other = (leaves(made(seed).state_dict()) for seed in (0, 0, 1))
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    assert not all(torch.equal(value, other[name]) for name, value in first.items())
+
+
+def compiles_whole(loss: Callable[[BatchT], Tensor], net: nn.Module, batch: BatchT, backend: str = "eager") -> None:
+    """A loss compiles without a break, to the same value and the same slopes."""
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend=backend)
+    torch.manual_seed(4)
+    found = compiled(batch)
+    torch.manual_seed(4)
+    plain = loss(batch)
+    torch.testing.assert_close(found, plain)
+    slopes = (torch.autograd.grad(x, list(net.parameters()), allow_unused=True) for x in (found, plain))
+    for ours, theirs in zip(*slopes, strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -1,0 +1,151 @@
+"""What the tests of on-policy learners are made of: tiny networks in float64, rollouts with every kind of end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import special, stats
+from torch import Tensor, nn
+
+from rlbench.algorithms.onpolicy import Returns
+from rlbench.algorithms.ppo import PPO, Objective, Passes
+from rlbench.algorithms.reinforce import Reinforce
+from rlbench.algorithms.trpo import Natural, Step
+from rlbench.nets.actor_critic import Apart, DiscreteActor, GaussianActor, Shared
+from rlbench.nets.torsos import MlpTorso
+from rlbench.ops.types import Rollout
+
+Array = NDArray[np.float64]
+OBS, ACTIONS, ROWS, LANES = 3, 2, 12, 4
+
+
+def torso(widths: tuple[int, ...]) -> MlpTorso:
+    return MlpTorso(obs_shape=(OBS,), widths=widths, activation="tanh")
+
+
+def net_of(kind: str) -> Apart | Shared:
+    """All numbers different, so that no mix-up goes unseen."""
+    torch.manual_seed(0)
+    if kind == "shared":
+        net: Apart | Shared = Shared(torso((5,)), hidden=4, actions=3)
+    elif kind == "discrete":
+        net = Apart(DiscreteActor(torso=torso((4,)), actions=3), torso((5, 4)))
+    else:
+        net = Apart(GaussianActor(torso=torso((4,)), actions=ACTIONS, log_std=-0.5), torso((5, 4)))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return net.double()
+
+
+def sgd(net: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.SGD(net.parameters(), lr=lr)
+
+
+def returns_of(*, scaled: bool = False) -> Returns:
+    return Returns(gamma=0.9, trace=0.8, scaled=scaled, like=torch.empty(0))
+
+
+def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float = 1e-2, scaled: bool = False,
+        passes: Passes = Passes(), **objective: float | bool | None) -> PPO:  # fmt: skip  # noqa: B008 - a tuple
+    net = net_of(kind)
+    return PPO(
+        net,
+        optimizer=sgd(net, lr),
+        returns=returns_of(scaled=scaled),
+        objective=Objective(**objective),
+        max_grad_norm=max_grad_norm,
+        passes=passes,
+        greedy=False,
+        generator=torch.Generator().manual_seed(8),
+    )
+
+
+def rollout_of(net: Apart | Shared | None = None, seed: int = 1) -> Rollout:
+    """Ends of both kinds and dead rows; every observation begins with its own number."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    code = torch.randint(0, 6, (ROWS, LANES), generator=generator)
+    dead = torch.zeros(ROWS, LANES, dtype=torch.bool)
+    dead[0, 1] = True
+    for row in range(1, ROWS):
+        dead[row] = (code[row - 1] > 3) & ~dead[row - 1]
+    obs = normal(ROWS + 1, LANES, OBS)
+    obs[..., 0] = torch.arange((ROWS + 1) * LANES).view(ROWS + 1, LANES) / 50
+    numbered = net is not None and (isinstance(net, Shared) or isinstance(net.actor, DiscreteActor))
+    action = torch.randint(0, 3, (ROWS, LANES), generator=generator) if numbered else normal(ROWS, LANES, ACTIONS)
+    assert int(dead.sum()) > 5
+    return Rollout(
+        obs=obs,
+        action=action,
+        reward=normal(ROWS, LANES) * ~dead,
+        terminated=(code == 4) & ~dead,
+        done=(code > 3) & ~dead,
+        dead=dead,
+    )
+
+
+def numbers(x: Tensor) -> Array:
+    return np.array(x.detach().double().numpy())
+
+
+def through(net: nn.Module, x: Array) -> Array:
+    """Fully connected layers, whichever activations lie between them."""
+    for layer in net.modules():
+        match layer:
+            case nn.Linear():
+                x = x @ numbers(layer.weight).T + numbers(layer.bias)
+            case nn.Tanh():
+                x = np.tanh(x)
+            case nn.ReLU():
+                x = np.maximum(x, 0)
+    return x
+
+
+@dataclass
+class Said:
+    """What the networks say of one row, by plain arithmetic."""
+
+    log_prob: float
+    value: float
+    entropy: float
+
+
+def said(net: Apart | Shared, obs: Array, action: Array) -> Said:
+    if isinstance(net, Apart) and isinstance(net.actor, GaussianActor):
+        mean, std = through(net.actor, obs), np.exp(numbers(net.actor.log_std))
+        log_prob = float(stats.norm.logpdf(action, mean, std).sum())
+        return Said(log_prob, float(through(net.critic, obs)[0]), float(stats.norm.entropy(0, std).sum()))
+    if isinstance(net, Shared):
+        features = through(net.torso, obs)
+        logits, value = through(net.logits, features), through(net.value, features)
+    else:
+        logits, value = through(net.actor, obs), through(net.critic, obs)
+    log = special.log_softmax(logits)
+    return Said(float(log[int(action)]), float(value[0]), float(-(np.exp(log) * log).sum()))
+
+
+def reinforce(*, standardise: bool) -> Reinforce:
+    net = net_of("gaussian")
+    assert isinstance(net, Apart)
+    return Reinforce(net.actor, optimizer=sgd(net.actor), gamma=0.9, standardise=standardise, greedy=False)
+
+
+def natural(kind: str = "gaussian", *, critic_steps: int = 1, **step: float | None) -> Natural:
+    net = net_of(kind)
+    assert isinstance(net, Apart)
+    many = {"iterations": 60, "tolerance": 1e-28, **step}  # until it is exact
+    return Natural(
+        net,
+        optimizer=sgd(net.critic),
+        returns=returns_of(),
+        step=Step(**many),
+        critic_steps=critic_steps,
+        greedy=False,
+    )

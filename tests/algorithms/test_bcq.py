@@ -1,0 +1,212 @@
+"""BCQ against its algorithm 1, in float64 and by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlbench.algorithms.base import descend
+from rlbench.algorithms.bcq import BCQ, Choice, Optimizers
+from rlbench.nets.bcq_vae import Candidates, Perturbation, Proposer
+from rlbench.nets.critics import Critics
+from tests.algorithms.recorded import (
+    ACTIONS,
+    BATCH,
+    OBS,
+    WIDTHS,
+    Array,
+    adam,
+    batch,
+    copied,
+    moved,
+    numbers,
+    q,
+    regressed,
+    spread,
+    through,
+)
+
+LATENT, REACH = 4, 0.05
+
+
+def made() -> BCQ:
+    torch.manual_seed(0)
+    proposer = Proposer(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
+    perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, reach=REACH).double()
+    critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    spread(proposer, perturbation, critics)
+    optimizers = Optimizers(proposer=adam(proposer), critics=adam(critics), perturbation=adam(perturbation))
+    net = Candidates(proposer, perturbation, critics)
+    learner = BCQ(net, optimizers=optimizers, tau=0.25, choice=Choice(3, 20, 0.75, 0.5))
+    spread(learner.target_perturbation, learner.target_critics)
+    return learner
+
+
+def decoded(proposer: Proposer, obs: Array, code: Array) -> Array:
+    return np.tanh(through(np.concatenate([obs, code]), proposer.decoder, proposer.action))
+
+
+def shifted(net: Perturbation, obs: Array, action: Array) -> Array:
+    return np.clip(action + REACH * np.tanh(through(np.concatenate([obs, action]), net.layers, net.shift)), -1, 1)
+
+
+def nets(learner: BCQ) -> dict[str, nn.Module]:
+    return {
+        "proposer": learner.net.proposer,
+        "perturbation": learner.net.perturbation,
+        "critics": learner.net.critics,
+        "target_perturbation": learner.target_perturbation,
+        "target_critics": learner.target_critics,
+    }
+
+
+def test_the_model_repeats_actions_and_pays_half_a_nat_for_its_code() -> None:
+    learner, b = made(), batch()
+    proposer = learner.net.proposer
+    torch.manual_seed(9)
+    loss, error, divergence = learner.model_loss(b)
+    torch.manual_seed(9)
+    noise = numbers(torch.randn(BATCH, LATENT, dtype=torch.float64))
+    errors, divergences = [], []
+    for i in range(BATCH):
+        obs, action = numbers(b.obs[i]), numbers(b.action[i])
+        both = np.concatenate([obs, action])
+        mean = through(both, proposer.encoder, proposer.mean)
+        std = np.exp(np.clip(through(both, proposer.encoder, proposer.log_std), -4, 15))
+        errors.append(np.square(decoded(proposer, obs, mean + std * noise[i]) - action).mean())
+        divergences.append(-0.5 * (1 + np.log(std**2) - mean**2 - std**2).mean())
+    weight = numbers(b.weight)
+    assert loss.item() == pytest.approx(np.dot(weight, np.add(errors, 0.5 * np.array(divergences))) / 5, rel=1e-12)
+    assert error.item() == pytest.approx(np.average(errors, weights=weight), rel=1e-12)
+    assert divergence.item() == pytest.approx(np.average(divergences, weights=weight), rel=1e-12)
+
+
+@pytest.mark.parametrize(("bias", "log_std"), [(100.0, 15.0), (-100.0, -4.0)])
+def test_the_models_spread_stays_within_its_bounds(bias: float, log_std: float) -> None:
+    proposer = made().net.proposer
+    proposer.log_std.bias.data.fill_(bias)
+    assert (proposer(batch().obs, batch().action).log_std == log_std).all()
+
+
+def test_what_is_proposed_comes_from_codes_cut_at_one_half_each_for_its_own_state() -> None:
+    learner, b = made(), batch()
+    torch.manual_seed(9)
+    here, there = learner.proposals(b)
+    torch.manual_seed(9)
+    code = np.clip(numbers(torch.randn(1, 4 * BATCH, LATENT, dtype=torch.float64))[0], -0.5, 0.5).reshape(4, BATCH, -1)
+    assert (np.abs(code) == 0.5).any()
+    for i in range(BATCH):
+        assert numbers(here[i]) == pytest.approx(
+            decoded(learner.net.proposer, numbers(b.obs[i]), code[0, i]), rel=1e-12
+        )
+        for m in range(3):
+            wanted = decoded(learner.net.proposer, numbers(b.next_obs[i]), code[1 + m, i])
+            assert numbers(there[m, i]) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_critics_regress_to_the_best_soft_minimum_of_moved_proposals() -> None:
+    learner, b = made(), batch()
+    _, there = learner.proposals(b)
+    goals = []
+    for i in range(BATCH):
+        after, worth = numbers(b.next_obs[i]), []
+        for m in range(3):
+            action = shifted(learner.target_perturbation, after, numbers(there[m, i]))
+            values = [q(learner.target_critics, k, after, action) for k in range(2)]
+            worth.append(0.75 * min(values) + 0.25 * max(values))
+        goals.append(float(b.reward[i]) + float(b.discount[i]) * max(worth))
+    wanted, errors = regressed(learner.net.critics, b, goals)
+    loss, _, error = learner.critic_loss(b, there)
+    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert numbers(error) == pytest.approx(errors, rel=1e-12)
+
+
+def test_the_perturbation_climbs_the_first_critic_each_row_by_its_own_shift() -> None:
+    learner, b = made(), batch()
+    here, _ = learner.proposals(b)
+    wanted = 0.0
+    for i in range(BATCH):
+        obs = numbers(b.obs[i])
+        action = shifted(learner.net.perturbation, obs, numbers(here[i]))
+        wanted -= float(b.weight[i]) * q(learner.net.critics, 0, obs, action) / BATCH
+    assert learner.policy_loss(b, here).item() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_it_acts_by_the_best_of_its_candidates_by_the_first_critic() -> None:
+    learner, b = made(), batch()
+    torch.manual_seed(9)
+    found = learner.act(b.obs, "eval")
+    torch.manual_seed(9)
+    code = np.clip(numbers(torch.randn(20, BATCH, LATENT, dtype=torch.float64)), -0.5, 0.5)
+    chosen = set()
+    for i in range(BATCH):
+        obs = numbers(b.obs[i])
+        actions = [
+            shifted(learner.net.perturbation, obs, decoded(learner.net.proposer, obs, code[m, i])) for m in range(20)
+        ]
+        values = [q(learner.net.critics, 0, obs, action) for action in actions]
+        chosen.add(int(np.argmax(values)))
+        assert numbers(found[i]) == pytest.approx(actions[int(np.argmax(values))], rel=1e-12)
+    assert len(chosen) > 1
+
+
+@pytest.mark.parametrize("taught", ["proposer", "critics", "perturbation"])
+def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
+    learner, b = made(), batch()
+    here, there = learner.proposals(b)
+    loss = {
+        "proposer": lambda: learner.model_loss(b)[0],
+        "critics": lambda: learner.critic_loss(b, there)[0],
+        "perturbation": lambda: learner.policy_loss(b, here),
+    }[taught]()
+    before = copied(nets(learner))
+    descend(loss, (getattr(learner.optimizers, taught),))
+    assert moved(nets(learner), before) == {taught}
+    for name in {"proposer", "critics"} - {taught}:
+        assert all(p.grad is None for p in nets(learner)[name].parameters())
+
+
+def test_neither_critics_nor_perturbation_move_the_proposer() -> None:
+    learner, b = made(), batch()
+    here, there = learner.proposals(b)
+    parameters = list(learner.net.proposer.parameters())
+    for loss in (learner.critic_loss(b, there)[0], learner.policy_loss(b, here)):
+        assert all(s is None for s in torch.autograd.grad(loss, parameters, allow_unused=True))
+
+
+def test_an_update_moves_all_five_networks_and_targets_by_their_share() -> None:
+    learner, b = made(), batch()
+    before = copied(nets(learner))
+    learner.update(b)
+    assert moved(nets(learner), before) == set(nets(learner))
+    for name in ("perturbation", "critics"):
+        target, online = nets(learner)[f"target_{name}"], nets(learner)[name]
+        for old, new, to in zip(before[f"target_{name}"], target.parameters(), online.parameters(), strict=True):
+            torch.testing.assert_close(new, old + 0.25 * (to - old))
+
+
+def test_a_perturbation_reaches_no_farther_than_it_may_and_not_beyond_the_bounds() -> None:
+    torch.manual_seed(0)
+    net = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, reach=0.05)
+    with torch.no_grad():
+        net.shift.weight.mul_(1e3)
+        action = torch.rand(50, 7, ACTIONS) * 2 - 1
+        found = net(torch.randn(7, OBS), action)
+    assert float((found - action).abs().max()) <= 0.05 + 1e-6
+    assert float((found - action).abs().max()) > 0.04
+    assert float(found.abs().max()) <= 1
+
+
+@pytest.mark.parametrize(("clip", "most"), [(0.5, 0.5), (0.1, 0.1), (None, np.inf)])
+def test_latent_numbers_are_cut_where_the_settings_say_so(
+    clip: float | None, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposer = Proposer(obs=OBS, actions=ACTIONS, latent=14, widths=WIDTHS, clip=clip)
+    monkeypatch.setattr(proposer, "decode", lambda _, code: code)
+    torch.manual_seed(0)
+    code = proposer.propose(torch.zeros(40, OBS), 10)
+    assert code.shape == (10, 40, 14)
+    torch.manual_seed(0)
+    torch.testing.assert_close(code, torch.randn(10, 40, 14).clamp(-most, most))

@@ -1,0 +1,73 @@
+"""Behaviour cloning, in float64 and by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.nets.actors import BoundedActor, DeterministicActor
+from tests.algorithms.recorded import ACTIONS, BATCH, OBS, WIDTHS, adam, batch, log_normal, numbers, spread, through
+
+
+def deterministic() -> Imitation:
+    torch.manual_seed(0)
+    actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
+    spread(actor)
+    return Imitation(actor, actor_optimizer=adam(actor))
+
+
+def gaussian() -> Imitation:
+    torch.manual_seed(0)
+    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    spread(actor)
+    return Imitation(actor, actor_optimizer=adam(actor))
+
+
+def test_the_loss_is_the_squared_error_mean_over_rows_and_dimensions() -> None:
+    learner, b = deterministic(), batch()
+    loss, error = learner.loss(b)
+    wanted = [
+        np.square(np.tanh(through(numbers(b.obs[i]), learner.actor)) - numbers(b.action[i])).mean() for i in range(5)
+    ]
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), wanted) / BATCH, rel=1e-12)
+    assert numbers(error) == pytest.approx(np.array(wanted), rel=1e-12)
+
+
+def test_unweighted_it_is_torchs_own_mean_squared_error() -> None:
+    learner, b = deterministic(), batch()
+    b = b._replace(weight=torch.ones_like(b.weight))
+    wanted = torch.nn.functional.mse_loss(learner.actor(b.obs).mode(), b.action)
+    assert learner.loss(b)[0].item() == pytest.approx(wanted.item(), rel=1e-12)
+
+
+def test_a_gaussian_actor_learns_by_likelihood_and_still_reports_the_squared_error() -> None:
+    learner, b = gaussian(), batch()
+    assert isinstance(learner.actor, BoundedActor)
+    std, loss, error = np.exp(numbers(learner.actor.log_std)), *learner.loss(b)
+    wanted, squares = [], []
+    for i in range(BATCH):
+        mean = np.tanh(through(numbers(b.obs[i]), learner.actor))
+        wanted.append(-log_normal(numbers(b.action[i]), mean, std))
+        squares.append(np.square(mean - numbers(b.action[i])).mean())
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), wanted) / BATCH, rel=1e-12)
+    assert numbers(error) == pytest.approx(np.array(squares), rel=1e-12)
+
+
+def test_the_reported_error_is_that_of_the_rows_that_count() -> None:
+    learner, b = deterministic(), batch()
+    _, error = learner.loss(b)
+    wanted = float(np.average(numbers(error), weights=numbers(b.weight)))
+    assert learner.update(b).error.item() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_gaussian_actors_spread_stays_within_its_bounds_and_its_mean_within_those_of_actions() -> None:
+    torch.manual_seed(0)
+    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-1.0, high=0.5)
+    with torch.no_grad():
+        actor.log_std.copy_(torch.tensor([-3.0, 2.0]))
+        actor.mean.weight.mul_(1e3)
+    policy = actor(torch.randn(4, OBS))
+    assert policy.log_std.tolist() == [[-1.0, 0.5]] * 4
+    assert float(policy.mode().detach().abs().max()) <= 1

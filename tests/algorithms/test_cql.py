@@ -1,0 +1,307 @@
+"""CQL against its paper, in float64 and by loops over all sampled actions, which share nothing with our code."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from rlbench.algorithms.clonedsac import ClonedSAC, unsquashed
+from rlbench.algorithms.cql import CQL, Conservatism, descend_apart
+from rlbench.algorithms.multiplier import Multiplier
+from rlbench.algorithms.sac import SAC, Temperature
+from rlbench.nets.actors import SquashedActor
+from rlbench.nets.critics import Critics
+from rlbench.ops.types import Transition
+from tests.algorithms.recorded import (
+    ACTIONS,
+    BATCH,
+    OBS,
+    WIDTHS,
+    Array,
+    adam,
+    batch,
+    copied,
+    log_normal,
+    moved,
+    numbers,
+    q,
+    regressed,
+    spread,
+    through,
+)
+
+CPU = torch.device("cpu")
+USUAL = Conservatism(2.0, 1.5, 10, soft=True, max_grad_norm=1.0)
+
+
+def made(conservatism: Conservatism = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
+    torch.manual_seed(0)
+    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-20, high=2).double()
+    critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    spread(actor, critics)
+    sac = SAC(
+        actor,
+        critics,
+        actor_optimizer=adam(actor),
+        critic_optimizer=adam(critics),
+        temperature=Temperature(0.2, device=CPU, target=-2.0, lr=1e-2),
+        tau=0.25,
+        delay=1,
+        subset=None,
+    )
+    spread(sac.target_critics)
+    multiplier = Multiplier(device=CPU, threshold=threshold, lr=1e-2, most=most)
+    return CQL(sac, multiplier=multiplier, conservatism=conservatism)
+
+
+def sampled(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, float]:
+    """An action of the policy at ``obs``, and its log-density by the change of variables."""
+    mean = through(obs, actor.torso, actor.mean)
+    std = np.exp(np.clip(through(obs, actor.torso, actor.log_std), -20, 2))
+    raw = mean + std * noise
+    return np.tanh(raw), log_normal(raw, mean, std) - float(np.log(1 - np.tanh(raw) ** 2).sum())
+
+
+def drawn(count: int) -> tuple[Array, Array]:
+    """What ``considered`` draws, in its order: noise ``[M, 2B, A]`` and uniform actions ``[M, B, A]``."""
+    torch.manual_seed(9)
+    noise = torch.randn(count, 2 * BATCH, ACTIONS, dtype=torch.float64)
+    return numbers(noise), numbers(2 * torch.rand(count, BATCH, ACTIONS, dtype=torch.float64) - 1)
+
+
+def gaps(learner: CQL) -> tuple[Array, list[float]]:
+    """The weighted gap of each critic and row, ``[K, B]``, and the critics' goals."""
+    b, asked, found, goals = batch(), learner.conservatism, np.zeros((2, BATCH)), []
+    noise, uniform = drawn(asked.repeats)
+    for i in range(BATCH):
+        obs, after = numbers(b.obs[i]), numbers(b.next_obs[i])
+        others = [(uniform[m, i], ACTIONS * math.log(0.5)) for m in range(asked.repeats)]
+        others += [sampled(learner.sac.actor, obs, noise[m, i]) for m in range(asked.repeats)]
+        there = [sampled(learner.sac.actor, after, noise[m, BATCH + i]) for m in range(asked.repeats)]
+        others += there
+        assert len(others) == 30
+        for k in range(2):
+            terms = [(q(learner.sac.critics, k, obs, a) - log) / asked.temperature for a, log in others]
+            own = q(learner.sac.critics, k, obs, numbers(b.action[i]))
+            found[k, i] = asked.weight * (asked.temperature * special.logsumexp(terms) - own)
+        action, log = there[0]
+        future = min(q(learner.sac.target_critics, k, after, action) for k in range(2))
+        goals.append(float(b.reward[i]) + float(b.discount[i]) * (future - (0.2 * log if asked.soft else 0.0)))
+    return found, goals
+
+
+@pytest.mark.parametrize("conservatism", [USUAL, Conservatism(1.0, 1.0, 10, soft=False, max_grad_norm=None)])
+@pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
+def test_the_critics_regress_to_the_target_and_pay_for_their_gap(
+    conservatism: Conservatism, log_multiplier: float
+) -> None:
+    learner, b = made(conservatism), batch()
+    learner.multiplier.log.data.fill_(log_multiplier)
+    gap, goals = gaps(learner)
+    wanted, errors = regressed(learner.sac.critics, b, goals)
+    wanted += math.exp(log_multiplier) * float((numbers(b.weight) * gap).sum()) / BATCH
+    torch.manual_seed(9)
+    loss, _, error, told = learner.critic_loss(b)
+    assert loss.item() == pytest.approx(wanted, rel=1e-6)  # α and the multiplier lie in float32
+    assert numbers(error) == pytest.approx(errors, rel=1e-6)
+    assert told.item() == pytest.approx(np.average(gap.mean(0), weights=numbers(b.weight)), rel=1e-9)
+
+
+def test_random_actions_fill_the_whole_range_and_samples_all_differ() -> None:
+    learner, b = made(), batch()
+    others, log_density, _ = learner.considered(b)
+    assert others.shape == (30, BATCH, ACTIONS)
+    assert float(others[:10].min()) < -0.5 < 0.5 < float(others[:10].max())
+    assert len(others.unique()) == others.numel()
+    assert log_density.shape == (30, BATCH)
+    assert not others.requires_grad
+    assert not log_density.requires_grad
+
+
+def test_the_loss_of_the_critics_teaches_no_actor_and_no_temperature() -> None:
+    learner, b = made(), batch()
+    loss = learner.critic_loss(b)[0]
+    strangers = [*learner.sac.actor.parameters(), learner.sac.temperature.log, learner.multiplier.log]
+    assert all(s is None for s in torch.autograd.grad(loss, strangers, allow_unused=True))
+
+
+def test_the_slope_of_the_critics_loss_is_that_of_finite_differences() -> None:
+    learner, b = made(), batch()
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(9)
+        return learner.critic_loss(b)[0]
+
+    weight = learner.sac.critics.layers[1].weight
+    (slope,) = torch.autograd.grad(loss(), [weight])
+    for index in ((0, 0, 1), (1, 2, 3)):
+        with torch.no_grad():
+            weight[index] += 1e-6
+            above = loss().item()
+            weight[index] -= 2e-6
+            below = loss().item()
+            weight[index] += 1e-6
+        assert slope[index].item() == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-8)
+
+
+def test_the_multiplier_rises_while_the_gap_is_above_its_threshold_and_falls_below_it() -> None:
+    rows = torch.tensor(5.0)
+    for gap, wanted in ((3.0, math.exp(0.1)), (1.0, math.exp(-0.1))):
+        multiplier = Multiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
+        assert multiplier.value().item() == 1
+        multiplier.learn(torch.tensor(gap), rows)  # Adam's first step is lr
+        assert multiplier.value().item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(0.9, math.exp(1e-2)), (1.1, math.exp(-1e-2))])
+def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, wanted: float) -> None:
+    """Weighted by 2, the gap is just above or just below; unweighted it would be far below both times."""
+    torch.manual_seed(9)
+    gap = made().critic_loss(batch())[3].item()
+    assert gap > 0
+    learner = made(threshold=share * gap)
+    torch.manual_seed(9)
+    learner.update(batch())
+    assert learner.multiplier.value().item() == pytest.approx(wanted, rel=1e-5)  # Adam's first step is its rate
+
+
+def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
+    multiplier, rows = Multiplier(device=CPU, threshold=2.0, lr=1.0, most=5.0), torch.tensor(5.0)
+    for _ in range(20):
+        multiplier.learn(torch.tensor(9.0), rows)
+        assert 0 < multiplier.value().item() <= 5
+    assert multiplier.value().item() == pytest.approx(5)
+    for _ in range(20):
+        multiplier.learn(torch.tensor(-9.0), rows)
+    assert 0 <= multiplier.value().item() < 1
+
+
+def test_without_a_threshold_or_without_rows_the_multiplier_stays() -> None:
+    fixed, rows = Multiplier(device=CPU, most=1e6), torch.tensor(5.0)
+    fixed.learn(torch.tensor(50.0), rows)
+    assert fixed.value().item() == 1
+    multiplier = Multiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
+    multiplier.learn(torch.tensor(0.0), torch.tensor(0.0))
+    assert multiplier.value().item() == 1
+
+
+def test_each_critics_gradient_is_cut_by_itself() -> None:
+    torch.manual_seed(0)
+    critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    parameters = list(critics.parameters())
+    value = critics(batch().obs, batch().action)
+    loss = (torch.tensor([[100.0], [0.01]]) * value).sum()  # one slope is far too long, the other short
+    whole = torch.autograd.grad(loss, parameters, retain_graph=True)
+    plain = torch.autograd.grad(value.sum(), parameters, retain_graph=True)
+    norms = [math.sqrt(sum(float(g[k].square().sum()) for g in whole)) for k in range(2)]
+    assert norms[0] > 1 > norms[1]
+    descend_apart(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0)
+    for parameter, gradient in zip(parameters, whole, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad[0], gradient[0] / norms[0], rtol=1e-5, atol=1e-12)
+        torch.testing.assert_close(parameter.grad[1], gradient[1], rtol=1e-12, atol=0)
+    descend_apart(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), max_norm=None)
+    assert parameters[0].grad is not None
+    torch.testing.assert_close(parameters[0].grad, plain[0])
+
+
+def test_an_update_moves_critics_actor_targets_temperature_and_multiplier_once() -> None:
+    learner, b = made(), batch()
+    nets = {"actor": learner.sac.actor, "critics": learner.sac.critics, "targets": learner.sac.target_critics}
+    before, alpha = copied(nets), learner.sac.temperature.value()
+    report = learner.update(b)
+    assert moved(nets, before) == set(nets)
+    for old, new, to in zip(
+        before["targets"], learner.sac.target_critics.parameters(), learner.sac.critics.parameters(), strict=True
+    ):
+        torch.testing.assert_close(new, old + 0.25 * (to - old))
+    assert learner.sac.temperature.value() != alpha
+    assert report.multiplier.item() == 1  # the one that was used
+    rises = report.gap.item() > 1.0
+    assert learner.multiplier.value().item() == pytest.approx(math.exp(0.01 if rises else -0.01), rel=1e-4)
+
+
+def test_conservatism_presses_other_actions_below_those_of_the_data() -> None:
+    found = []
+    for weight in (5.0, 1e-3):
+        learner, b = made(Conservatism(weight, 1.0, 10, soft=True, max_grad_norm=None), threshold=None), batch()
+        learner.sac.critic_optimizer.param_groups[0]["lr"] = 1e-2
+        torch.manual_seed(3)
+        for _ in range(100):
+            learner.update(b)
+        found.append(learner.critic_loss(b)[3].item() / weight)
+    assert found[0] < found[1] - 0.2
+
+
+def cloned(cloning: float) -> ClonedSAC:
+    learner = made().sac
+    sac = ClonedSAC(
+        learner.actor,
+        learner.critics,
+        actor_optimizer=learner.actor_optimizer,
+        critic_optimizer=learner.critic_optimizer,
+        temperature=learner.temperature,
+        tau=0.25,
+    )
+    sac.cloning.fill_(cloning)
+    return sac
+
+
+def test_an_actor_that_clones_gains_by_the_datas_density_and_not_by_the_critics() -> None:
+    """ARISE-Initiative/robomimic@d309eae robomimic/algo/cql.py: ``entropy_weight * log_prob - baseline``."""
+    sac, b, expected = cloned(1.0), batch(), 0.0
+    torch.manual_seed(9)
+    noise = numbers(torch.randn(BATCH, ACTIONS, dtype=torch.float64))
+    for i in range(BATCH):
+        obs, action = numbers(b.obs[i]), numbers(b.action[i])
+        log = sampled(sac.actor, obs, noise[i])[1]
+        mean = through(obs, sac.actor.torso, sac.actor.mean)
+        std = np.exp(np.clip(through(obs, sac.actor.torso, sac.actor.log_std), -20, 2))
+        density = log_normal(np.arctanh(action), mean, std) - float(np.log(1 - action**2).sum())
+        expected += float(b.weight[i]) * (0.2 * log - density) / BATCH
+    torch.manual_seed(9)
+    assert sac.policy_loss(b)[0].item() == pytest.approx(expected, rel=1e-6)  # α lies in float32
+    critics = list(sac.critics.parameters())
+    slopes = torch.autograd.grad(sac.policy_loss(b)[0], critics, allow_unused=True)
+    assert all(slope is None or not slope.any() for slope in slopes)
+
+
+def test_an_actor_that_clones_no_more_is_that_of_plain_sac() -> None:
+    sac, plain, b = cloned(0.0), made().sac, batch()
+    torch.manual_seed(9)
+    loss, entropy = sac.policy_loss(b)
+    torch.manual_seed(9)
+    assert (loss.item(), entropy.item()) == tuple(x.item() for x in plain.policy_loss(b))
+
+
+def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
+    raw = torch.tensor([[-3.0, 0.0], [0.3, 4.0]], dtype=torch.float64)
+    torch.testing.assert_close(unsquashed(raw.tanh()), raw)
+    edge = unsquashed(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
+    assert edge.tolist()[0] == pytest.approx([-0.5 * math.log(2e6), 0.5 * math.log(2e6)])
+
+
+@pytest.mark.parametrize("actor_first", [True, False])
+def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_first: bool) -> None:
+    conservatism = USUAL._replace(actor_first=actor_first)
+    learner, steps, b = made(conservatism), made(conservatism), batch()
+    order = [lambda: steps.sac.improve(b), lambda: critic_step(steps, b)]
+    torch.manual_seed(9)
+    learner.update(b)
+    torch.manual_seed(9)
+    for step in order if actor_first else order[::-1]:
+        step()
+    for net in ("actor", "critics"):
+        for one, other in zip(
+            getattr(learner.sac, net).parameters(), getattr(steps.sac, net).parameters(), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def critic_step(learner: CQL, b: Transition) -> None:
+    loss = learner.critic_loss(b)[0]
+    descend_apart(loss, learner.sac.critic_optimizer, max_norm=learner.conservatism.max_grad_norm)

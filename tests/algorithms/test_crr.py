@@ -1,0 +1,159 @@
+"""CRR against its equations 1 to 4, in float64 and by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algorithms.base import descend
+from rlbench.algorithms.crr import CRR, Filter
+from rlbench.nets.actors import BoundedActor
+from rlbench.nets.critics import Critics
+from tests.algorithms.recorded import (
+    ACTIONS,
+    BATCH,
+    OBS,
+    WIDTHS,
+    Array,
+    adam,
+    batch,
+    copied,
+    log_normal,
+    moved,
+    numbers,
+    q,
+    regressed,
+    spread,
+    through,
+)
+
+EXP = Filter("exp", 0.5, 1.5, 4, "mean")
+
+
+def made(filtering: Filter = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
+    torch.manual_seed(0)
+    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    spread(actor, ensemble)
+    learner = CRR(
+        actor,
+        ensemble,
+        actor_optimizer=adam(actor),
+        critic_optimizer=adam(ensemble),
+        tau=0.25,
+        sync_every=sync_every,
+        filtering=filtering,
+    )
+    spread(learner.target_actor, learner.target_critics)
+    return learner
+
+
+def mean_of(actor: BoundedActor, obs: Array) -> Array:
+    return np.tanh(through(obs, actor))
+
+
+@pytest.mark.parametrize("critics", [1, 2])
+def test_the_critics_regress_to_the_least_target_of_a_sample_of_the_target_policy(critics: int) -> None:
+    learner, b = made(critics=critics), batch()
+    torch.manual_seed(9)
+    loss, _, error, value = learner.critic_loss(b)
+    torch.manual_seed(9)
+    noise = numbers(torch.randn(1, BATCH, ACTIONS, dtype=torch.float64))[0]
+    std, goals = np.exp(numbers(learner.target_actor.log_std)), []
+    for i in range(BATCH):
+        after = numbers(b.next_obs[i])
+        action = np.clip(mean_of(learner.target_actor, after) + std * noise[i], -1, 1)
+        least = min(q(learner.target_critics, k, after, action) for k in range(critics))
+        goals.append(float(b.reward[i]) + float(b.discount[i]) * least)
+    wanted, errors = regressed(learner.critics, b, goals)
+    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert numbers(error) == pytest.approx(errors, rel=1e-12)
+    told = [[q(learner.critics, k, numbers(b.obs[i]), numbers(b.action[i])) for i in range(5)] for k in range(critics)]
+    assert numbers(value) == pytest.approx(np.array(told), rel=1e-12)
+
+
+@pytest.mark.parametrize("usual", ["mean", "max"])
+@pytest.mark.parametrize("mode", ["exp", "binary"])
+def test_the_actor_imitates_by_the_advantage_over_its_own_samples(mode: str, usual: str) -> None:
+    learner, b = (
+        made(EXP._replace(mode="exp" if mode == "exp" else "binary", usual="mean" if usual == "mean" else "max")),
+        batch(),
+    )
+    value = learner.critic_loss(b)[3].amin(0)
+    torch.manual_seed(9)
+    loss, imitated = learner.policy_loss(b, value)
+    torch.manual_seed(9)
+    noise = numbers(torch.randn(4, BATCH, ACTIONS, dtype=torch.float64))
+    std, wanted, weights = np.exp(numbers(learner.actor.log_std)), 0.0, []
+    for i in range(BATCH):
+        obs, data = numbers(b.obs[i]), numbers(b.action[i])
+        mean = mean_of(learner.actor, obs)
+        others = []
+        for m in range(4):
+            action = np.clip(mean + std * noise[m, i], -1, 1)
+            others.append(min(q(learner.critics, k, obs, action) for k in range(2)))
+        own = min(q(learner.critics, k, obs, data) for k in range(2))
+        advantage = own - (sum(others) / 4 if usual == "mean" else max(others))
+        weights.append(min(math.exp(advantage / 0.5), 1.5) if mode == "exp" else float(advantage > 0))
+        wanted -= float(b.weight[i]) * weights[-1] * log_normal(data, mean, std) / BATCH
+    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert imitated.item() == pytest.approx(np.average(weights, weights=numbers(b.weight)), rel=1e-12)
+    assert len(set(weights)) > 1
+
+
+def test_the_advantage_teaches_neither_the_critics_nor_the_actor() -> None:
+    learner, b = made(), batch()
+    value = learner.critic_loss(b)[3].amin(0)
+    torch.manual_seed(9)
+    loss, _ = learner.policy_loss(b, value)
+    slopes = torch.autograd.grad(loss, list(learner.critics.parameters()), allow_unused=True, retain_graph=True)
+    assert all(slope is None for slope in slopes)
+    torch.manual_seed(9)
+    policy = learner.actor(b.obs)
+    weight = learner.weight(b.obs, policy, value).detach().clone()
+    fixed = -(b.weight * weight * policy.log_prob(b.action)).mean()
+    pairs = (torch.autograd.grad(x, list(learner.actor.parameters())) for x in (loss, fixed))
+    for ours, theirs in zip(*pairs, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_critics_teach_no_actor() -> None:
+    learner, b = made(), batch()
+    parameters = [*learner.actor.parameters()]
+    assert all(s is None for s in torch.autograd.grad(learner.critic_loss(b)[0], parameters, allow_unused=True))
+
+
+def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() -> None:
+    one, other, b = made(), made(), batch()
+    torch.manual_seed(9)
+    report = one.update(b)
+    torch.manual_seed(9)
+    critic_loss, _, _, value = other.critic_loss(b)
+    actor_loss, imitated = other.policy_loss(b, value.amin(0))
+    descend(critic_loss, (other.critic_optimizer,))
+    descend(actor_loss, (other.actor_optimizer,))
+    assert torch.equal(report.imitated, imitated)
+    for name in ("actor", "critics"):
+        for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_targets_trail_after_every_update_or_are_copied_when_due() -> None:
+    nets = ("target_actor", "target_critics")
+    for sync_every, period, share in ((None, 1, 0.25), (100, 100, 1.0)):
+        learner, b = made(sync_every=sync_every), batch()
+        before = copied({name: getattr(learner, name) for name in nets})
+        learner.update(b)
+        assert not moved({name: getattr(learner, name) for name in nets}, before)
+        (periodic,) = learner.every
+        assert periodic.period == period
+        periodic.action()
+        for name in nets:
+            online = getattr(learner, name.removeprefix("target_"))
+            for old, new, to in zip(
+                before[name], getattr(learner, name).parameters(), online.parameters(), strict=True
+            ):
+                torch.testing.assert_close(new, old + share * (to - old))

@@ -1,0 +1,168 @@
+"""Discrete SAC against its equations, summed action by action in float64, and the order in which it learns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlbench.algorithms.base import descend
+from rlbench.algorithms.discrete_sac import DiscreteSAC
+from rlbench.algorithms.sac import Temperature
+from rlbench.nets.discrete_actor_critic import Chooser
+from rlbench.nets.torsos import MlpTorso
+from rlbench.ops.types import Transition
+
+OBS, ACTIONS, BATCH, ALPHA = 3, 4, 5, 0.05
+Array = NDArray[np.float64]
+
+
+def batch() -> Transition:
+    draw = torch.Generator().manual_seed(5)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+    return Transition(
+        obs=normal(BATCH, OBS),
+        action=torch.tensor([0, 3, 1, 1, 2]),
+        reward=normal(BATCH),
+        discount=torch.tensor([0.99, 0.99, 0.0, 0.9801, 0.99], dtype=torch.float64),
+        next_obs=normal(BATCH, OBS),
+        weight=torch.tensor([1.0, 0.5, 1.0, 2.0, 0.0], dtype=torch.float64),
+        slot=torch.arange(BATCH),
+    )
+
+
+def sac(*, critics: int = 2, target: float | None = None) -> DiscreteSAC:
+    torch.manual_seed(0)
+    torso = MlpTorso(obs_shape=(OBS,), widths=(6,))
+    net = Chooser(torso, hidden=5, actions=ACTIONS, critics=critics).double()
+
+    def adam(head: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam([*net.torso.parameters(), *head.parameters()], lr=1e-3)
+
+    learner = DiscreteSAC(
+        net,
+        actor_optimizer=adam(net.logits),
+        critic_optimizers=[adam(critic) for critic in net.critics],
+        temperature=Temperature(ALPHA, device=torch.device("cpu"), target=target, lr=1e-2),
+        tau=0.25,
+    )
+    with torch.no_grad():
+        for parameter in learner.target.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return learner
+
+
+def numbers(x: Tensor) -> Array:
+    return np.array(x.detach().double().numpy())
+
+
+def through(layer: nn.Linear, x: Array) -> Array:
+    return numbers(layer.weight) @ x + numbers(layer.bias)
+
+
+def features(net: Chooser, obs: Array) -> Array:
+    for layer in net.torso.modules():
+        if isinstance(layer, nn.Linear):
+            obs = np.maximum(through(layer, obs), 0)
+    return obs
+
+
+def q(net: Chooser, member: int, obs: Array) -> Array:
+    layer = net.critics[member]
+    assert isinstance(layer, nn.Linear)
+    return through(layer, features(net, obs))
+
+
+def chances(net: Chooser, obs: Array) -> Array:
+    power = np.exp(through(net.logits, features(net, obs)))
+    return np.array(power / power.sum())
+
+
+def soft(probability: Array, value: Array) -> float:
+    return float(sum(p * (v - ALPHA * math.log(p)) for p, v in zip(probability, value, strict=True)))
+
+
+@pytest.mark.parametrize("critics", [1, 2, 3])
+def test_each_critic_regresses_to_the_soft_value_of_the_least_target_over_all_actions(critics: int) -> None:
+    learner, b = sac(critics=critics), batch()
+    goal = learner.goal(b)
+    for i in range(BATCH):
+        after = numbers(b.next_obs[i])
+        least = np.min([q(learner.target, k, after) for k in range(critics)], axis=0)
+        wanted = float(b.reward[i]) + float(b.discount[i]) * soft(chances(learner.net, after), least)
+        assert goal[i].item() == pytest.approx(wanted, rel=1e-6)  # α lies in float32
+    for k in range(critics):
+        loss, mean, error = learner.critic_loss(b, goal, k)
+        values = [float(q(learner.net, k, numbers(b.obs[i]))[int(b.action[i])]) for i in range(BATCH)]
+        gaps = np.array(values) - numbers(goal)
+        assert loss.item() == pytest.approx(float((numbers(b.weight) * gaps**2).mean()), rel=1e-12)
+        assert mean.item() == pytest.approx(np.mean(values), rel=1e-12)
+        assert numbers(error) == pytest.approx(np.abs(gaps), rel=1e-12)
+
+
+def test_the_actor_climbs_the_soft_value_of_the_least_critic_over_all_actions() -> None:
+    learner, b = sac(), batch()
+    loss, entropy = learner.policy_loss(b)
+    wanted, surprise = 0.0, 0.0
+    for i in range(BATCH):
+        obs, weight = numbers(b.obs[i]), float(b.weight[i])
+        probability = chances(learner.net, obs)
+        wanted -= weight * soft(probability, np.minimum(q(learner.net, 0, obs), q(learner.net, 1, obs))) / BATCH
+        surprise -= weight * float((probability * np.log(probability)).sum()) / float(b.weight.sum())
+    assert loss.item() == pytest.approx(wanted, rel=1e-6)
+    assert entropy.item() == pytest.approx(surprise, rel=1e-12)
+
+
+def test_the_actor_does_not_learn_through_the_critics() -> None:
+    learner, b = sac(), batch()
+    loss, _ = learner.policy_loss(b)
+    assert torch.autograd.grad(loss, list(learner.net.critics.parameters()), allow_unused=True) == (None,) * 4
+
+
+def test_each_optimizer_moves_the_torso_that_the_one_before_it_left() -> None:
+    """Documented: critic after critic, then the actor, each with a torso of which none has a copy."""
+    learner, other, b = sac(), sac(), batch()
+    report = learner.update(b)
+    goal, losses = other.goal(b), []
+    for member, optimizer in enumerate(other.critic_optimizers):
+        loss, _, _ = other.critic_loss(b, goal, member)
+        descend(loss, (optimizer,))
+        losses.append(loss.item())
+    first = sac()
+    assert losses[1] != first.critic_loss(b, first.goal(b), 1)[0].item()
+    descend(other.policy_loss(b)[0], (other.actor_optimizer,))
+    assert report.critic_loss.item() == pytest.approx(sum(losses), rel=1e-12)
+    for ours, theirs in zip(learner.net.parameters(), other.net.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_targets_trail_after_every_update_and_a_fixed_temperature_stays() -> None:
+    learner, b = sac(), batch()
+    before = [p.clone() for p in learner.target.parameters()]
+    report = learner.update(b)
+    for old, target, online in zip(before, learner.target.parameters(), learner.net.parameters(), strict=True):
+        assert torch.allclose(target, old + 0.25 * (online - old), rtol=1e-12, atol=0)
+    assert report.alpha.item() == pytest.approx(ALPHA)
+
+
+@pytest.mark.parametrize(("target", "rises"), [(math.log(ACTIONS), True), (0.1, False)])
+def test_a_learned_temperature_rises_while_entropy_is_missing(target: float, rises: bool) -> None:
+    learner, b = sac(target=target), batch()
+    assert bool(learner.update(b).alpha > ALPHA) == rises
+
+
+def test_it_samples_in_training_and_is_greedy_when_judged() -> None:
+    learner = sac()
+    obs = batch().obs[:1].expand(4000, -1)
+    torch.manual_seed(1)
+    share = torch.bincount(learner.act(obs, "act"), minlength=ACTIONS) / 4000
+    probability = chances(learner.net, numbers(obs[0]))
+    assert numbers(share) == pytest.approx(probability, abs=0.04)
+    assert set(learner.act(obs, "eval").tolist()) == {int(probability.argmax())}

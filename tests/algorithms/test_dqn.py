@@ -1,0 +1,140 @@
+"""The Q-learner against the paper's equations, evaluated by hand in float64."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlbench.algorithms.dqn import QLearner
+from rlbench.nets.dueling import Streams
+from rlbench.nets.q_heads import ExpectedHead, QNet
+from rlbench.ops.types import Transition
+
+LR, ADAM_EPSILON = 1e-2, 1e-8
+
+
+def learner(*, double: bool = True, huber: float | None = None, max_norm: float | None = None) -> QLearner:
+    torch.manual_seed(3)
+    streams = Streams(features=4, hidden=6, actions=3, width=1, dueling=False, noisy=None)
+    net = QNet(nn.Identity(), ExpectedHead(streams, huber=huber))
+    adam = torch.optim.Adam(net.parameters(), lr=LR, eps=ADAM_EPSILON)
+    made = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, sync_every=10)
+    with torch.no_grad():
+        for parameter in made.target.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))  # a target that disagrees with the online network
+    return made
+
+
+def batch() -> Transition:
+    generator = torch.Generator().manual_seed(5)
+    draw = lambda *shape: torch.randn(*shape, generator=generator)
+    return Transition(
+        obs=draw(5, 4),
+        action=torch.tensor([0, 2, 1, 1, 0]),
+        reward=draw(5),
+        discount=torch.tensor([0.99, 0.0, 0.970299, 0.9, 0.99]),
+        next_obs=2 * draw(5, 4),
+        weight=torch.tensor([1.0, 0.5, 1.0, 0.0, 2.0]),
+        slot=torch.arange(5),
+    )
+
+
+def q_of(net: QNet, row: Tensor) -> list[float]:
+    """Two layers with loops and float64, sharing nothing with the network's own code."""
+    state = {name: value.double().tolist() for name, value in net.state_dict().items()}
+    x = row.double().tolist()
+    hidden = []
+    for weights, bias in zip(state["head.streams.hidden.weight"], state["head.streams.hidden.bias"], strict=True):
+        hidden.append(max(0.0, bias + sum(w * v for w, v in zip(weights, x, strict=True))))
+    return [
+        bias + sum(w * v for w, v in zip(weights, hidden, strict=True))
+        for weights, bias in zip(state["head.streams.out.weight"], state["head.streams.out.bias"], strict=True)
+    ]
+
+
+def by_hand(made: QLearner, data: Transition, *, double: bool) -> tuple[float, list[float]]:
+    """Mnih et al. 2015 eq. 2 with the target of van Hasselt et al. 2016 eq. 4; squared error, importance weights."""
+    errors = []
+    for i in range(len(data.reward)):
+        future = q_of(made.target, data.next_obs[i])
+        chooser = q_of(made.online, data.next_obs[i]) if double else future
+        goal = data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))]
+        errors.append((goal - q_of(made.online, data.obs[i])[int(data.action[i])]) ** 2)
+    loss = sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
+    return loss, errors
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_the_loss_is_the_papers_equation(*, double: bool) -> None:
+    made, data = learner(double=double), batch()
+    loss, report = made.loss(data)
+    want, errors = by_hand(made, data, double=double)
+    assert loss.item() == pytest.approx(want, rel=1e-5)
+    assert report.priority.tolist() == pytest.approx([math.sqrt(error) for error in errors], rel=1e-4)
+
+
+def test_double_and_single_targets_differ_on_this_batch() -> None:
+    assert by_hand(learner(), batch(), double=True)[0] != pytest.approx(
+        by_hand(learner(), batch(), double=False)[0], rel=1e-3
+    )
+
+
+def test_the_gradient_is_the_slope_of_the_loss_with_the_target_held_still() -> None:
+    """A finite difference of the by-hand loss whose bootstrap is frozen."""
+    made, data = learner(), batch()
+    goals = []
+    for i in range(len(data.reward)):
+        future, chooser = q_of(made.target, data.next_obs[i]), q_of(made.online, data.next_obs[i])
+        goals.append(data.reward[i].item() + data.discount[i].item() * future[chooser.index(max(chooser))])
+
+    def frozen(net: QNet) -> float:
+        errors = [(g - q_of(net, o)[int(a)]) ** 2 for g, o, a in zip(goals, data.obs, data.action, strict=True)]
+        return sum(w * e for w, e in zip(data.weight.tolist(), errors, strict=True)) / len(errors)
+
+    loss, _ = made.loss(data)
+    slopes = torch.autograd.grad(loss, list(made.online.parameters()))
+    wide = copy.deepcopy(made.online).double()
+    for parameter, slope in zip(wide.parameters(), slopes, strict=True):
+        flat, step = parameter.data.view(-1), 1e-5
+        for i in (0, len(flat) // 2, len(flat) - 1):
+            at = flat[i].item()
+            flat[i] = at + step
+            above = frozen(wide)
+            flat[i] = at - step
+            below = frozen(wide)
+            flat[i] = at
+            assert slope.view(-1)[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-3, abs=1e-5)
+
+
+def test_one_update_is_one_step_of_adam() -> None:
+    made, data = learner(), batch()
+    before = [p.detach().clone() for p in made.online.parameters()]
+    slopes = torch.autograd.grad(made.loss(data)[0], list(made.online.parameters()))
+    made.update(data)
+    for old, new, slope in zip(before, made.online.parameters(), slopes, strict=True):
+        step = LR * slope / (slope.abs() + ADAM_EPSILON)  # Kingma & Ba 2015, algorithm 1 at t = 1: m̂ = g, v̂ = g²
+        torch.testing.assert_close(new, old - step, rtol=1e-4, atol=1e-6)
+
+
+def test_a_gradient_longer_than_the_limit_is_shortened_to_it() -> None:
+    free, bound = learner(), learner(max_norm=0.01)
+    free.update(batch())
+    bound.update(batch())
+    norm = lambda made: math.sqrt(sum(p.grad.square().sum().item() for p in made.online.parameters()))
+    assert norm(free) > 0.1
+    assert norm(bound) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_only_the_copy_moves_the_target() -> None:
+    made = learner()
+    before = [p.clone() for p in made.target.parameters()]
+    made.update(batch())
+    assert all(torch.equal(a, b) for a, b in zip(before, made.target.parameters(), strict=True))
+    (periodic,) = made.every
+    assert periodic.period == 10
+    periodic.action()
+    assert all(torch.equal(a, b) for a, b in zip(made.online.parameters(), made.target.parameters(), strict=True))

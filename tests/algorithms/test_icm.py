@@ -1,0 +1,239 @@
+"""Curiosity against its paper's equations in float64, and its bonus in every reward of n-step sums and advantages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlbench.algorithms.base import Periodic
+from rlbench.algorithms.critic_loss import ACUpdate
+from rlbench.algorithms.dqn import QUpdate
+from rlbench.algorithms.icm import Curiosity
+from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
+from rlbench.algorithms.onpolicy import PGUpdate
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.buffers.trajectory_view import Walks
+from rlbench.nets.icm import Foresight
+from rlbench.nets.torsos import MlpTorso
+from rlbench.ops.returns import advantages
+from rlbench.ops.state_dict import State
+from rlbench.ops.types import Role, Rollout, Transition
+
+OBS, ACTIONS, GAMMA = 3, 4, 0.9
+Array = NDArray[np.float64]
+
+
+class Pupil:
+    """Keeps what it is given to learn from."""
+
+    steps, cycle = 1, 1
+    every: tuple[Periodic, ...] = ()
+
+    def __init__(self) -> None:
+        self.net = nn.Linear(1, 1)
+        self.batches: list[Transition] = []
+        self.rollouts: list[Rollout] = []
+
+    def act(self, obs: Tensor, role: Role) -> Tensor:
+        return torch.zeros(len(obs), dtype=torch.int64)
+
+    def policy(self) -> nn.Module:
+        return self.net
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
+
+class OfBatches(Pupil):
+    def update(self, batch: Transition, phase: int) -> QUpdate | ACUpdate:
+        self.batches.append(batch)
+        return QUpdate(torch.tensor(1.0), torch.tensor(2.0), torch.arange(len(batch.slot), dtype=torch.float64))
+
+
+class OfRollouts(Pupil):
+    def update(self, rollout: Rollout) -> PGUpdate:
+        self.rollouts.append(rollout)
+        return PGUpdate(*torch.arange(4.0).unbind())
+
+
+def curiosity(*, reward_scale: float = 0.5, lr: float = 1e-3) -> Curiosity:
+    torch.manual_seed(0)
+    net = Foresight(MlpTorso(obs_shape=(OBS,), widths=(6,)), hidden=5, actions=ACTIONS).double()
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    return Curiosity(net, optimizer=optimizer, loss_scale=10.0, reward_scale=reward_scale, forward_share=0.2)
+
+
+def numbers(x: Tensor) -> Array:
+    return np.array(x.detach().double().numpy())
+
+
+def layers(net: nn.Module, x: Array, *, last: bool) -> Array:
+    """Fully connected layers with ReLU between them, and after the ``last`` too."""
+    linear = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
+    for depth, layer in enumerate(linear):
+        x = numbers(layer.weight) @ x + numbers(layer.bias)
+        x = np.maximum(x, 0) if last or depth < len(linear) - 1 else x
+    return x
+
+
+def judged(net: Foresight, before: Array, action: int, after: Array) -> tuple[float, float]:
+    """The forward error and the inverse cross entropy of one step (eq. 4, 5 and 2)."""
+    one, two = layers(net.torso, before, last=True), layers(net.torso, after, last=True)
+    foreseen = layers(net.ahead, np.concatenate([one, np.eye(ACTIONS)[action]]), last=False)
+    logits = layers(net.between, np.concatenate([one, two]), last=False)
+    surprise = np.log(np.exp(logits).sum()) - logits[action]
+    return 0.5 * float(((foreseen - two) ** 2).sum()), float(surprise)
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def rollout() -> Rollout:
+    """Two lanes of four steps; the second ends after its second, is dead in its third and goes on."""
+    no = torch.zeros(4, 2, dtype=torch.bool)
+    done, dead = no.clone(), no.clone()
+    done[1, 1] = dead[2, 1] = True
+    action = torch.tensor([[0, 3], [1, 1], [2, 0], [3, 2]])
+    reward = normal(4, 2) * ~dead
+    return Rollout(obs=normal(5, 2, OBS), action=action, reward=reward, terminated=done, done=done, dead=dead)
+
+
+def ring(lanes: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
+    """Played by chance, with ends of both kinds; it has wrapped around."""
+    draw = np.random.default_rng(3)
+    made = Ring(
+        capacity=rows * lanes,
+        lanes=lanes,
+        obs=Column((OBS,), torch.float64),
+        action=Column((), torch.int64),
+        horizon=horizon,
+        gamma=GAMMA,
+        stack=1,
+        sampler=Uniform(torch.Generator().manual_seed(1)),
+        device=torch.device("cpu"),
+    )
+    made.observe(draw.normal(size=(lanes, OBS)))
+    for _ in range(rows + 7):
+        terminated = draw.random(lanes) < 0.15
+        truncated = (draw.random(lanes) < 0.15) & ~terminated
+        action = torch.from_numpy(draw.integers(ACTIONS, size=lanes))
+        made.record(action, draw.normal(size=lanes).astype(np.float32), terminated, truncated)
+        made.observe(draw.normal(size=(lanes, OBS)))
+    return made
+
+
+def test_the_loss_is_the_weighted_sum_of_both_models_over_the_steps_that_count() -> None:
+    model, played = curiosity(), rollout()
+    seen = CuriousRollouts(OfRollouts(), model).seen(played)
+    weight = (~played.dead).flatten().double()
+    loss, forward, inverse = model.loss(seen, played.action.flatten(), weight)
+    found = [
+        judged(model.net, numbers(played.obs[t, n]), int(played.action[t, n]), numbers(played.obs[t + 1, n]))
+        for t in range(4)
+        for n in range(2)
+        if not played.dead[t, n]
+    ]
+    errors, surprises = np.array(found).mean(0)
+    assert forward.item() == pytest.approx(errors, rel=1e-12)
+    assert inverse.item() == pytest.approx(surprises, rel=1e-12)
+    assert loss.item() == pytest.approx(10 * (0.2 * errors + 0.8 * surprises), rel=1e-12)
+
+
+def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of() -> None:
+    model, inner, played = curiosity(), OfRollouts(), rollout()
+    wanted = played.reward.clone()
+    for t in range(4):
+        for n in range(2):
+            if not played.dead[t, n]:
+                before, after = numbers(played.obs[t, n]), numbers(played.obs[t + 1, n])
+                wanted[t, n] += 0.5 * judged(model.net, before, int(played.action[t, n]), after)[0]
+    report = CuriousRollouts(inner, model).update(played)
+    (given,) = inner.rollouts
+    assert numbers(given.reward) == pytest.approx(numbers(wanted), rel=1e-12)
+    assert report.bonus.item() == pytest.approx(float((wanted - played.reward).sum()) / 7, rel=1e-12)
+    assert report.learned == PGUpdate(*torch.arange(4.0).unbind())
+    value = normal(5, 2)
+    plain = advantages(played, value, gamma=GAMMA, trace=0.95)
+    assert bool((advantages(given, value, gamma=GAMMA, trace=0.95) > plain)[~played.dead].all())
+
+
+def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the_episode() -> None:
+    made = ring()
+    walk = Walks(made).sample(400)
+    cut = 0
+    for i in range(400):
+        row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
+        going = 1.0
+        for h in range(made.horizon):
+            at = (row + h) % made.length
+            assert torch.equal(walk.obs[i, h], made.obs[at, lane])
+            assert int(walk.action[i, h]) == int(made.action[at, lane])
+            assert walk.share[i, h].item() == pytest.approx(going * GAMMA**h)
+            going *= float(not made.done[at, lane])
+        cut += going == 0
+        assert torch.equal(walk.obs[i, made.horizon], made.obs[(row + made.horizon) % made.length, lane])
+    assert 50 < cut < 350
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None:
+    """The documented code paid the bonus into a batch from which no target was made."""
+    model, inner, made = curiosity(), OfBatches(), ring(horizon=horizon)
+    walk = Walks(made).sample(64)
+    report = CuriousReplay(inner, model).update(walk, 0)
+    (given,) = inner.batches
+    fresh = curiosity()  # as it was when the bonus was found
+    for i in range(64):
+        row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
+        wanted = float(walk.drawn.reward[i])
+        for h in range(horizon):
+            at, after = (row + h) % made.length, (row + h + 1) % made.length
+            action = int(made.action[at, lane])
+            error, _ = judged(fresh.net, numbers(made.obs[at, lane]), action, numbers(made.obs[after, lane]))
+            wanted += GAMMA**h * 0.5 * error
+            if made.done[at, lane]:
+                break
+        assert given.reward[i].item() == pytest.approx(wanted, rel=1e-5)  # the ring's rewards are float32
+    assert torch.equal(given.discount, walk.drawn.discount)
+    assert torch.equal(given.next_obs, walk.drawn.next_obs)
+    assert torch.equal(report.priority, torch.arange(64, dtype=torch.float64))
+
+
+def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_row() -> None:
+    model, made = curiosity(lr=1e-2), ring()
+    walk = Walks(made).sample(64)
+    alive = [i for i in range(64) if walk.drawn.weight[i] > 0]
+    assert 0 < len(alive) < 64
+    found = np.array(
+        [judged(model.net, numbers(walk.obs[i, 0]), int(walk.action[i, 0]), numbers(walk.obs[i, 1])) for i in alive]
+    )
+    report = CuriousReplay(OfBatches(), model).update(walk, 0)
+    assert report.forward_loss.item() == pytest.approx(found[:, 0].mean(), rel=1e-6)
+    assert report.inverse_loss.item() == pytest.approx(found[:, 1].mean(), rel=1e-6)
+    assert report.bonus.item() == pytest.approx(0.5 * found[:, 0].mean(), rel=1e-6)
+    after = np.array(
+        [judged(model.net, numbers(walk.obs[i, 0]), int(walk.action[i, 0]), numbers(walk.obs[i, 1])) for i in alive]
+    )
+    assert (after @ [0.2, 0.8]).mean() < (found @ [0.2, 0.8]).mean()
+
+
+def test_a_bonus_of_zero_leaves_the_learner_within_as_it_would_be_alone() -> None:
+    inner, made = OfBatches(), ring()
+    walk = Walks(made).sample(32)
+    CuriousReplay(inner, curiosity(reward_scale=0.0)).update(walk, 0)
+    assert torch.equal(inner.batches[0].reward, walk.drawn.reward.double())
+
+
+def test_what_is_seen_again_and_again_pays_ever_less() -> None:
+    model, played = curiosity(lr=1e-2), rollout()
+    curious = CuriousRollouts(OfRollouts(), model)
+    paid = [curious.update(played).bonus.item() for _ in range(400)]
+    assert paid[-1] < 0.3 * paid[0]

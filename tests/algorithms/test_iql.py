@@ -1,0 +1,153 @@
+"""IQL against its equations 5 to 7, in float64 and by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algorithms.base import descend
+from rlbench.algorithms.iql import IQL, Extraction, ImitatingActor, Optimizers
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
+from rlbench.nets.critics import Critics, StateValue
+from tests.algorithms.recorded import (
+    ACTIONS,
+    BATCH,
+    OBS,
+    WIDTHS,
+    Array,
+    adam,
+    batch,
+    copied,
+    log_normal,
+    moved,
+    numbers,
+    q,
+    regressed,
+    spread,
+    through,
+)
+
+
+def made(extraction: Extraction = Extraction(0.7, 3.0, 1.5), actor: ImitatingActor | None = None) -> IQL:  # noqa: B008 - it is frozen
+    torch.manual_seed(0)
+    if actor is None:
+        actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    value = StateValue(obs=OBS, widths=WIDTHS).double()
+    spread(actor, critics, value)
+    optimizers = Optimizers(actor=adam(actor), critics=adam(critics), value=adam(value))
+    learner = IQL(actor, critics, value, optimizers=optimizers, tau=0.25, extraction=extraction)
+    spread(learner.target_critics)
+    return learner
+
+
+def advantages(learner: IQL) -> Array:
+    """By the least target, not by what is being learned."""
+    b, found = batch(), []
+    for i in range(BATCH):
+        obs, action = numbers(b.obs[i]), numbers(b.action[i])
+        least = min(q(learner.target_critics, k, obs, action) for k in range(2))
+        found.append(least - float(through(obs, learner.value)[0]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
+def test_the_value_network_goes_to_an_expectile_of_the_least_target(expectile: float) -> None:
+    learner, b = made(Extraction(expectile, 3.0, 100.0)), batch()
+    loss, advantage = learner.value_loss(b)
+    wanted = advantages(learner)
+    assert (wanted > 0).any() and (wanted < 0).any()
+    assert numbers(advantage) == pytest.approx(wanted, rel=1e-12)
+    each = [(expectile if a > 0 else 1 - expectile) * a**2 for a in wanted]
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), each) / BATCH, rel=1e-12)
+
+
+def test_the_critics_regress_to_the_value_of_what_comes_next() -> None:
+    learner, b = made(), batch()
+    goals = [
+        float(b.reward[i]) + float(b.discount[i]) * float(through(numbers(b.next_obs[i]), learner.value)[0])
+        for i in range(BATCH)
+    ]
+    wanted, errors = regressed(learner.critics, b, goals)
+    loss, _, error = learner.critic_loss(b)
+    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert numbers(error) == pytest.approx(errors, rel=1e-12)
+
+
+def test_the_actor_imitates_by_exponential_weights_that_are_cut() -> None:
+    learner, b = made(), batch()
+    advantage = advantages(learner)
+    weight = np.minimum(np.exp(3.0 * advantage), 1.5)
+    assert (weight == 1.5).any() and (weight < 1.5).any()
+    std = np.exp(numbers(learner.actor.log_std))
+    wanted = 0.0
+    for i in range(BATCH):
+        mean = np.tanh(through(numbers(b.obs[i]), learner.actor))
+        wanted -= float(b.weight[i]) * weight[i] * log_normal(numbers(b.action[i]), mean, std) / BATCH
+    loss, imitated = learner.policy_loss(b, learner.value_loss(b)[1])
+    assert loss.item() == pytest.approx(wanted, rel=1e-12)
+    assert imitated.item() == pytest.approx(np.average(weight, weights=numbers(b.weight)), rel=1e-12)
+
+
+@pytest.mark.parametrize("taught", ["value", "critics", "actor"])
+def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
+    learner, b = made(), batch()
+    loss = {
+        "value": lambda: learner.value_loss(b)[0],
+        "critics": lambda: learner.critic_loss(b)[0],
+        "actor": lambda: learner.policy_loss(b, learner.value_loss(b)[1])[0],
+    }[taught]()
+    nets = {"value": learner.value, "critics": learner.critics, "actor": learner.actor}
+    for name, net in nets.items():
+        slopes = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True, retain_graph=True)
+        assert any(s is not None and bool((s != 0).any()) for s in slopes) == (name == taught), name
+
+
+def test_a_step_of_all_three_at_once_is_one_step_of_each_by_what_the_others_said_before() -> None:
+    one, other, b = made(), made(), batch()
+    one.update(b)
+    value_loss, advantage = other.value_loss(b)
+    losses = (other.policy_loss(b, advantage)[0], other.critic_loss(b)[0], value_loss)
+    for loss, optimizer in zip(losses, other.optimizers, strict=True):
+        descend(loss, (optimizer,))
+    for name in ("actor", "critics", "value"):
+        for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_the_targets_move_their_share_after_every_update() -> None:
+    learner, b = made(), batch()
+    before = copied({"target": learner.target_critics})["target"]
+    learner.update(b)
+    for old, new, online in zip(before, learner.target_critics.parameters(), learner.critics.parameters(), strict=True):
+        torch.testing.assert_close(new, old + 0.25 * (online - old))
+    assert moved({"target": learner.target_critics}, {"target": before}) == {"target"}
+
+
+def test_a_deterministic_actor_imitates_by_weighted_squared_distances() -> None:
+    """corl-team/CORL@eeeeef2 algorithms/offline/iql.py: ``torch.sum((policy_out - actions) ** 2, dim=1)``."""
+    learner = made(actor=DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double())
+    b = batch()
+    weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
+    expected = 0.0
+    for i in range(BATCH):
+        action = np.tanh(through(numbers(b.obs[i]), learner.actor))
+        expected += float(b.weight[i]) * weight[i] * float(((action - numbers(b.action[i])) ** 2).sum()) / BATCH
+    loss, _ = learner.policy_loss(b, learner.value_loss(b)[1])
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    for role in ("train", "eval"):
+        torch.testing.assert_close(learner.act(b.obs, role), learner.actor(b.obs).action)
+
+
+def test_a_conditional_actor_imitates_by_likelihood_with_the_std_of_each_observation() -> None:
+    actor = ConditionalActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    learner, b = made(actor=actor), batch()
+    weight = np.minimum(np.exp(3.0 * advantages(learner)), 1.5)
+    expected = 0.0
+    for i in range(BATCH):
+        mean = np.tanh(through(numbers(b.obs[i]), actor.torso, actor.mean))
+        std = np.logaddexp(0, through(numbers(b.obs[i]), actor.torso, actor.std)) * 0.3 / np.log(2)
+        expected -= float(b.weight[i]) * weight[i] * log_normal(numbers(b.action[i]), mean, std) / BATCH
+    loss, _ = learner.policy_loss(b, learner.value_loss(b)[1])
+    assert loss.item() == pytest.approx(expected, rel=1e-12)

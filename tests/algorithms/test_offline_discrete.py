@@ -1,0 +1,277 @@
+"""Discrete IL, BCQ, CQL and CRR: literal tables, and losses in float64 by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax, logsumexp, softmax
+from torch import Tensor, nn
+
+from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.discrete_offline import CRR, Filter, conservatism, imitation, likely_alone, usual
+from rlbench.algorithms.dqn import Extra, QLearner, Selector
+from rlbench.nets.behavior import Advised, Imitator
+from rlbench.nets.dueling import Streams
+from rlbench.nets.q_heads import ExpectedHead, QNet, QuantileHead
+from rlbench.nets.torsos import MlpTorso
+from rlbench.ops.action_distributions import Discrete
+from rlbench.ops.losses import likely, numbered_gap
+from rlbench.ops.types import Transition
+from tests.algorithms.recorded import BATCH, OBS, Array, adam, numbers, spread, through
+from tests.algorithms.recorded import batch as real_batch
+
+ACTIONS, FEATURES = 4, 7
+PLAIN = Filter("exp", 1.0, 20.0, None)
+
+
+def batch() -> Transition:
+    return real_batch()._replace(action=torch.tensor([0, 3, 1, 2, 2]))
+
+
+def streams(width: int = 1) -> Streams:
+    return Streams(features=FEATURES, hidden=6, actions=ACTIONS, width=width, dueling=False, noisy=None)
+
+
+def torso() -> MlpTorso:
+    return MlpTorso(obs_shape=(OBS,), widths=(FEATURES,))
+
+
+def advised(huber: float | None = 1.0) -> Advised:
+    torch.manual_seed(0)
+    net = Advised(torso(), ExpectedHead(streams(), huber=huber), streams()).double()
+    spread(net)
+    spread(net)
+    return net
+
+
+def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None = None) -> QLearner:
+    made = QLearner(
+        net, optimizers=[adam(net)], max_grad_norm=None, double=True, sync_every=9, select=select, extra=extra
+    )
+    spread(made.target)
+    return made
+
+
+def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
+    net = advised()
+    return q_learner(net, select=likely_alone(net, threshold), extra=imitation(net, penalty))
+
+
+def crr(filtering: Filter = PLAIN, *, greedy: bool = False) -> CRR:
+    net = advised(huber=None)
+    made = CRR(net, optimizer=adam(net), max_grad_norm=None, sync_every=9, filtering=filtering, greedy=greedy)
+    spread(made.target)
+    return made
+
+
+def values(net: QNet, obs: Tensor) -> Array:
+    return np.array([through(numbers(row), net.torso, net.head.streams) for row in obs])
+
+
+def logits(net: Advised | Imitator, obs: Tensor) -> Array:
+    return np.array([through(numbers(row), net.torso, net.logits) for row in obs])
+
+
+def huber(error: float) -> float:
+    return 0.5 * error**2 if abs(error) < 1 else abs(error) - 0.5
+
+
+def test_the_mask_is_exact_at_its_threshold() -> None:
+    edge = math.log(0.3)
+    table = torch.tensor([[0.0, edge, math.nextafter(edge, -9), -1.0]], dtype=torch.float64)
+    assert likely(table, 0.3).tolist() == [[True, True, False, True]]
+    assert likely(table + 5.0, 0.5).tolist() == [[True, False, False, False]]
+    assert likely(table, 0.0).tolist() == [[True] * 4]
+    assert likely(table, 1.0).tolist() == [[True, False, False, False]]
+    assert likely(torch.zeros(1, 3), 1.0).tolist() == [[True] * 3]
+
+
+def test_the_mask_is_that_of_probabilities_divided_by_the_greatest() -> None:
+    share = torch.tensor([[0.6, 0.2, 0.17, 0.03]], dtype=torch.float64)
+    assert likely(share.log(), 0.3).tolist() == [[True, True, False, False]]
+
+
+def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
+    learner, b = bcq(), batch()
+    assert isinstance(learner.online, Advised)
+    loss, report = learner.loss(b)
+    now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
+    chooser, model = values(learner.online, b.next_obs), softmax(logits(learner.online, b.next_obs), axis=1)
+    future, total, extra, forbade = values(learner.target, b.next_obs), 0.0, 0.0, False
+    for i in range(BATCH):
+        allowed = [a for a in range(ACTIONS) if model[i, a] / model[i].max() >= 0.3]
+        best = max(allowed, key=lambda a: chooser[i, a])
+        forbade |= best != chooser[i].argmax()
+        error = now[i, b.action[i]] - (b.reward[i].item() + b.discount[i].item() * future[i, best])
+        surprise = 0.01 * np.square(here[i]).mean() - log_softmax(here[i])[b.action[i]]
+        total += b.weight[i].item() * huber(error) / BATCH
+        extra += b.weight[i].item() * surprise / BATCH
+    assert forbade  # or the mask could be missing
+    assert report.extra is not None
+    assert report.extra.item() == pytest.approx(extra, rel=1e-9)
+    assert loss.item() == pytest.approx(total + extra, rel=1e-9)
+
+
+def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
+    learner, b = bcq(), batch()
+    assert isinstance(learner.online, Advised) and learner.added is not None
+    net = learner.online
+    parameters = list(net.torso.parameters())
+    features = net.torso(b.obs)
+    found = torch.autograd.grad(learner.added(features, net.head(features, "learn"), b), parameters)
+    table = net.policy(net.torso(b.obs)).logits
+    surprise = nn.functional.cross_entropy(table, b.action, reduction="none") + 0.01 * table.pow(2).mean(1)
+    for ours, theirs in zip(found, torch.autograd.grad((b.weight * surprise).mean(), parameters), strict=True):
+        torch.testing.assert_close(ours, theirs)
+        assert bool(theirs.abs().sum() > 0)
+
+
+def test_bcq_takes_the_best_of_the_likely_actions_and_no_other() -> None:
+    learner, obs = bcq(), 3 * torch.randn(200, OBS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    assert isinstance(learner.online, Advised)
+    model, mean = softmax(logits(learner.online, obs), axis=1), values(learner.online, obs)
+    wanted = [
+        max((a for a in range(ACTIONS) if m[a] >= 0.3 * m.max()), key=lambda a: q[a])
+        for m, q in zip(model, mean, strict=True)
+    ]
+    assert learner.act(obs, "eval").tolist() == wanted
+    assert wanted != mean.argmax(1).tolist()
+
+
+def test_a_selector_needs_the_online_network_to_choose() -> None:
+    net = advised()
+    with pytest.raises(ValueError, match="double=True"):
+        QLearner(net, optimizers=[], max_grad_norm=None, double=False, sync_every=1, select=likely_alone(net, 0.3))
+
+
+def test_the_gap_is_a_logarithm_of_a_sum_less_what_was_done() -> None:
+    mean = torch.tensor([[1.0, 2.0, 5.0], [4.0, 4.0, 8.0]], dtype=torch.float64).log()
+    gap = numbered_gap(mean, torch.tensor([2, 0]))
+    assert gap.tolist() == pytest.approx([math.log(8 / 5), math.log(16 / 4)], rel=1e-12)
+
+
+def test_cqls_term_is_the_gap_of_mean_quantiles() -> None:
+    torch.manual_seed(0)
+    net, b = QNet(torso(), QuantileHead(streams(5))).double(), batch()
+    spread(net)
+    plain, pressed = q_learner(net), q_learner(net, extra=conservatism(10.0))
+    pressed.target.load_state_dict(plain.target.state_dict())
+    found, report = pressed.loss(b)
+    wanted = 0.0
+    for i in range(BATCH):
+        mean = through(numbers(b.obs[i]), net.torso, net.head.streams).reshape(ACTIONS, 5).mean(1)
+        wanted += 10 * b.weight[i].item() * (logsumexp(mean) - mean[b.action[i]]) / BATCH
+    assert report.extra is not None
+    assert report.extra.item() == pytest.approx(wanted, rel=1e-9)
+    assert found.item() == pytest.approx(plain.loss(b)[0].item() + wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("filtering", "wanted"),
+    [
+        (Filter("exp", 1.0, 20.0, None), [math.exp(-2), math.exp(-1), 20.0]),  # e³ is 20.09
+        (Filter("exp", 2.0, 20.0, None), [math.exp(-1), math.exp(-0.5), math.exp(1.5)]),
+        (Filter("binary", 1.0, 20.0, None), [0.0, 0.0, 1.0]),
+        (Filter("all", 1.0, 20.0, None), [1.0, 1.0, 1.0]),
+    ],
+)
+def test_advantages_become_weights(filtering: Filter, wanted: list[float]) -> None:
+    """Three actions worth 1, 2 and 6 of which the policy expects 3."""
+    mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
+    policy = Discrete(torch.zeros(3, 3, dtype=torch.float64))
+    assert usual(policy, mean).tolist() == pytest.approx([3.0] * 3)
+    assert crr(filtering).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_an_action_as_good_as_usual_has_no_advantage() -> None:
+    policy, mean = Discrete(torch.zeros(1, 2)), torch.full((1, 2), 3.0)
+    assert crr(PLAIN._replace(mode="binary")).weight(policy, mean, torch.tensor([0])).tolist() == [0.0]
+    assert crr().weight(policy, mean, torch.tensor([0])).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("conservative", [None, 3.0])
+@pytest.mark.parametrize("mode", ["exp", "binary", "all"])
+def test_crrs_loss_is_by_hand_what_the_paper_says(mode: str, conservative: float | None) -> None:
+    filtering = Filter("exp" if mode == "exp" else "binary" if mode == "binary" else "all", 0.7, 2.0, conservative)
+    learner, b = crr(filtering), batch()
+    loss, _ = learner.loss(b)
+    now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
+    future, there = values(learner.target, b.next_obs), softmax(logits(learner.target, b.next_obs), axis=1)
+    total = 0.0
+    for i in range(BATCH):
+        a, own = int(b.action[i]), softmax(here[i])
+        goal = b.reward[i].item() + b.discount[i].item() * float(there[i] @ future[i])
+        advantage = now[i, a] - float(own @ now[i])
+        weight = {"exp": min(math.exp(advantage / 0.7), 2.0), "binary": float(advantage > 0), "all": 1.0}[mode]
+        row = (now[i, a] - goal) ** 2 - weight * log_softmax(here[i])[a]
+        row += (conservative or 0.0) * (logsumexp(now[i]) - now[i, a])
+        total += b.weight[i].item() * row / BATCH
+    assert loss.item() == pytest.approx(total, rel=1e-9)
+
+
+def test_no_value_learns_from_what_it_says_of_an_advantage() -> None:
+    """And no probability from the critic's error: of each other they only see the torso."""
+    learner, b = crr(), batch()
+    features = learner.online.torso(b.obs)
+    value = learner.online.head(features, "learn")
+    term = learner.weighted(features, value, b)
+    own, other = list(learner.online.logits.parameters()), list(learner.online.head.streams.parameters())
+    assert all(slope is None for slope in torch.autograd.grad(term, other, allow_unused=True, retain_graph=True))
+    assert all(bool(slope.abs().sum() > 0) for slope in torch.autograd.grad(term, own, retain_graph=True))
+    error = value.at(b.action).distance(learner.future(b.next_obs).backup(b.reward, b.discount)).mean()
+    assert all(slope is None for slope in torch.autograd.grad(error, own, allow_unused=True))
+
+
+def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
+    learner, b = crr(), batch()
+    features = learner.online.torso(b.obs)
+    value, policy = learner.online.head(features, "learn"), learner.online.policy(features)
+    fixed = torch.tensor(learner.weight(policy, value.mean(), b.action).tolist(), dtype=torch.float64)
+    wanted = -(b.weight * fixed * policy.log_prob(b.action)).mean()
+    parameters = list(learner.online.torso.parameters())
+    found = torch.autograd.grad(learner.weighted(features, value, b), parameters, retain_graph=True)
+    for ours, theirs in zip(found, torch.autograd.grad(wanted, parameters), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_gap_beside_crr_does_reach_the_values() -> None:
+    learner, b = crr(PLAIN._replace(conservative=1.0)), batch()
+    features = learner.online.torso(b.obs)
+    term = learner.weighted(features, learner.online.head(features, "learn"), b)
+    slopes = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))
+    assert all(bool(slope.abs().sum() > 0) for slope in slopes)
+
+
+def test_crr_is_judged_by_samples_unless_it_is_to_be_greedy() -> None:
+    learner, obs = crr(), batch().obs[:1].expand(4000, -1)
+    torch.manual_seed(1)
+    share = torch.bincount(learner.act(obs, "eval"), minlength=ACTIONS) / 4000
+    wanted = softmax(logits(learner.online, obs[:1])[0])
+    assert numbers(share) == pytest.approx(wanted, abs=0.04)
+    assert set(crr(greedy=True).act(obs, "eval").tolist()) == {int(wanted.argmax())}
+
+
+def test_imitation_of_numbers_is_cross_entropy_and_counts_what_it_misses() -> None:
+    torch.manual_seed(0)
+    actor, b = Imitator(torso(), streams()).double(), batch()
+    spread(actor)
+    learner = Imitation(actor, actor_optimizer=adam(actor))
+    loss, missed = learner.loss(b)
+    table = logits(actor, b.obs)
+    wanted = [-log_softmax(table[i])[b.action[i]] for i in range(BATCH)]
+    assert loss.item() == pytest.approx(np.dot(numbers(b.weight), wanted) / BATCH, rel=1e-9)
+    assert missed.tolist() == [float(a != c) for a, c in zip(table.argmax(1), b.action.tolist(), strict=True)]
+    assert learner.act(b.obs, "eval").tolist() == table.argmax(1).tolist()
+    torch.manual_seed(1)
+    share = torch.bincount(learner.act(b.obs[:1].expand(4000, -1), "act"), minlength=ACTIONS) / 4000
+    assert numbers(share) == pytest.approx(softmax(table[0]), abs=0.04)
+
+
+def test_unweighted_it_is_torchs_own_cross_entropy() -> None:
+    torch.manual_seed(0)
+    actor, b = Imitator(torso(), streams()).double(), batch()._replace(weight=torch.ones(BATCH))
+    wanted = nn.functional.cross_entropy(actor(b.obs).logits, b.action)
+    assert Imitation(actor, actor_optimizer=adam(actor)).loss(b)[0].item() == pytest.approx(wanted.item(), rel=1e-12)

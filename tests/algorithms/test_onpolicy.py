@@ -1,0 +1,262 @@
+"""A2C and PPO against their equations, in float64 and by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.onpolicy import Lesson, average, judged, lesson, standardised
+from rlbench.algorithms.ppo import PPO, Objective, Passes
+from rlbench.algorithms.reinforce import Reinforce
+from rlbench.nets.actor_critic import Apart, Shared
+from rlbench.ops.action_distributions import Discrete, Gaussian
+from rlbench.ops.conjugate_gradient import flat
+from tests.algorithms.rollouts import ACTIONS, LANES, OBS, ROWS, natural, numbers, ppo, reinforce, rollout_of, said
+
+
+def batch_of(net: Apart | Shared, size: int = 64) -> Lesson:
+    """Ratios on both sides of every bound, advantages of both signs, a third of the rows without weight."""
+    generator = torch.Generator().manual_seed(2)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    obs = normal(size, OBS)
+    with torch.no_grad():
+        judgement = net(obs)
+    numbered = isinstance(judgement.policy, Discrete)
+    action = torch.randint(0, 3, (size,), generator=generator) if numbered else normal(size, ACTIONS)
+    log_prob = judgement.policy.log_prob(action).detach() + 0.4 * normal(size)
+    weight = (torch.rand(size, generator=generator) > 0.3).double()
+    return Lesson(
+        obs, action, log_prob, judgement.value + 0.5 * normal(size), 1 + 2 * normal(size), normal(size), weight
+    )
+
+
+@dataclass
+class Wanted:
+    """Sums over the rows that count."""
+
+    gain: float = 0.0
+    miss: float = 0.0
+    entropy: float = 0.0
+    moved: float = 0.0
+    rows: int = 0
+
+
+def by_the_papers(net: Apart | Shared, batch: Lesson, ours: Objective) -> Wanted:
+    """PPO eq. 7 and 9, dual clip eq. 5 (1912.09729), the clipped value of PPO's own code, row by row."""
+    counted = [i for i in range(len(batch.weight)) if batch.weight[i]]
+    advantage = numbers(batch.advantage)
+    if ours.normalize:
+        chosen = advantage[counted]
+        advantage = (advantage - chosen.mean()) / (chosen.std(ddof=1) + 1e-8)
+    total = Wanted(rows=len(counted))
+    for i in counted:
+        now = said(net, numbers(batch.obs[i]), numbers(batch.action[i]))
+        old, before, goal, worth = (float(x[i]) for x in (batch.log_prob, batch.value, batch.goal, advantage))
+        gain, miss = now.log_prob * worth, (now.value - goal) ** 2
+        if ours.clip is not None:
+            ratio = math.exp(now.log_prob - old)
+            gain = min(ratio * worth, float(np.clip(ratio, 1 - ours.clip, 1 + ours.clip)) * worth)
+            if ours.dual_clip is not None and worth < 0:
+                gain = max(gain, ours.dual_clip * worth)
+            if ours.value_clip:
+                near = before + float(np.clip(now.value - before, -ours.clip, ours.clip))
+                miss = max(miss, (near - goal) ** 2)
+        total.gain, total.miss = total.gain + gain, total.miss + miss
+        total.entropy, total.moved = total.entropy + now.entropy, total.moved + old - now.log_prob
+    return total
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "discrete", "shared"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"clip": 0.2},
+        {"clip": 0.2, "dual_clip": 1.5},
+        {"clip": 0.3, "value_clip": True, "value": 0.25},
+        {"clip": 0.2, "normalize": True, "entropy": 0.3},
+        {"normalize": True, "value": 2.0},
+        {"clip": 0.1, "dual_clip": 3.0, "value_clip": True, "normalize": True, "entropy": 0.0},
+    ],
+)
+def test_the_objective_is_that_of_the_papers_row_by_row(kind: str, changes: dict[str, float | bool | None]) -> None:
+    learner = ppo(kind, **changes)
+    batch = batch_of(learner.net)
+    loss, report = learner.loss(batch)
+    wanted = by_the_papers(learner.net, batch, learner.objective)
+    gain, miss, entropy, moved = (x / wanted.rows for x in (wanted.gain, wanted.miss, wanted.entropy, wanted.moved))
+    assert [x.item() for x in report] == pytest.approx([-gain, miss, entropy, moved], rel=1e-6)
+    ours = learner.objective
+    assert loss.item() == pytest.approx(-gain + ours.value * miss - ours.entropy * entropy, rel=1e-6)
+
+
+def test_the_rows_of_the_objective_test_reach_every_bound() -> None:
+    learner = ppo(clip=0.2, dual_clip=1.5, value_clip=True)
+    batch = batch_of(learner.net)
+    judgement = learner.net(batch.obs)
+    ratio = (judgement.policy.log_prob(batch.action) - batch.log_prob).exp()
+    for sign in (1, -1):
+        for bound in (ratio < 0.8, ratio > 1.2, (ratio - 1).abs() < 0.2):
+            assert bool((bound & (batch.advantage * sign > 0) & (batch.weight > 0)).any())
+    assert bool(((ratio > 1.5) & (batch.advantage < 0) & (batch.weight > 0)).any())
+    assert bool(((judgement.value - batch.value).abs() > 0.2).any())
+
+
+def test_clipping_by_hand() -> None:
+    """Ratios ½, 1, 2 of good and of bad actions, ε = 0.2; a bad action's loss is cut at three advantages."""
+    ratio, good, bad = torch.tensor([0.5, 1.0, 2.0]), torch.ones(3), -torch.ones(3)
+    plain, dual = ppo(clip=0.2), ppo(clip=0.2, dual_clip=1.5)
+    before = torch.zeros(3)
+    assert plain.gain(ratio.log(), before, good).tolist() == pytest.approx([0.5, 1.0, 1.2])
+    assert plain.gain(ratio.log(), before, bad).tolist() == pytest.approx([-0.8, -1.0, -2.0])
+    assert dual.gain(ratio.log(), before, good).tolist() == pytest.approx([0.5, 1.0, 1.2])
+    assert dual.gain(ratio.log(), before, bad).tolist() == pytest.approx([-0.8, -1.0, -1.5])
+
+
+@pytest.mark.parametrize("changes", [{}, {"clip": 0.2, "dual_clip": 1.5, "value_clip": True, "normalize": True}])
+def test_the_slope_of_the_objective_is_that_of_finite_differences(changes: dict[str, float | bool | None]) -> None:
+    learner = ppo(**changes)
+    batch = batch_of(learner.net)
+    for name, parameter in learner.net.named_parameters():
+        (slope,) = torch.autograd.grad(learner.loss(batch)[0], [parameter])
+        place, step = parameter.detach().view(-1), 1e-6
+        place[0] += step
+        above = learner.loss(batch)[0].item()
+        place[0] -= 2 * step
+        below = learner.loss(batch)[0].item()
+        place[0] += step
+        assert slope.flatten()[0].item() == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-8), name
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "discrete"])
+def test_at_the_policy_that_acted_the_slope_of_ppo_is_that_of_a2c(kind: str) -> None:
+    one, other = ppo(kind, clip=0.2), ppo(kind)
+    batch = batch_of(one.net)
+    batch = batch._replace(log_prob=one.net(batch.obs).policy.log_prob(batch.action).detach())
+    slopes = [torch.autograd.grad(x.loss(batch)[0], list(x.net.parameters())) for x in (one, other)]
+    for ours, theirs in zip(*slopes, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_batch_in_which_nothing_was_done_teaches_nothing_and_breaks_nothing() -> None:
+    learner = ppo(clip=0.2, normalize=True, entropy=0.3)
+    batch = batch_of(learner.net)._replace(weight=torch.zeros(64, dtype=torch.float64))
+    loss, _ = learner.loss(batch)
+    for slope in torch.autograd.grad(loss, list(learner.net.parameters())):
+        assert (slope == 0).all()
+
+
+def test_standardised_rows_have_mean_zero_and_deviation_one_over_those_that_count() -> None:
+    x, weight = torch.tensor([1.0, 2.0, 6.0, 1e6]).double(), torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
+    found = standardised(x, weight)[:3]
+    assert found.tolist() == pytest.approx(((np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)).tolist())
+    assert average(x, weight).item() == 3
+    assert standardised(torch.tensor([5.0]), torch.ones(1)).tolist() == [0]
+
+
+def test_the_norm_of_the_whole_gradient_is_cut() -> None:
+    free, bound = ppo(lr=1.0), ppo(lr=1.0, max_grad_norm=0.01)
+    rollout = rollout_of()
+    moves = []
+    for learner in (free, bound):
+        before = flat(list(learner.net.parameters())).detach().clone()
+        learner.update(rollout)
+        moves.append(before - flat(list(learner.net.parameters())).detach())
+    assert float(moves[0].norm()) > 0.05
+    assert float(moves[1].norm()) == pytest.approx(0.01, rel=1e-4)
+    torch.testing.assert_close(moves[1] / moves[1].norm(), moves[0] / moves[0].norm(), rtol=1e-6, atol=1e-9)
+
+
+def watched(learner: PPO) -> list[Lesson]:
+    """Every batch that the learner's loss is asked for."""
+    seen: list[Lesson] = []
+    plain = learner.loss
+
+    def loss(batch: Lesson) -> tuple[Tensor, object]:
+        seen.append(Lesson(*(column.clone() for column in batch)))
+        return plain(batch)
+
+    learner.loss = loss
+    return seen
+
+
+def by_row(batches: list[Lesson]) -> Lesson:
+    """The batches of a repeat as one, in the order of the rows' own numbers."""
+    whole = Lesson(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+    order = whole.obs[:, 0].argsort()
+    return Lesson(*(column[order] for column in whole))
+
+
+@pytest.mark.parametrize("batches", [1, 5, 8])
+def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_company(batches: int) -> None:
+    learner = ppo(clip=0.2, passes=Passes(repeats=3, batches=batches))
+    seen, rollout = watched(learner), rollout_of()
+    learner.update(rollout)
+    assert learner.steps == len(seen) == 3 * batches
+    assert max(len(b.weight) for b in seen) - min(len(b.weight) for b in seen) <= 1
+    repeats = [seen[i * batches : (i + 1) * batches] for i in range(3)]
+    for repeat in repeats:
+        whole = by_row(repeat)
+        assert torch.equal(whole.obs, rollout.obs[:-1].flatten(0, 1))
+        assert torch.equal(whole.action, rollout.action.flatten(0, 1))
+        assert torch.equal(whole.weight, (~rollout.dead).flatten().double())
+    if batches > 1:
+        companies = [tuple(sorted(repeat[0].obs[:, 0].tolist())) for repeat in repeats]
+        assert len(set(companies)) == 3
+
+
+@pytest.mark.parametrize("recompute", [True, False])
+def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabilities(recompute: bool) -> None:
+    learner = ppo(clip=0.2, scaled=True, passes=Passes(repeats=3, batches=4, recompute=recompute))
+    oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
+    seen, rollout = watched(learner), rollout_of()
+    first = lesson(oracle.net, rollout, oracle.returns)
+    states: list[dict[str, Tensor]] = []
+    plain = learner.loss
+
+    def loss(batch: Lesson) -> tuple[Tensor, object]:
+        states.append({k: v.clone() for k, v in learner.net.state_dict().items()})
+        return plain(batch)
+
+    learner.loss = loss
+    learner.update(rollout)
+    for repeat in range(3):
+        whole, wanted = by_row(seen[4 * repeat : 4 * repeat + 4]), first
+        if repeat and recompute:
+            oracle.net.load_state_dict(states[4 * repeat])
+            value = judged(oracle.net, rollout)[1]
+            advantage, goal = (x.flatten() for x in oracle.returns(rollout, value))
+            wanted = first._replace(value=value[:-1].flatten(), advantage=advantage, goal=goal)
+            assert not torch.allclose(wanted.advantage, first.advantage)
+        for name, column, known in zip(Lesson._fields, whole, wanted, strict=True):
+            torch.testing.assert_close(column, known, msg=name)
+
+
+def test_what_was_judged_is_what_the_networks_say_of_every_row() -> None:
+    learner, rollout = ppo(), rollout_of()
+    log_prob, value = judged(learner.net, rollout)
+    for row, lane in np.ndindex(ROWS, LANES):
+        now = said(learner.net, numbers(rollout.obs[row, lane]), numbers(rollout.action[row, lane]))
+        assert (log_prob[row, lane].item(), value[row, lane].item()) == pytest.approx((now.log_prob, now.value))
+    for lane in range(LANES):
+        last = said(learner.net, numbers(rollout.obs[ROWS, lane]), np.zeros(ACTIONS))
+        assert value[ROWS, lane].item() == pytest.approx(last.value)
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_only_a_greedy_learner_is_judged_by_its_mode_and_none_acts_by_it(greedy: bool) -> None:
+    obs = torch.randn(5, OBS, dtype=torch.float64)
+    for learner in (ppo(), natural(), reinforce(standardise=True)):
+        learner.greedy = greedy
+        policy = learner.net.policy(obs) if not isinstance(learner, Reinforce) else learner.actor(obs)
+        assert isinstance(policy, Gaussian)
+        assert torch.equal(learner.act(obs, "eval"), policy.mode()) == greedy
+        assert not torch.equal(learner.act(obs, "act"), policy.mode())

@@ -1,0 +1,214 @@
+"""What every on-policy learner promises, on every network it is built with; one list, to which new ones are added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlbench import suites
+from rlbench.algorithms.onpolicy import Lesson
+from rlbench.algorithms.ppo import PPO
+from rlbench.algorithms.reinforce import Reinforce
+from rlbench.algorithms.trpo import Natural
+from rlbench.assembly import policy_gradient
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.buffers.rollout_view import Recent
+from rlbench.config.online import PolicyGradient
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.envs.base import Discrete, EnvInfo
+from rlbench.ops.types import Rollout
+from rlbench.training.online import Online
+from tests.algorithms.contract import alike, compiles_whole, drawn_from_their_seed, goes_on, leaves
+
+FIVE = ("reinforce", "a2c", "ppo", "npg", "trpo")
+CELLS = tuple(
+    f"{suite}/{algorithm}/{task}"
+    for suite, task in (("mujoco", "Hopper-v4"), ("toy", "CartPole-v1"), ("toy", "Catch"))
+    for algorithm in FIVE
+)
+ROWS, LANES = 6, 3
+Learner = PPO | Natural | Reinforce
+
+
+def spec_of(cell: str) -> Spec:
+    changes = [f"task.envs={LANES}", f"algo.rows={ROWS}", "algo.torso.widths=8,8"]
+    if "ppo" in cell:
+        changes += ["algo.method.batches=3", "algo.method.repeats=2"]
+    return applied(suites.spec(*cell.split("/")), [parse(change) for change in changes])
+
+
+def built(cell: str, seed: int = 0) -> tuple[Online, EnvInfo]:
+    spec = spec_of(cell).model_copy(update={"seed": seed})
+    info = describe(spec)
+    return build(spec, Runtime(device="cpu", threads=1), info), info
+
+
+def made(cell: str, seed: int = 0) -> tuple[Learner, Rollout, EnvInfo]:
+    """A learner and a rollout that it could have made, whose middle lane ends twice."""
+    trainer, info = built(cell, seed)
+    learner = trainer.learner
+    assert isinstance(learner, Learner)
+    generator = torch.Generator().manual_seed(1)
+    shape = (ROWS + 1, LANES, *info.obs_shape)
+    if info.obs_dtype == "uint8":
+        obs = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    else:
+        obs = torch.randn(shape, generator=generator)
+    terminated, done, dead = (torch.zeros(ROWS, LANES, dtype=torch.bool) for _ in range(3))
+    terminated[0, 1] = done[0, 1] = dead[1, 1] = True
+    done[3, 1] = dead[4, 1] = True
+    torch.manual_seed(1)
+    action = learner.act(obs[:-1].flatten(0, 1), "act").unflatten(0, (ROWS, LANES))
+    reward = torch.randn(ROWS, LANES, generator=generator) * ~dead
+    return learner, Rollout(obs, action, reward, terminated, done, dead), info
+
+
+@pytest.fixture(params=CELLS)
+def cell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
+    learner, rollout, _ = made(cell)
+    before = {name: value.clone() for name, value in learner.policy().named_parameters()}
+    for _ in range(2):
+        learner.update(rollout)
+    unmoved = {name for name, value in learner.policy().named_parameters() if torch.equal(value, before[name])}
+    assert not unmoved
+
+
+def test_what_it_reports_are_finite_numbers(cell: str) -> None:
+    learner, rollout, _ = made(cell)
+    for value in learner.update(rollout):
+        assert value.shape == ()
+        assert not value.requires_grad
+        assert bool(value.isfinite())
+
+
+def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
+    """But what it shows after a truncation, which is bootstrapped from."""
+    (one, rollout, info), (other, _, _) = made(cell), made(cell)
+    spoiled = rollout._replace(obs=rollout.obs.clone(), action=rollout.action.clone(), reward=rollout.reward.clone())
+    spoiled.reward[rollout.dead] = 100.0
+    spoiled.obs[1, 1] = rollout.obs[5, 2]
+    for row in (1, 4):
+        if isinstance(info.actions, Discrete):
+            spoiled.action[row, 1] = (spoiled.action[row, 1] + 1) % info.actions.n
+        else:
+            spoiled.action[row, 1] += 0.5
+    for learner, seen in ((one, rollout), (other, spoiled)):
+        torch.manual_seed(2)
+        for _ in range(2):
+            learner.update(seen)
+    alike(one, other)
+
+
+def test_what_a_live_row_says_has_an_effect(cell: str) -> None:
+    (one, rollout, _), (other, _, _) = made(cell), made(cell)
+    changed = rollout._replace(reward=rollout.reward.clone())
+    changed.reward[5, 0] += 1
+    for learner, seen in ((one, rollout), (other, changed)):
+        for _ in range(2):
+            learner.update(seen)
+    ours, theirs = leaves(one.state_dict()), leaves(other.state_dict())
+    assert not all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_actions_are_of_the_right_type_carry_no_gradient_and_are_brought_within_bounds(cell: str) -> None:
+    learner, rollout, info = made(cell)
+    algo = spec_of(cell).algo
+    assert isinstance(algo, PolicyGradient)
+    bound = policy_gradient.bound(algo, info)
+    for role in ("act", "eval"):
+        action = learner.act(rollout.obs[0], role)
+        assert not action.requires_grad
+        if isinstance(info.actions, Discrete):
+            assert action.dtype == torch.int64
+            assert action.shape == (LANES,)
+            assert int(action.min()) >= 0
+            assert int(action.max()) < info.actions.n
+            assert bound(action) is action
+        else:
+            assert action.dtype == torch.float32
+            assert action.shape == (LANES, *info.actions.low.shape)
+            wild = bound(action * 100)
+            assert float(wild.abs().max()) <= 1
+            torch.testing.assert_close(bound(0.01 * action), 0.01 * action, rtol=1e-3, atol=1e-6)
+
+
+def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped(cell: str) -> None:
+    one, rollout, _ = made(cell)
+    one.update(rollout)
+    goes_on(one, made(cell, seed=7)[0], lambda learner, _: learner.update(rollout))
+
+
+def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
+    drawn_from_their_seed(lambda seed: built(cell, seed)[0].learner)
+
+
+def losses(learner: Learner) -> list[tuple[Callable[[Lesson], Tensor], nn.Module]]:
+    """Every loss as a function of a lesson alone, and the network that it teaches."""
+    match learner:
+        case PPO():
+            return [(lambda batch: learner.loss(batch)[0], learner.net)]
+        case Natural():
+            surrogate = lambda batch: learner.policy_loss(learner.net.actor(batch.obs), batch)
+            return [(surrogate, learner.net.actor), (learner.value_loss, learner.net.critic)]
+        case Reinforce():
+            loss = lambda b: learner.loss(b.obs, b.action, b.advantage, b.weight)[0]
+            return [(loss, learner.actor)]
+
+
+@pytest.mark.parametrize("cell", [c for c in CELLS if "CartPole" not in c and "npg" not in c])
+def test_every_loss_compiles_whole(cell: str) -> None:
+    learner, rollout, _ = made(cell)
+    rows = ROWS * LANES
+    batch = Lesson(
+        obs=rollout.obs[:-1].flatten(0, 1),
+        action=rollout.action.flatten(0, 1),
+        log_prob=-torch.rand(rows),
+        value=torch.randn(rows),
+        advantage=torch.randn(rows),
+        goal=torch.randn(rows),
+        weight=(~rollout.dead).flatten().float(),
+    )
+    for loss, net in losses(learner):
+        compiles_whole(loss, net, batch)
+
+
+@pytest.mark.parametrize("cell", ["mujoco/ppo/InvertedPendulum-v4", "mujoco/trpo/InvertedPendulum-v4"])
+def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: str) -> None:
+    """At each update it is that of the steps made before the rollout's last, as in the documented schedule but one."""
+    spec = applied(spec_of(cell), [parse(c) for c in ("algo.decay=72", "budget.steps=120", "budget.epoch=120")])
+    algo = spec.algo
+    assert isinstance(algo, PolicyGradient)
+    trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
+    learner = trainer.learner
+    assert isinstance(learner, PPO | Natural)
+    plain, rates, steps = learner.update, [], []
+
+    def update(rollout: Rollout) -> object:
+        (group,) = learner.optimizer.param_groups
+        rates.append(group["lr"])
+        steps.append(trainer.clock.env_steps)
+        return plain(rollout)
+
+    learner.update = update
+    for _ in trainer:
+        pass
+    assert len(rates) > 120 // (ROWS * LANES) - 1
+    for rate, done in zip(rates, steps, strict=True):
+        least, most = (algo.lr * max(0.0, 1 - s / 72) for s in (done, done - LANES))
+        assert least - 1e-12 <= rate <= most + 1e-12
+    assert rates[-1] == 0
+    assert all(np.diff(rates) <= 0)
+    weights = [p.clone() for p in learner.policy().parameters()]
+    if isinstance(learner, PPO):  # nothing moves any more
+        plain(Recent(trainer.buffer).rollout(ROWS))
+        assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy().parameters(), strict=True))

@@ -1,0 +1,109 @@
+"""The order in which returns are scaled and counted, transcribed from what is documented (semantics.md, 8)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from rlbench.ops.types import Rollout
+from tests.algorithms.rollouts import LANES, ROWS, Array, numbers, reinforce, returns_of, rollout_of, through
+
+
+class Running:
+    """Mean and variance as a running estimate; begins at 0 and 1."""
+
+    def __init__(self) -> None:
+        self.mean, self.var, self.count = 0.0, 1.0, 0
+
+    def update(self, x: Array) -> None:
+        total, gap = self.count + len(x), float(x.mean()) - self.mean
+        squares = self.var * self.count + float(x.var()) * len(x) + gap**2 * self.count * len(x) / total
+        self.mean, self.var, self.count = self.mean + gap * len(x) / total, squares / total, total
+
+
+@dataclass
+class Flat:
+    """Live rows, lane after lane, as the documented buffer holds them."""
+
+    place: list[tuple[int, int]]
+    reward: Array
+    value: Array
+    following: Array  # 0 where the episode terminated
+    end: NDArray[np.bool_]  # ended, or the newest of its lane
+
+
+def flattened(rollout: Rollout, value: Array) -> Flat:
+    place = [(t, n) for n in range(LANES) for t in range(ROWS) if not rollout.dead[t, n]]
+    newest = {n: max(t for t, m in place if m == n) for n in range(LANES)}
+    return Flat(
+        place,
+        np.array([float(rollout.reward[p]) for p in place]),
+        np.array([value[p] for p in place]),
+        np.array([0.0 if rollout.terminated[t, n] else value[t + 1, n] for t, n in place]),
+        np.array([bool(rollout.done[t, n]) or t == newest[n] for t, n in place]),
+    )
+
+
+def gae(rows: Flat, value: Array, following: Array, gamma: float, trace: float) -> Array:
+    delta, found, behind = rows.reward + gamma * following - value, np.zeros(len(value)), 0.0
+    for i in range(len(value) - 1, -1, -1):
+        behind = delta[i] + gamma * trace * (0.0 if rows.end[i] else 1.0) * behind
+        found[i] = behind
+    return found
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_returns_are_scaled_in_the_documented_order(scaled: bool) -> None:
+    """Values times the old deviation, advantages, goals divided by the old deviation, then the statistics."""
+    returns, running = returns_of(scaled=scaled), Running()
+    for seed in range(5):
+        rollout = rollout_of(seed=seed)
+        rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
+        value = torch.randn(ROWS + 1, LANES, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        advantage, goal = returns(rollout, value)
+        rows, unit = flattened(rollout, numbers(value)), math.sqrt(running.var + 1e-8) if scaled else 1.0
+        wanted = gae(rows, rows.value * unit, rows.following * unit, 0.9, 0.8)
+        reached = wanted + rows.value * unit
+        running.update(reached)
+        np.testing.assert_allclose([float(advantage[p]) for p in rows.place], wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose([float(goal[p]) for p in rows.place], reached / unit, rtol=1e-5, atol=1e-6)
+        assert not scaled or seed == 0 or abs(unit - 1) > 0.1
+    if scaled:
+        known = [returns.moments.mean.item(), returns.moments.var.item(), returns.moments.rows.item()]
+        assert known == pytest.approx([running.mean, running.var, running.count], rel=1e-5)
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_reinforce_multiplies_with_what_is_documented(standardise: bool) -> None:
+    """What is open is worth the running mean, which is subtracted, and the old deviation divides."""
+    learner, running = reinforce(standardise=standardise), Running()
+    for seed in range(4):
+        rollout = rollout_of(seed=seed)
+        rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
+        worth = learner.worth(rollout)
+        mean, unit = (running.mean, math.sqrt(running.var + 1e-8)) if standardise else (0.0, 1.0)
+        rows = flattened(rollout, np.full((ROWS + 1, LANES), mean))
+        reached = gae(rows, rows.value, rows.following, 0.9, 1.0) + rows.value
+        np.testing.assert_allclose([float(worth[p]) for p in rows.place], (reached - mean) / unit, rtol=1e-5, atol=1e-5)
+        running.update(reached)
+    assert not standardise or abs(running.mean) > 3
+
+
+def test_the_loss_of_reinforce_is_minus_the_log_probability_times_the_worth() -> None:
+    learner, rollout = reinforce(standardise=True), rollout_of()
+    obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
+    worth, weight = torch.randn(ROWS * LANES).double(), (~rollout.dead).flatten().double()
+    loss, report = learner.loss(obs, action, worth, weight)
+    std, wanted = np.exp(numbers(learner.actor.log_std)), []
+    for i in range(len(worth)):
+        if weight[i]:
+            log_prob = stats.norm.logpdf(numbers(action[i]), through(learner.actor, numbers(obs[i])), std).sum()
+            wanted.append(-float(log_prob) * float(worth[i]))
+    assert loss.item() == pytest.approx(np.mean(wanted), rel=1e-9)
+    assert report.entropy.item() == pytest.approx(stats.norm.entropy(0, std).sum(), rel=1e-9)

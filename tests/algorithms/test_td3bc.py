@@ -1,0 +1,110 @@
+"""TD3+BC against its equation 5, in float64 and by code that shares nothing with ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algorithms.td3 import TD3, Smoothing
+from rlbench.algorithms.td3bc import TD3BC
+from rlbench.nets.actors import DeterministicActor
+from rlbench.nets.critics import Critics
+from tests.algorithms.recorded import (
+    ACTIONS,
+    BATCH,
+    OBS,
+    WIDTHS,
+    adam,
+    batch,
+    copied,
+    moved,
+    numbers,
+    q,
+    spread,
+    through,
+)
+
+
+def made(alpha: float = 2.5) -> TD3BC:
+    torch.manual_seed(0)
+    actor = DeterministicActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS).double()
+    critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
+    spread(actor, critics)
+    learner = TD3BC(
+        actor,
+        critics,
+        actor_optimizer=adam(actor),
+        critic_optimizer=adam(critics),
+        tau=0.25,
+        delay=2,
+        smoothing=Smoothing(0.2, 0.5),
+        alpha=alpha,
+    )
+    spread(learner.target_actor, learner.target_critics)
+    return learner
+
+
+def parts(learner: TD3BC) -> tuple[list[float], list[float]]:
+    """The first critic's values of the actor's actions, and their squared errors."""
+    b, values, errors = batch(), [], []
+    for i in range(BATCH):
+        action = np.tanh(through(numbers(b.obs[i]), learner.actor))
+        values.append(q(learner.critics, 0, numbers(b.obs[i]), action))
+        errors.append(float(np.square(action - numbers(b.action[i])).mean()))
+    return values, errors
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.5])
+def test_the_critic_is_scaled_by_alpha_over_the_mean_size_of_its_values_on_rows_that_count(alpha: float) -> None:
+    learner, b = made(alpha), batch()
+    values, errors = parts(learner)
+    weight = numbers(b.weight)
+    scale = alpha / np.average(np.abs(values), weights=weight)
+    wanted = sum(weight[i] * (errors[i] - scale * values[i]) for i in range(BATCH)) / BATCH
+    assert learner.policy_loss(b).item() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_unweighted_the_loss_is_that_of_the_papers_code() -> None:
+    learner, b = made(), batch()
+    b = b._replace(weight=torch.ones_like(b.weight))
+    action = learner.actor(b.obs).mode()
+    value = learner.critics(b.obs, action)[0]
+    wanted = -2.5 / value.abs().mean().detach() * value.mean() + torch.nn.functional.mse_loss(action, b.action)
+    found = learner.policy_loss(b)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
+    slopes = (torch.autograd.grad(x, list(learner.actor.parameters())) for x in (found, wanted))
+    for ours, theirs in zip(*slopes, strict=True):  # nothing is learned through λ
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_rewards_a_thousandfold_leave_the_balance_as_it_is() -> None:
+    learner = made()
+    before = learner.policy_loss(batch()).item()
+    with torch.no_grad():
+        learner.critics.layers[-1].weight.mul_(1000)
+        learner.critics.layers[-1].bias.mul_(1000)
+    assert learner.policy_loss(batch()).item() == pytest.approx(before, rel=1e-12)
+
+
+def test_its_critics_are_those_of_td3() -> None:
+    assert TD3BC.critic_loss is TD3.critic_loss
+    assert TD3BC.update is TD3.update
+
+
+def test_the_actor_moves_in_every_second_update() -> None:
+    learner, b = made(), batch()
+    nets = {"actor": learner.actor, "critics": learner.critics}
+    before = copied(nets)
+    learner.update(b, 0)
+    assert moved(nets, before) == {"critics"}
+    before = copied(nets)
+    learner.update(b, 1)
+    assert moved(nets, before) == {"actor", "critics"}
+
+
+def test_a_batch_of_dead_rows_gives_a_finite_loss_of_zero() -> None:
+    learner, b = made(), batch()
+    loss = learner.policy_loss(b._replace(weight=torch.zeros_like(b.weight)))
+    assert loss.item() == 0
+    assert all(bool((g == 0).all()) for g in torch.autograd.grad(loss, list(learner.actor.parameters())))

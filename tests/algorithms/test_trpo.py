@@ -1,0 +1,159 @@
+"""NPG and TRPO against explicit second derivatives and a direct solver, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.onpolicy import lesson
+from rlbench.algorithms.trpo import Natural
+from rlbench.nets.actor_critic import Apart
+from rlbench.ops.action_distributions import Policy
+from rlbench.ops.conjugate_gradient import flat
+from rlbench.ops.types import Rollout
+from tests.algorithms.rollouts import natural, net_of, returns_of, rollout_of, sgd
+
+
+def row_of(learner: Natural) -> Tensor:
+    return flat(list(learner.net.actor.parameters())).detach().clone()
+
+
+@dataclass
+class Solution:
+    """Where the actor stood, the natural gradient there by a direct solver, and its size in the damped metric."""
+
+    start: Tensor
+    direction: Tensor
+    size: float
+    surrogate: Callable[[Tensor], float]  # of the parameters
+    divergence: Callable[[Tensor], float]
+
+
+def solution_of(learner: Natural, rollout: Rollout) -> Solution:
+    """Of a learner that has not moved yet; by explicit first and second derivatives."""
+    known, start, damping = lesson(learner.net, rollout, returns_of()), row_of(learner), learner.step.damping
+    parameters = dict(learner.net.actor.named_parameters())
+    counted = known.weight > 0
+    chosen = known.advantage[counted]
+    advantage = (known.advantage - chosen.mean()) / chosen.std()
+
+    def at(row: Tensor) -> Policy:
+        sizes = [p.numel() for p in parameters.values()]
+        pieces = [x.view_as(p) for x, p in zip(row.split(sizes), parameters.values(), strict=True)]
+        call = torch.func.functional_call
+        found: Policy = call(learner.net.actor, dict(zip(parameters, pieces, strict=True)), (known.obs,))
+        return found
+
+    before = at(start).detached()
+
+    def gain(row: Tensor) -> Tensor:
+        return ((at(row).log_prob(known.action) - before.log_prob(known.action)).exp() * advantage)[counted].mean()
+
+    def divergence(row: Tensor) -> Tensor:
+        return before.divergence(at(row))[counted].mean()
+
+    slope = torch.autograd.functional.jacobian(gain, start)
+    matrix = torch.autograd.functional.hessian(divergence, start) + damping * torch.eye(len(start)).double()
+    direction = torch.linalg.solve(matrix, slope)
+    size = float(direction @ matrix @ direction)
+    return Solution(start, direction, size, lambda row: gain(row).item(), lambda row: divergence(row).item())
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "discrete"])
+@pytest.mark.parametrize("size", [0.1, 0.03])
+def test_npg_moves_by_its_size_times_the_natural_gradient(kind: str, size: float) -> None:
+    learner = natural(kind, size=size)
+    rollout = rollout_of(learner.net)
+    known = solution_of(learner, rollout)
+    report = learner.update(rollout)
+    torch.testing.assert_close(row_of(learner), known.start + size * known.direction, rtol=1e-6, atol=1e-8)
+    assert report.divergence.item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
+    assert report.policy_loss.item() == pytest.approx(-known.surrogate(known.start), abs=1e-9)
+
+
+SEARCHES = [
+    ("gaussian", 0.01, 0.1), ("gaussian", 50.0, 0.1), ("gaussian", 0.1, 0.01), ("gaussian", 10.0, 0.01),
+    ("discrete", 0.1, 0.1), ("discrete", 1000.0, 0.1), ("discrete", 0.5, 0.01),
+]  # fmt: skip
+"""Kind, region and damping; with 1000 the strides that are too long stay within the region but worsen the surrogate."""
+
+
+def acceptable(known: Solution, region: float) -> list[int]:
+    """Which of ten strides stay within the region and better the surrogate."""
+    longest, start = math.sqrt(2 * region / known.size) * known.direction, known.surrogate(known.start)
+    places = [known.start + 0.8**k * longest for k in range(10)]
+    return [k for k, p in enumerate(places) if known.divergence(p) < region and known.surrogate(p) > start]
+
+
+@pytest.mark.parametrize(("kind", "region", "damping"), SEARCHES)
+def test_trpo_takes_the_first_stride_that_betters_the_surrogate_within_the_region(
+    kind: str, region: float, damping: float
+) -> None:
+    learner = natural(kind, region=region, damping=damping)
+    rollout = rollout_of(learner.net)
+    known = solution_of(learner, rollout)
+    first = acceptable(known, region)[0]
+    report = learner.update(rollout)
+    stride = 0.8**first * math.sqrt(2 * region / known.size) * known.direction
+    torch.testing.assert_close(row_of(learner), known.start + stride, rtol=1e-6, atol=1e-8)
+    assert known.divergence(row_of(learner)) < region
+    assert known.surrogate(row_of(learner)) > known.surrogate(known.start)
+    assert report.divergence.item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
+
+
+def test_these_searches_shrink_their_strides_by_different_counts() -> None:
+    firsts = []
+    for kind, region, damping in SEARCHES:
+        learner = natural(kind, region=region, damping=damping)
+        firsts.append(acceptable(solution_of(learner, rollout_of(learner.net)), region)[0])
+    assert firsts == [0, 1, 3, 6, 0, 4, 3]
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "discrete"])
+def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) -> None:
+    """No stride will do here; the documented code kept the last of them (semantics.md, 9.19)."""
+    learner = natural(kind, region=2.0, damping=0.001)
+    rollout = rollout_of(learner.net)
+    assert acceptable(solution_of(learner, rollout), 2.0) == []
+    before = [p.detach().clone() for p in learner.net.actor.parameters()]
+    critic = [p.detach().clone() for p in learner.net.critic.parameters()]
+    report = learner.update(rollout)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.net.actor.parameters(), strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(critic, learner.net.critic.parameters(), strict=True))
+    assert report.divergence.item() == 0
+
+
+def test_advantages_that_are_all_alike_move_no_actor() -> None:
+    for learner in (natural(region=0.01), natural(size=0.1)):
+        rollout = rollout_of()
+        alike = rollout._replace(reward=torch.zeros_like(rollout.reward))
+        for parameter in learner.net.critic.parameters():
+            parameter.data.zero_()
+        before = row_of(learner)
+        learner.update(alike)
+        assert torch.equal(row_of(learner), before)
+
+
+def test_the_critic_takes_its_steps_down_the_mean_squared_error_and_they_are_counted() -> None:
+    learner, rollout = natural(critic_steps=3), rollout_of()
+    known = lesson(learner.net, rollout, returns_of())
+    twin, losses = net_of("gaussian"), []
+    assert isinstance(twin, Apart)
+    optimizer, counted = sgd(twin.critic), known.weight > 0
+    for _ in range(3):
+        loss = (twin.critic(known.obs).squeeze(-1) - known.goal)[counted].square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    report = learner.update(rollout)
+    for ours, theirs in zip(learner.net.critic.parameters(), twin.critic.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert report.value_loss.item() == pytest.approx(np.mean(losses))
+    assert learner.steps == 1

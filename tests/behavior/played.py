@@ -1,0 +1,80 @@
+"""What a half-trained agent played on a toy, as a recording that holds the row behind every episode."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.rigs import online
+from rlbench import suites
+from rlbench.assembly.environments import describe, environments
+from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime
+from rlbench.config.tasks import ToyTask
+from rlbench.datasets.episodes import episodes
+from rlbench.datasets.types import Recorded
+from rlbench.training.protocols import Learner
+
+LANES = 16
+ACTIONS = {"Catch": 3, "CartPole-v1": 2}
+
+
+class Played(NamedTuple):
+    recorded: Recorded
+    mean: float  # return of the whole episodes
+
+
+def half_trained(task: str, steps: int) -> Learner:
+    """A DQN after so few steps that it is better than chance and far from the best."""
+    few = (f"budget.steps={steps}", f"budget.epoch={steps}", f"algo.epsilon.steps={steps}", "algo.warmup=300")
+    spec = applied(
+        suites.spec("toy", "dqn", task), [parse(text) for text in (*few, "protocol.episodes=4", "protocol.envs=4")]
+    )
+    trainer = online(spec, Runtime(device="cpu", threads=1), describe(spec))
+    for _ in trainer:
+        pass
+    trainer.close()
+    return trainer.learner
+
+
+def played(agent: Learner, task: str, *, rows: int, epsilon: float) -> Played:
+    """``rows`` rows a lane, in a share ``epsilon`` of which any action is taken; lane after lane."""
+    envs = environments(ToyTask(id=task, envs=LANES), seeds=tuple(range(LANES)), training=False)
+    coin = EpsilonGreedy(actions=ACTIONS[task], generator=torch.Generator().manual_seed(0), epsilon=epsilon)
+    shown, columns, final = envs.reset(), [], np.zeros(LANES, np.bool_)
+    for row in range(rows):
+        action = coin(agent.act(torch.from_numpy(shown.copy()), "eval")).numpy()
+        envs.send(action)
+        step = envs.recv()
+        columns.append((shown.copy(), action, step.reward, step.terminated, step.truncated, final | (row == rows - 1)))
+        final, shown = step.terminated | step.truncated, step.obs
+    envs.close()
+    obs, action, reward, terminated, truncated, last = (_laid(column) for column in zip(*columns, strict=True))
+    live = ~last
+    recorded = Recorded(obs, action * live, reward * live, terminated & live, truncated & live, None, last)
+    found = episodes(recorded)
+    return Played(recorded, float(found.returns[found.closed].mean()))
+
+
+def score(agent: Learner, task: str, lanes: int = 64) -> float:
+    """Mean return of one episode in each of ``lanes`` lanes."""
+    envs = environments(ToyTask(id=task, envs=lanes), seeds=tuple(range(100, 100 + lanes)), training=False)
+    obs, total, live = envs.reset(), np.zeros(lanes), np.ones(lanes, np.bool_)
+    while live.any():
+        envs.send(agent.act(torch.from_numpy(obs.copy()), "eval").numpy())
+        step = envs.recv()
+        total += step.score * live
+        live &= ~step.over
+        obs = step.obs
+    envs.close()
+    return float(total.mean())
+
+
+def _laid(rows: tuple[NDArray[np.generic], ...]) -> NDArray[np.generic]:
+    """``[T, N, …]`` to ``[N · T, …]``."""
+    stacked = np.stack(rows).swapaxes(0, 1)
+    return np.ascontiguousarray(stacked.reshape(-1, *stacked.shape[2:]))

@@ -1,0 +1,165 @@
+"""Data of the world they are learned for, in its numbers; anything else is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rlbench import suites
+from rlbench.assembly.dataset_compatibility import fitted, meant
+from rlbench.assembly.environments import describe
+from rlbench.assembly.offline import experience
+from rlbench.cli.experience import Data
+from rlbench.config.run import Runtime
+from rlbench.config.tasks import OfflineTask
+from rlbench.datasets.types import Recorded
+from rlbench.envs.base import Box
+from rlbench.errors import RefusedFile, UsageError
+
+
+def task(world: str, dataset: str = "mine") -> OfflineTask:
+    """Other data than a row's own, judged on ``world``."""
+    found = suites.spec("offline", "il", world, dataset=dataset).task
+    assert isinstance(found, OfflineTask)
+    return found
+
+
+def flat(path: Path, features: int, actions: int, **attributes: str) -> Path:
+    """D4RL's layout: five steps of one episode, all actions 0.5."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for key, width in (("observations", features), ("next_observations", features), ("actions", actions)):
+            file[key] = np.full((5, width), 0.5, np.float32)
+        file["rewards"] = np.ones(5, np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(5, np.bool_), np.arange(5) == 4
+        file.attrs.update(attributes)
+    return path
+
+
+def farama(root: Path, name: str, env_id: str, features: int, action: list[float]) -> Path:
+    """Minari's layout: one episode of five steps, each with ``action``."""
+    folder = root / name
+    (folder / "data").mkdir(parents=True)
+    told = {"dataset_id": name, "env_spec": json.dumps({"id": env_id}), "total_episodes": 1, "total_steps": 5}
+    (folder / "data" / "metadata.json").write_text(json.dumps(told), encoding="utf-8")
+    with h5py.File(folder / "data" / "main_data.hdf5", "w") as file:
+        group = file.create_group("episode_0")
+        group["observations"] = np.zeros((6, features), np.float32)
+        group["actions"] = np.tile(np.array(action, np.float32), (5, 1))
+        group["rewards"] = np.ones(5, np.float32)
+        group["terminations"], group["truncations"] = np.zeros(5, np.bool_), np.arange(5) == 4
+    return folder
+
+
+def linked(link: Path, target: Path) -> Path:
+    link.symlink_to(target)
+    return link
+
+
+def test_data_of_another_body_are_refused_whatever_says_so(tmp_path: Path) -> None:
+    """HalfCheetah and Walker2d show 17 numbers and take 6: widths cannot tell them apart."""
+    cheetah, other = task("HalfCheetah-v4"), "was recorded on Walker2d-v4, not HalfCheetah-v4; .*--task Walker2d-v4"
+    for path, meaning in (
+        (flat(tmp_path / "a.hdf5", 17, 6, task="Walker2d-v4"), cheetah),
+        (farama(tmp_path, "mujoco/walker2d/medium-v0", "Walker2d-v5", 17, [0.0] * 6), cheetah),
+        (flat(tmp_path / "b.hdf5", 17, 6), task("HalfCheetah-v4", "walker2d-medium-v2")),
+        (flat(tmp_path / "walker2d_medium-v2.hdf5", 17, 6), cheetah),
+        (flat(tmp_path / "walker2d-medium-v2.hdf5", 17, 6), cheetah),
+        (linked(tmp_path / "mine.hdf5", tmp_path / "walker2d_medium-v2.hdf5"), cheetah),
+        (tmp_path / "mujoco/walker2d/medium-v0/data/main_data.hdf5", cheetah),
+    ):
+        with pytest.raises(RefusedFile, match=other):
+            meant(meaning, path)
+        meant(meaning.model_copy(update={"world": task("Walker2d-v4").world}), path)
+    meant(cheetah, flat(tmp_path / "anything.hdf5", 17, 6))  # which says nothing
+
+
+def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sent(tmp_path: Path) -> None:
+    """InvertedPendulum takes −3 to 3, which is what Minari's files hold; ours hold what was sent, −1 to 1."""
+    spec = suites.spec("offline", "il", "InvertedPendulum-v4", dataset="mine")
+    folder = farama(tmp_path, "mujoco/invertedpendulum/medium-v0", "InvertedPendulum-v5", 4, [-1.5])
+    own = flat(tmp_path / "rlb-x.hdf5", 4, 1, task="InvertedPendulum-v4", rlbench="0.1.0")
+    for path, due in ((folder, -0.5), (own, 0.5)):
+        assert isinstance(spec.task, OfflineTask)
+        found = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
+        action = fitted(spec.task, found.recorded, describe(spec), stretched=found.stretched).action
+        np.testing.assert_array_equal(action[:5], np.full((5, 1), due, np.float32))
+        assert action.dtype == np.float32
+
+
+def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_zero() -> None:
+    ant, info = task("Ant-v4"), describe(suites.spec("offline", "il", "Ant-v4", dataset="mine"))
+    obs = np.zeros((5, 111), np.float32)
+    obs[:, :27] = np.arange(27)
+    ends = np.zeros(5, np.bool_)
+    recorded = Recorded(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
+    found = fitted(ant, recorded, info, stretched=False)
+    assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
+    np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
+    for shown in (recorded.obs, recorded.next_obs):
+        assert shown is not None
+        shown[2, 100] = 1e-3
+        with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
+            fitted(ant, recorded, info, stretched=False)
+        shown[2, 100] = 0
+
+
+def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
+    hopper = task("Hopper-v4")
+    info = describe(suites.spec("offline", "il", "Hopper-v4", dataset="mine"))
+    box = Box(np.array([0, -1, -4], np.float32), np.array([2, 1, 0], np.float32))
+    ends, obs = np.zeros(2, np.bool_), np.zeros((2, 11), np.float32)
+    action = np.array([[0, -1, -4], [1.5, 0.5, -1]], np.float32)
+    found = fitted(
+        hopper, Recorded(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), stretched=False
+    )
+    np.testing.assert_allclose(found.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
+
+
+def test_an_own_set_is_not_learned_from_under_a_name_of_d4rls(tmp_path: Path) -> None:
+    own = flat(tmp_path / "hopper_medium-v0.hdf5", 11, 3, name="rlb-standin", task="Hopper-v4")
+    with pytest.raises(RefusedFile, match="is rlb-standin, not hopper-medium-v0"):
+        meant(task("Hopper-v4", "hopper-medium-v0"), own)
+    meant(task("Hopper-v4", "rlb-standin"), own)
+    meant(task("Hopper-v4", "mine-1234abcd"), own)
+
+
+def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_DATASETS"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    flat(tmp_path / "hopper_medium.hdf5", 11, 3)
+    flat(tmp_path / "rlb-mine.hdf5", 11, 3, task="Hopper-v4")
+    flat(tmp_path / "rlb-silent.hdf5", 11, 3)
+    farama(tmp_path, "mujoco/swimmer/expert-v0", "Swimmer-v5", 8, [0.0, 0.0])
+    farama(tmp_path, "mujoco/pusher/expert-v0", "Pusher-v5", 23, [0.0] * 7)
+    assert Data("hopper-medium-v0").tasks("offline") == ("Hopper-v4",)
+    assert Data("rlb-mine").tasks("offline") == ("Hopper-v4",)
+    assert Data("mujoco/swimmer/expert-v0").tasks("offline") == ("Swimmer-v4",)
+    assert Data("hopper-medium-v2").tasks("offline", ("Hopper-v4",)) == ("hopper-medium-v2",)
+    assert Data("hopper-medium-v2").tasks("offline", ("Walker2d-v4",)) == ("Walker2d-v4",)  # refused when it is read
+    assert Data("hopper-medium-v2").tasks("mujoco", ("Hopper-v4",)) == ("Hopper-v4",)  # refused for the suite
+    assert Data("halfcheetah-medium-v2").tasks("offline") == ("halfcheetah-medium-v2",)
+    assert Data("rlb-silent").tasks("offline", ("Hopper-v4",)) == ("Hopper-v4",)
+    with pytest.raises(UsageError, match="rlb-silent: does not say what it is of; say with --task on what to judge"):
+        Data("rlb-silent").tasks("offline")
+    with pytest.raises(UsageError, match="antmaze-umaze-v0: nothing here judges its task"):
+        Data("antmaze-umaze-v0").tasks("offline")  # before anyone is told to download it
+    with pytest.raises(UsageError, match="is of Pusher-v5, which judges nothing here; say with --task"):
+        Data("mujoco/pusher/expert-v0").tasks("offline")
+
+
+def test_a_set_that_is_no_row_is_not_taken_for_a_mistyped_one() -> None:
+    for name, use in (
+        ("ant-medium-v2", "--task Ant-v4 --dataset ant-medium-v2"),
+        ("hopper-medium-v0", "--task Hopper-v4 --dataset hopper-medium-v0"),
+        ("antmaze-umaze-v0", "nothing here judges its task"),
+    ):
+        with pytest.raises(UsageError, match=f"{name}: is a data set, but no row of the table; .*{use}"):
+            Data(None).tasks("offline", (name,))
+    assert Data(None).tasks("offline", ("hopper-*",)) == ("hopper-*",)

@@ -1,0 +1,379 @@
+"""Runs on recorded experience: from a file to a record, stopped and gone on with, refused where data are missing."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench import checkpoint, suites
+from rlbench.algorithms.clonedsac import ClonedSAC
+from rlbench.algorithms.cql import CQL
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.assembly.offline import experience
+from rlbench.cli.experience import Data, checked, same
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.config.tasks import OfflineTask
+from rlbench.datasets import checksums
+from rlbench.datasets.checksums import sealed
+from rlbench.datasets.episode_returns import episode_returns
+from rlbench.datasets.recipes import RECIPES
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records.store import Store, folder_of, read
+from rlbench.training.offline import Offline
+from tests.reliability import run_one
+
+SMALL = (
+    "budget.steps=120", "budget.epoch=40", "budget.segment=50", "algo.batch=16", "algo.widths=16,16",
+    "protocol.episodes=2", "protocol.envs=2",
+)  # fmt: skip
+ALGORITHMS = tuple(suites.algorithms("offline"))
+
+
+def spec_of(algorithm: str, *changes: str, task: str = "rlb-hopper-medium") -> Spec:
+    return applied(suites.spec("offline", algorithm, task), [parse(c) for c in (*SMALL, *changes)])
+
+
+def write(path: Path, *, seed: int = 0, steps: int = 300, features: int = 11, actions: int = 3) -> Path:
+    """A file in D4RL's layout with episodes of 25 steps, every second one terminated."""
+    path.parent.mkdir(exist_ok=True)
+    draw = np.random.default_rng(seed)
+    obs = draw.standard_normal((steps + 1, features)).astype(np.float32)
+    ends = np.arange(1, steps + 1) % 25 == 0
+    with h5py.File(path, "w") as file:
+        file["observations"], file["next_observations"] = obs[:-1], obs[1:]
+        file["actions"] = draw.uniform(-1, 1, (steps, actions)).astype(np.float32)
+        file["rewards"] = draw.standard_normal(steps).astype(np.float32)
+        file["terminals"] = ends & (np.arange(steps) // 25 % 2 == 0)
+        file["timeouts"] = ends & (np.arange(steps) // 25 % 2 == 1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("data") / "rlb-hopper-medium.hdf5")
+
+
+def steps_of(recorded: Recorded) -> int:
+    return len(recorded.reward) if recorded.final is None else int((~recorded.final).sum())
+
+
+def carry(spec: Spec, results: Path, data: Path, stop_after: int | None = None) -> int:
+    return run_one.carry(spec, results, stop_after, runtime=run_one.QUIET.model_copy(update={"dataset": str(data)}))
+
+
+def ending(spec: Spec, results: Path) -> tuple[object, ...]:
+    outcome = read(folder_of(spec, results)).outcome
+    assert outcome is not None and outcome.status == "done"
+    return run_one.ending(folder_of(spec, results))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str, data: Path, tmp_path: Path) -> None:
+    spec = spec_of(algorithm)
+    carry(spec, tmp_path, data)
+    record = read(folder_of(spec, tmp_path))
+    assert [e.updates for e in record.epochs] == [0, 40, 80, 120]
+    assert [e.env_steps for e in record.epochs] == [0, 0, 0, 0]
+    assert all(e.collected is None and e.evaluated is not None for e in record.epochs)
+    assert [e.updated and e.updated.count for e in record.epochs] == [None, 40, 40, 40]
+    assert record.outcome is not None
+    assert (record.outcome.updates, record.outcome.steps, record.outcome.status) == (120, 120, "done")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_that_was_stopped_anywhere_ends_as_the_one_that_never_was(
+    algorithm: str, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    spec = spec_of(algorithm)
+    whole = tmp_path_factory.mktemp("whole")
+    records = carry(spec, whole, data)
+    golden = ending(spec, whole)
+
+    @settings(
+        max_examples=3, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    )
+    @given(st.integers(1, records - 1))
+    def check(stop_after: int) -> None:
+        folder = tmp_path_factory.mktemp("stopped")
+        carry(spec, folder, data, stop_after)
+        carry(spec, folder, data)
+        assert ending(spec, folder) == golden
+
+    check()
+
+
+REFERENCED = (
+    ("il", "hopper-medium-v2"), ("td3bc", "hopper-medium-v2"), ("iql", "hopper-medium-v2"),
+    ("iql", "hopper-medium-expert-v2"), ("cql", "hopper-medium-v2"), ("bcq", "hopper-expert-v2"),
+    ("cql", "hopper-expert-v2"), ("td3bc", "hopper-expert-v2"), ("iql", "hopper-expert-v2"),
+    ("td3bc", "hopper-random-v2"), ("iql", "hopper-random-v2"),
+)  # fmt: skip
+"""A cell of each kind whose settings are CORL's, robomimic's or OfflineRL-Lib's."""
+
+
+@pytest.mark.parametrize(("algorithm", "task"), REFERENCED)
+def test_a_cell_with_its_references_settings_goes_on_where_it_was_stopped(
+    algorithm: str, task: str, tmp_path: Path
+) -> None:
+    data = write(tmp_path / f"{task}.hdf5")
+    cloning = suites.spec("offline", algorithm, task).algo.method.model_dump().get("bc_steps")
+    spec = spec_of(algorithm, *(["algo.method.bc_steps=80"] if cloning else []), task=task)
+    records = carry(spec, tmp_path / "whole", data)
+    golden = ending(spec, tmp_path / "whole")
+    carry(spec, tmp_path / "stopped", data, records // 2)
+    carry(spec, tmp_path / "stopped", data)
+    assert ending(spec, tmp_path / "stopped") == golden
+
+
+def test_other_seeds_draw_other_batches_and_other_networks(data: Path, tmp_path: Path) -> None:
+    ends = []
+    for seed in (0, 0, 1):
+        folder = tmp_path / str(len(ends))
+        spec = spec_of("td3bc", f"seed={seed}")
+        carry(spec, folder, data)
+        ends.append(ending(spec, folder))
+    assert ends[0] == ends[1] != ends[2]
+
+
+def test_a_checkpoint_made_with_other_data_is_refused(data: Path, tmp_path: Path) -> None:
+    spec = spec_of("il")
+    carry(spec, tmp_path, data, stop_after=20)
+    assert checkpoint.exists(folder_of(spec, tmp_path) / "checkpoint" / "resume")
+    with pytest.raises(RefusedFile, match="made with other data"):
+        carry(spec, tmp_path, write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))
+    carry(spec, tmp_path, data)
+    assert ending(spec, tmp_path)[0]
+
+
+def test_data_of_another_world_are_refused_by_their_widths(tmp_path: Path) -> None:
+    other = write(tmp_path / "rlb-hopper-medium.hdf5", features=17, actions=6)
+    spec = spec_of("il")
+    with pytest.raises(RefusedFile, match=r"17 and 6 numbers, Hopper-v4 has 11 and 3"):
+        build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
+
+
+def test_an_own_set_is_never_taken_for_another(tmp_path: Path) -> None:
+    own = write(tmp_path / "own.hdf5")
+    with h5py.File(own, "a") as file:
+        file.attrs["name"] = "rlb-hopper-expert"
+    runtime = Runtime(device="cpu", threads=1, dataset=str(own))
+    for task in ("hopper-medium-v2", "rlb-hopper-medium"):
+        spec = spec_of("il", task=task)
+        assert isinstance(spec.task, OfflineTask)
+        with pytest.raises(RefusedFile, match=f"is rlb-hopper-expert, not {task}; .*--task Hopper-v4"):
+            experience(spec, spec.task, runtime)
+    for spec in (spec_of("il", task="rlb-hopper-expert"), spec_of("il", "task.dataset=own-1", task="Hopper-v4")):
+        assert isinstance(spec.task, OfflineTask)
+        assert steps_of(experience(spec, spec.task, runtime).recorded) == 300
+
+
+@pytest.mark.parametrize("task", ["hopper-medium-v2", "rlb-hopper-medium", "mujoco/hopper/medium-v0"])
+def test_a_file_that_is_not_called_as_the_set_is_not_taken_for_it(task: str, tmp_path: Path) -> None:
+    """Nothing in D4RL's files says which one they are: a row of the table must not hold whatever was at hand."""
+    runtime = Runtime(device="cpu", threads=1, dataset=str(write(tmp_path / "hopper_expert-v2.hdf5")))
+    spec = spec_of("il", task=task)
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(RefusedFile, match=rf"is not called as {task} is; .*--task Hopper-v4"):
+        experience(spec, spec.task, runtime)
+    spec = spec_of("il", "task.dataset=mine-1", task="Hopper-v4")
+    assert isinstance(spec.task, OfflineTask)
+    assert steps_of(experience(spec, spec.task, runtime).recorded) == 300
+
+
+def test_data_that_say_they_are_of_another_world_are_refused_though_the_widths_agree(tmp_path: Path) -> None:
+    own = write(tmp_path / "rlb-x.hdf5", features=17, actions=6)
+    with h5py.File(own, "a") as file:
+        file.attrs["task"] = "HalfCheetah-v4"
+    spec = spec_of("il", "task.dataset=rlb-x", task="Walker2d-v4")
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(RefusedFile, match="was recorded on HalfCheetah-v4, not Walker2d-v4"):
+        experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(own)))
+
+
+def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[Path] = []
+    measured = checksums.measured
+
+    def counted(path: Path, url: str | None = None) -> checksums.Seal:
+        hashed.append(path)
+        return measured(path, url)
+
+    monkeypatch.setattr(checksums, "measured", counted)
+    spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
+    assert isinstance(spec.task, OfflineTask)
+    found = checked(spec, runtime)
+    assert found is not None and hashed == [data]
+    build(spec, runtime, describe(spec), found.seal)
+    assert hashed == [data]
+    os.utime(data, ns=(0, found.seal.modified + 1))
+    assert experience(spec, spec.task, runtime, found.seal).sha256 == found.seal.sha256
+    experience(spec, spec.task, runtime)
+    assert hashed == [data] * 3
+
+
+def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Path) -> None:
+    spec = spec_of("il")
+    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": sealed(data).sha256}})
+    assert store is not None
+    store.release()
+    ended = read(folder_of(spec, tmp_path))
+    same(ended, Runtime(dataset=str(data)))
+    same(ended, Runtime())
+    with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
+        same(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
+
+
+def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nobody names a file: the set may have been made again, by another recipe."""
+    spec = spec_of("il")
+    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": sealed(data).sha256}})
+    assert store is not None
+    store.release()
+    ended = read(folder_of(spec, tmp_path))
+    monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
+    same(ended, Runtime())
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "none"))
+    same(ended, Runtime())
+    monkeypatch.setenv("RLBENCH_DATASETS", str(write(tmp_path / "new" / "rlb-hopper-medium.hdf5", seed=1).parent))
+    with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
+        same(ended, Runtime())
+
+
+def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "rlb-hopper-medium.hdf5")
+    spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(path))
+    assert isinstance(spec.task, OfflineTask)
+    recipe = RECIPES["rlb-hopper-medium"]
+    former = recipe.model_copy(update={"seed": 1})
+    for made, refused in [(recipe, False), (former, True)]:
+        with h5py.File(path, "a") as file:
+            file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": made.written()})
+        checksums.forget(path)
+        again = "another recipe .* generate rlb-hopper-medium --force"
+        with pytest.raises(RefusedFile, match=again) if refused else nullcontext():
+            experience(spec, spec.task, runtime)
+
+
+def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:
+    with pytest.raises(UsageError, match="say with --task what it is"):
+        Data(str(data)).tasks("offline")
+    with pytest.raises(UsageError, match="say with --task what it is"):
+        Data("").tasks("offline")
+
+
+def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> None:
+    trainer = trainer_of(spec_of("iql", "algo.method.decay=80"), data)
+    optimizer = trainer.learner.optimizers.actor
+    rates = {}
+    for record in trainer:
+        rates[record.updates] = float(optimizer.param_groups[0]["lr"])
+    assert rates[40] <= 3e-4 * 0.9 and rates[80] < rates[40]  # at the stride's first update
+    assert trainer.learner.optimizers.critics.param_groups[0]["lr"] == 3e-4
+
+
+def test_an_evaluation_does_not_move_what_learning_draws(data: Path) -> None:
+    """The judged policy's own noise is another stream: with and without evaluations the weights are the same."""
+    spec = spec_of("bcq", "budget.steps=40", "budget.epoch=20")
+    judged = trainer_of(spec, data)
+    list(judged)
+    unjudged = trainer_of(spec, data)  # what networks draw is seeded anew
+    unjudged.updater.run(0, 20)
+    unjudged.updater.run(20, 20)
+    ones, others = judged.learner.policy().state_dict(), unjudged.learner.policy().state_dict()
+    assert all(torch.equal(ones[name], others[name]) for name in ones)
+
+
+def test_data_that_are_given_by_their_place_are_named_by_what_they_hold(tmp_path: Path) -> None:
+    copies = [write(tmp_path / name / "mine.hdf5", seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    names = [Data(str(path)).name("offline", "Hopper-v4", smoke=False) for path in copies]
+    assert names[0] == names[1] != names[2]
+    assert names[0].startswith("mine-")
+
+
+def test_without_the_data_the_error_says_where_they_were_looked_for_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "nowhere"))
+    spec = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
+    assert isinstance(spec.task, OfflineTask)
+    with pytest.raises(UsageError) as told:
+        experience(spec, spec.task, Runtime())
+    for part in (str(tmp_path / "nowhere"), "rail.eecs.berkeley.edu", "MB", "rlbench data generate rlb-halfcheetah"):
+        assert part in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def trainer_of(spec: Spec, data: Path) -> Offline:
+    found = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
+    assert isinstance(found, Offline)
+    return found
+
+
+def test_normalised_observations_are_those_of_the_data_in_learning_and_when_judged(data: Path) -> None:
+    trainer = trainer_of(spec_of("td3bc"), data)
+    with h5py.File(data) as file:
+        obs = np.asarray(file["observations"], np.float64)
+    batch = trainer.updater.source.sample(4096)
+    seen, (mean, spread) = batch.obs.double(), (obs.mean(0), obs.std(0) + 1e-3)
+    assert torch.allclose(seen.mean(0), torch.zeros(11, dtype=torch.float64), atol=0.1)
+    raw = seen.numpy() * spread + mean
+    assert all(np.abs(obs - row).max(1).min() < 1e-5 for row in raw[:50])
+    shown = trainer.evaluate(0).envs.scale(np.float32(obs[:5]))
+    assert np.allclose(shown, (obs[:5] - mean) / spread, atol=1e-5)
+    assert trainer_of(spec_of("td3bc-raw"), data).evaluate(0).envs.__class__.__name__ == "MujocoVector"
+
+
+def test_rewards_are_scaled_by_the_span_of_returns(data: Path) -> None:
+    with h5py.File(data) as file:
+        reward = np.asarray(file["rewards"], np.float64)
+    returns = reward.reshape(-1, 25).sum(1)
+    drawn = trainer_of(spec_of("iql"), data).updater.source.sample(2048).reward.double().numpy()
+    expected = reward * 1000 / (returns.max() - returns.min())
+    assert all(np.abs(expected - value).min() < 1e-3 for value in drawn[:100])
+    assert drawn.std() == pytest.approx(expected.std(), rel=0.1)
+
+
+def test_returns_are_of_episodes_in_order_ended_or_not() -> None:
+    """Rows that do not continue one another end an episode too: the seam of two files laid together."""
+    flags = np.array([0, 1, 0, 0, 1, 0], bool)
+    recorded = Recorded(
+        obs=np.zeros((6, 1), np.float32),
+        action=np.zeros((6, 1), np.float32),
+        reward=np.array([1, 2, 4, 8, 16, 32], np.float32),
+        terminated=flags & np.array([1, 1, 1, 0, 0, 0], bool),
+        truncated=flags & np.array([0, 0, 0, 1, 1, 1], bool),
+        next_obs=None,
+    )
+    assert episode_returns(recorded).tolist() == [3, 28, 32]
+    obs = np.array([[0], [1], [2], [7], [8], [9]], np.float32)  # between 2 and 7 there is a seam
+    seamed = recorded._replace(obs=obs, next_obs=obs + 1)
+    assert episode_returns(seamed).tolist() == [3, 4, 24, 32]
+
+
+def test_cql_clones_behaviour_in_its_first_gradient_steps_alone(data: Path) -> None:
+    trainer = trainer_of(spec_of("cql", "algo.method.bc_steps=80"), data)
+    learner = trainer.learner
+    assert isinstance(learner, CQL) and isinstance(learner.sac, ClonedSAC)
+    cloned = {progress.updates: bool(learner.sac.cloning) for progress in trainer if progress.updates}
+    assert cloned == {updates: updates <= 80 for updates in (25, 40, 65, 80, 105, 120)}
+
+
+def test_a_time_limit_terminates_where_the_settings_say_so(data: Path) -> None:
+    usual, ended = (trainer_of(spec_of("td3bc", f"algo.terminate_on_end={v}"), data) for v in ("false", "true"))
+    marks = [trainer.updater.source.terminated.sum().item() for trainer in (usual, ended)]
+    assert marks == [6, 12]  # of 12 episodes every second one terminates by itself

@@ -1,0 +1,94 @@
+"""Offline learners on data whose better part is known: one step, an observation of ±1, an action of one dimension."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlbench.assembly.offline_continuous import parts
+from rlbench.config import offline
+from rlbench.config.offline import Offline
+from rlbench.envs.base import Box, EnvInfo
+from rlbench.ops.types import Transition
+
+ROWS, BATCH, MODE, BETTER = 2000, 128, 0.6, 0.3
+BOX = Box(low=-np.ones(1, np.float32), high=np.ones(1, np.float32))
+INFO = EnvInfo(lanes=1, obs_shape=(1,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
+
+
+def two_modes(better: float = BETTER) -> Transition:
+    """Three in ten actions are near 0.6 times the observation and pay 1; the others near −0.6 times it and pay 0."""
+    draw = torch.Generator().manual_seed(3)
+    obs = torch.randint(0, 2, (ROWS, 1), generator=draw) * 2.0 - 1
+    good = torch.rand(ROWS, generator=draw) < better
+    side = good[:, None] * 2.0 - 1
+    return data(obs, MODE * side * obs + 0.05 * torch.randn(ROWS, 1, generator=draw), good.float())
+
+
+def uphill() -> Transition:
+    """Actions lie near 0.2, and pay what they are: the best of all, 1, is far from any that was taken."""
+    draw = torch.Generator().manual_seed(3)
+    obs = torch.randint(0, 2, (ROWS, 1), generator=draw) * 2.0 - 1
+    action = 0.2 + 0.05 * torch.randn(ROWS, 1, generator=draw)
+    return data(obs, action, action[:, 0])
+
+
+def data(obs: Tensor, action: Tensor, reward: Tensor) -> Transition:
+    return Transition(obs, action, reward, torch.zeros(ROWS), obs, torch.ones(ROWS), torch.arange(ROWS))
+
+
+def learned(method: offline.Method, seen: Transition, updates: int) -> Tensor:
+    """What is preferred at −1 and at 1, ``[2]``."""
+    torch.manual_seed(0)
+    algo = Offline(method=method, widths=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
+    learner = parts("bandit", algo, INFO, torch.device("cpu")).learner
+    draw = torch.Generator().manual_seed(1)
+    for number in range(updates):
+        rows = torch.randint(0, ROWS, (BATCH,), generator=draw)
+        learner.update(Transition(*(column[rows] for column in seen)), number % learner.cycle)
+        for periodic in learner.every:
+            if (number + 1) % periodic.period == 0:
+                periodic.action()
+    return learner.act(torch.tensor([[-1.0], [1.0]]), "eval")[:, 0]
+
+
+@pytest.mark.parametrize("policy", ["deterministic", "gaussian"])
+def test_imitation_goes_to_the_mean_of_the_data(policy: str) -> None:
+    method = offline.Imitation(policy="gaussian" if policy == "gaussian" else "deterministic")
+    mean = MODE * (2 * BETTER - 1)
+    assert learned(method, two_modes(), 300).tolist() == pytest.approx([-mean, mean], abs=0.12)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        offline.CriticRegularized(beta=0.2),
+        offline.CriticRegularized(mode="binary"),
+        offline.TD3BC(),
+        offline.ImplicitQ(),
+        offline.Conservative(repeats=4, alpha=0.1, alpha_lr=None, threshold=None),
+    ],
+    ids=["crr exp", "crr binary", "td3bc", "iql", "cql"],
+)
+def test_what_knows_rewards_goes_to_the_better_part_though_it_is_the_smaller(method: offline.Method) -> None:
+    low, high = learned(method, two_modes(), 500).tolist()
+    assert low < -0.25
+    assert high > 0.25
+
+
+def test_bcq_takes_the_better_of_what_its_model_proposes() -> None:
+    """Of halves, by a model that pays little for its code: at half a nat it would say no more than the mean."""
+    method = offline.BatchConstrained(proposer_widths=(32, 32), divergence=0.02)
+    low, high = learned(method, two_modes(0.5), 500).tolist()
+    assert -0.8 < low < -0.25
+    assert 0.25 < high < 0.8
+
+
+def test_bcq_takes_nothing_that_is_far_from_the_data_where_td3_alone_goes_to_the_edge() -> None:
+    near = learned(offline.BatchConstrained(proposer_widths=(32, 32)), uphill(), 400)
+    far = learned(offline.TD3BC(alpha=1e6), uphill(), 400)
+    assert bool((near > 0.15).all())
+    assert bool((near < 0.2 + 4 * 0.05 + 0.05).all())
+    assert bool((far > 0.8).all())

@@ -1,0 +1,54 @@
+"""Learning numbered actions from what a half-trained agent played: who imitates is near it, who knows rewards above."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlbench import suites
+from rlbench.assembly import offline_discrete
+from rlbench.assembly.components import OfflineLearner
+from rlbench.assembly.environments import describe
+from rlbench.buffers.dataset import ring
+from rlbench.config.offline_discrete import OfflineQ
+from tests.behavior.played import Played, half_trained, played, score
+
+CPU = torch.device("cpu")
+NOISE = 0.3
+STEPS = {"Catch": 2_400, "CartPole-v1": 5_000}
+ROWS = {"Catch": 200, "CartPole-v1": 300}
+UPDATES = {"Catch": 500, "CartPole-v1": 1_200}
+ABOVE = {"Catch": 0.2, "CartPole-v1": 10.0}
+
+
+@pytest.fixture(scope="module", params=["Catch", "CartPole-v1"])
+def task(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def data(task: str) -> Played:
+    return played(half_trained(task, STEPS[task]), task, rows=ROWS[task], epsilon=NOISE)
+
+
+def learned(algorithm: str, task: str, data: Played, seed: int) -> OfflineLearner:
+    torch.manual_seed(seed)
+    spec = suites.spec("offline", algorithm, task, seed=seed)
+    assert isinstance(spec.algo, OfflineQ)
+    learner = offline_discrete.parts(spec, spec.algo, describe(spec), CPU).learner
+    generator = torch.Generator().manual_seed(seed)
+    source = ring(data.recorded, horizon=spec.algo.horizon, gamma=spec.algo.gamma, generator=generator, device=CPU)
+    for number in range(1, UPDATES[task] + 1):
+        learner.update(source.sample(spec.algo.batch), 0)
+        for periodic in learner.every:
+            if number % periodic.period == 0:
+                periodic.action()
+    return learner
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_imitation_is_near_the_agent_and_what_knows_rewards_above_it(task: str, data: Played, seed: int) -> None:
+    found = {name: score(learned(name, task, data, seed), task) for name in ("il", "bcq", "cql", "crr")}
+    assert found["il"] > data.mean - ABOVE[task]
+    for name in ("bcq", "cql", "crr"):
+        assert found[name] > data.mean + ABOVE[task], name

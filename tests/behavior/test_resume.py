@@ -1,0 +1,311 @@
+"""A run that was stopped, killed or crashed ends as the one that never was: bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench import suites
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.records.store import Store, folder_of, read
+from rlbench.records.types import CuriousUpdated
+from rlbench.run import Stop, run
+from tests.reliability import run_one
+from tests.reliability.run_one import carry
+
+CATCH = (
+    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.horizon=3",
+    "algo.warmup=100", "algo.batch=8", "protocol.episodes=8", "protocol.envs=8",
+)  # fmt: skip
+PONG = (
+    "task.envs=3", "task.max_frames=600", "budget.steps=420", "budget.epoch=140", "budget.segment=200", "algo.batch=4",
+    "algo.replay.capacity=600", "algo.warmup=60", "protocol.episodes=2", "protocol.envs=2",
+)  # fmt: skip
+
+
+def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "dqn") -> Spec:
+    return applied(suites.spec(suite, algorithm, task), [parse(c) for c in changes])
+
+
+def ending(spec: Spec, results: Path) -> tuple[object, ...]:
+    outcome = read(folder_of(spec, results)).outcome
+    assert outcome is not None and outcome.status == "done"
+    return run_one.ending(folder_of(spec, results))
+
+
+def stopped_four_times_ends_as_whole(spec: Spec, folder: Path) -> None:
+    whole = carry(spec, folder / "whole")
+    for share in (0.02, 0.3, 0.25, 0.2):
+        carry(spec, folder / "stopped", stop_after=max(1, int(share * whole)))
+    carry(spec, folder / "stopped")
+    assert ending(spec, folder / "stopped") == ending(spec, folder / "whole")
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, ...]]:
+    results = tmp_path_factory.mktemp("golden")
+    found = {}
+    for suite, task, changes in (("toy", "Catch", CATCH), ("atari", "PongNoFrameskip-v4", PONG)):
+        spec = spec_of(suite, task, changes)
+        carry(spec, results)
+        found[task] = ending(spec, results)
+    return found
+
+
+def test_equal_specs_give_equal_runs_and_other_seeds_do_not(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path
+) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    carry(spec, tmp_path)
+    assert ending(spec, tmp_path) == golden["Catch"]
+    other = spec.model_copy(update={"seed": 1})
+    carry(other, tmp_path)
+    assert ending(other, tmp_path)[0] != golden["Catch"][0]
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(stops=st.lists(st.integers(1, 170), min_size=1, max_size=4))
+def test_catch_stopped_anywhere_ends_as_if_it_never_was(
+    golden: dict[str, tuple[object, ...]], tmp_path_factory: pytest.TempPathFactory, stops: list[int]
+) -> None:
+    """Records come after every vector step and in mid-evaluation: each is a place to stop."""
+    results, spec = tmp_path_factory.mktemp("stopped"), spec_of("toy", "Catch", CATCH)
+    for stop in stops:
+        carry(spec, results, stop_after=stop)
+    carry(spec, results)
+    assert ending(spec, results) == golden["Catch"]
+
+
+@pytest.mark.parametrize("algorithm", ["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"])
+def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """What networks draw (fractions, noise) and priorities survive too; the first two stops are in evaluations."""
+    spec = spec_of("toy", "Catch", CATCH, algorithm)
+    carry(spec, tmp_path / "whole")
+    for stop in (4, 70, 40):
+        carry(spec, tmp_path / "stopped", stop_after=stop)
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+
+
+CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosity.hidden=16")
+DOORS = (
+    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.rows=8", "protocol.episodes=8",
+    "protocol.envs=8",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "task", "changes"),
+    [("dqn", "Catch", (*CATCH, *CURIOUS)), ("sac", "Catch", (*CATCH, *CURIOUS)), ("ppo+icm", "Doors", DOORS)],
+)
+def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
+    tmp_path: Path, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    spec = spec_of("toy", task, changes, algorithm)
+    carry(spec, tmp_path / "whole")
+    for stop in (4, 70, 40):
+        carry(spec, tmp_path / "stopped", stop_after=stop)
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == ending(spec, tmp_path / "whole")
+    last = read(folder_of(spec, tmp_path / "whole")).epochs[-1].updated
+    assert isinstance(last, CuriousUpdated)
+    assert last.bonus > 0
+
+
+@pytest.mark.parametrize("left", [1, 2, 5])
+def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path, left: int
+) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    whole = carry(spec, tmp_path / "whole")
+    carry(spec, tmp_path / "stopped", stop_after=whole - left)
+    carry(spec, tmp_path / "stopped")
+    assert ending(spec, tmp_path / "stopped") == golden["Catch"]
+
+
+PENDULUM = (
+    "budget.steps=240", "budget.epoch=100", "budget.segment=150", "algo.replay.capacity=200", "algo.replay.horizon=3",
+    "algo.warmup=50", "algo.batch=8", "protocol.episodes=2", "protocol.envs=2", "protocol.stop=none", "task.envs=2",
+)  # fmt: skip
+HOPPER = (*PENDULUM[:-2], "task.envs=3", "algo.widths=16,16")
+REACH = (*HOPPER, "task.steps=20")
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes"),
+    [
+        ("toy", "ddpg", "Pendulum-v1", PENDULUM),
+        ("toy", "td3", "Pendulum-v1", PENDULUM),
+        ("toy", "sac", "Pendulum-v1", PENDULUM),
+        ("toy", "redq", "Pendulum-v1", (*PENDULUM, "algo.updates_per_step=1")),
+        ("mujoco", "sac", "Hopper-v4", HOPPER),
+        ("mujoco", "sac", "Humanoid-v4", HOPPER),
+        ("mujoco", "td3", "Walker2d-v4", (*HOPPER, "algo.replay.priority=priority")),
+        ("goals", "ddpg+her", "FetchReach-v4", REACH),
+    ],
+)
+def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_never_were(
+    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    """Stops in the first evaluation, among the random steps, in the middle of an episode and across a segment."""
+    spec = spec_of(suite, task, changes, algorithm)
+    stopped_four_times_ends_as_whole(spec, tmp_path)
+
+
+ROLLED = (
+    "budget.steps=200", "budget.epoch=90", "budget.segment=70", "protocol.episodes=2", "protocol.envs=2", "task.envs=3",
+    "protocol.stop=none", "algo.rows=8", "algo.decay=150", "algo.torso.widths=8,8",
+)  # fmt: skip
+PASSES = ("algo.method.repeats=2", "algo.method.batches=3")
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes"),
+    [
+        ("mujoco", "ppo", "Hopper-v4", (*ROLLED, *PASSES)),
+        ("mujoco", "a2c", "Walker2d-v4", ROLLED),
+        ("mujoco", "trpo", "Hopper-v4", ROLLED),
+        ("mujoco", "npg", "Walker2d-v4", ROLLED),
+        ("mujoco", "reinforce", "Hopper-v4", ROLLED),
+        ("toy", "ppo", "Catch", (*ROLLED, *PASSES)),
+        ("toy", "a2c", "CartPole-v1", (*ROLLED, "algo.normalize_obs=true")),
+    ],
+)
+def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_never_were(
+    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    """The scales of observations and returns survive too; a segment of 70 steps ends only between two rollouts."""
+    spec = spec_of(suite, task, changes, algorithm)
+    stopped_four_times_ends_as_whole(spec, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("suite", "algorithm", "task", "changes"),
+    [
+        ("mujoco", "sac", "Hopper-v4", (*HOPPER, "task.env=envpool", "task.answers=2")),
+        ("atari", "dqn", "PongNoFrameskip-v4", (*PONG, "task.answers=2")),
+    ],
+)
+def test_lanes_that_do_not_wait_are_resumed_and_the_record_says_where_that_was_not_exact(
+    tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
+) -> None:
+    spec, at = spec_of(suite, task, changes, algorithm), []
+    for stop in (0, 110, 170):  # the first before anything was collected
+        carry(spec, tmp_path, stop_at=stop)
+        outcome = read(folder_of(spec, tmp_path)).outcome
+        assert outcome is not None and outcome.status == "interrupted"
+        assert outcome.inexact == tuple(at[1:])
+        at.append(outcome.env_steps)
+    carry(spec, tmp_path)
+    outcome = read(folder_of(spec, tmp_path)).outcome
+    assert outcome is not None and outcome.status == "done"
+    assert outcome.inexact == tuple(at[1:])
+    assert 0 < at[1] < at[2] < spec.budget.steps <= outcome.env_steps < spec.budget.steps + 3
+
+
+def test_lanes_in_step_are_resumed_exactly_and_the_record_does_not_say_otherwise(tmp_path: Path) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    carry(spec, tmp_path, stop_after=50)
+    carry(spec, tmp_path)
+    outcome = read(folder_of(spec, tmp_path)).outcome
+    assert outcome is not None and outcome.inexact == ()
+
+
+def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> None:
+    plain = ("algo.noisy=none", "algo.dueling=false", "algo.replay.priority=none")
+    rainbow, c51 = spec_of("toy", "Catch", (*CATCH, *plain), "rainbow"), spec_of("toy", "Catch", CATCH, "c51")
+    assert rainbow.algo == c51.algo
+    carry(rainbow, tmp_path)
+    carry(c51, tmp_path)
+    assert ending(rainbow, tmp_path) == ending(c51, tmp_path)
+
+
+@pytest.mark.parametrize("stop", [40, 195, 400])
+def test_pong_stopped_in_mid_game_ends_as_if_it_never_was(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path, stop: int
+) -> None:
+    spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
+    made = carry(spec, tmp_path, stop_after=stop)
+    assert made == stop
+    carry(spec, tmp_path)
+    assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
+
+
+def test_a_run_that_lost_its_process_goes_on_from_its_last_checkpoint(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path
+) -> None:
+    """The generator is dropped without a word, as SIGKILL would: epochs on disk are ahead of the checkpoint."""
+    spec = spec_of("toy", "Catch", CATCH)
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
+    while len(store.epochs) < 3:
+        next(records)
+    folder = store.folder
+    store.release()
+    assert (folder / "checkpoint" / "resume").is_dir()
+    with (folder / "epochs.jsonl").open("a") as file:
+        file.write('{"number":3,"torn')
+    carry(spec, tmp_path)
+    assert ending(spec, tmp_path) == golden["Catch"]
+    assert len(read(folder).epochs) == 4
+    assert not (folder / "checkpoint" / "resume").exists()
+
+
+def command(results: Path, task: str, changes: tuple[str, ...], suite: str) -> list[str]:
+    sets = [word for change in changes for word in ("--set", change)]
+    return [
+        sys.executable,
+        "-m",
+        "rlbench",
+        "run",
+        suite,
+        "dqn",
+        "--task",
+        task,
+        "--device",
+        "cpu",
+        "--results",
+        str(results),
+        *sets,
+    ]
+
+
+@pytest.mark.timeout(900)  # three processes that start torch and the emulators
+def test_pong_killed_with_minus_nine_and_run_again_ends_as_if_it_never_was(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path
+) -> None:
+    spec = spec_of("atari", "PongNoFrameskip-v4", PONG)
+    words, folder = command(tmp_path, spec.task.id, PONG, "atari"), folder_of(spec, tmp_path)
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    waited = time.monotonic() + 120
+    while not (folder / "checkpoint" / "resume").is_dir():
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < waited, "no checkpoint within two minutes"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "resumes at" in done.stderr
+    assert ending(spec, tmp_path) == golden["PongNoFrameskip-v4"]
+    again = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0
+    assert "done already" in again.stderr

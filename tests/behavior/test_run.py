@@ -1,0 +1,173 @@
+"""How runs end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlbench import checkpoint, suites
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Runtime, Spec
+from rlbench.envs.toy import Catch
+from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
+from rlbench.records.store import Store, read
+from rlbench.records.types import Epoch
+from rlbench.run import Stop, run
+
+SMALL = (
+    "budget.steps=800",
+    "budget.epoch=400",
+    "budget.segment=400",
+    "algo.warmup=100",
+    "protocol.episodes=4",
+    "protocol.envs=4",
+)
+
+
+def spec_of(*changes: str, task: str = "Catch") -> Spec:
+    return applied(suites.spec("toy", "dqn", task), [parse(c) for c in (*SMALL, *changes)])
+
+
+def finish(spec: Spec, results: Path) -> tuple[Store, list[Epoch]]:
+    store = Store.claim(spec, results, {})
+    assert store is not None
+    try:
+        records = list(run(spec, Runtime(device="cpu", threads=1), store, Stop()))
+    finally:
+        store.release()
+    return store, [r for r in records if isinstance(r, Epoch)]
+
+
+def test_a_finished_run_says_what_it_came_to(tmp_path: Path) -> None:
+    store, epochs = finish(spec_of(), tmp_path)
+    outcome = store.outcome
+    assert outcome is not None
+    assert (outcome.status, outcome.epochs, outcome.reason) == ("done", 3, "the budget is spent")
+    assert outcome.final == epochs[-1].evaluated.mean
+    assert outcome.best == max(e.evaluated.mean for e in epochs)
+    assert epochs[outcome.best_epoch].evaluated.mean == outcome.best
+    assert outcome.env_steps == epochs[-1].env_steps >= 800
+    assert {p.name for p in (store.folder / "checkpoint").iterdir()} == {"best", "last"}
+
+
+def test_a_run_ends_where_its_protocol_stops(tmp_path: Path) -> None:
+    store, epochs = finish(spec_of("protocol.stop=-2"), tmp_path)
+    assert len(epochs) == 1
+    assert store.outcome is not None
+    assert store.outcome.status == "done"
+    assert "protocol stops" in store.outcome.reason
+
+
+def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:
+    with pytest.raises(Diverged, match=r"400 steps: online.* is not a finite number"):
+        finish(spec_of("algo.lr=1e30"), tmp_path)
+    (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
+    outcome = read(folder).outcome
+    assert outcome is not None
+    assert outcome.status == "failed"
+    assert "Diverged" in outcome.reason
+    assert "not a finite number" in outcome.reason
+
+
+def test_an_environment_that_breaks_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_self: Catch) -> None:
+        raise BrokenEnvironment("Catch: lane 0, step 1: it is broken")
+
+    monkeypatch.setattr(Catch, "recv", broken)
+    with pytest.raises(BrokenEnvironment):
+        finish(spec_of(), tmp_path)
+    (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
+    outcome = read(folder).outcome
+    assert outcome is not None
+    assert outcome.status == "failed"
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_record_stays(tmp_path: Path) -> None:
+    spec = spec_of()
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records = run(spec, Runtime(device="cpu", threads=1), store, Stop())
+    while not (store.folder / "checkpoint" / "resume").is_dir():
+        next(records)
+    store.release()
+    victim = store.folder / "checkpoint" / "resume" / "tensors-000.safetensors"
+    raw = bytearray(victim.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    victim.write_bytes(bytes(raw))
+    epochs = (store.folder / "epochs.jsonl").read_text()
+    with pytest.raises(RefusedFile, match=r"tensors-000\.safetensors"):
+        finish(spec, tmp_path)
+    assert (store.folder / "epochs.jsonl").read_text() == epochs
+
+
+def test_dqn_learns_to_catch(tmp_path: Path) -> None:
+    spec = applied(suites.spec("toy", "dqn", "Catch"), [parse("budget.steps=8000")])
+    _, epochs = finish(spec, tmp_path)
+    assert epochs[0].evaluated.mean < 0.5
+    assert epochs[-1].evaluated.mean >= 0.95
+
+
+@pytest.mark.timeout(900)  # twenty seconds of a quiet core, minutes of a busy one
+def test_dqn_learns_to_balance_the_pole(tmp_path: Path) -> None:
+    _, epochs = finish(suites.spec("toy", "dqn", "CartPole-v1"), tmp_path)
+    assert epochs[0].evaluated.mean < 200
+    assert max(e.evaluated.mean for e in epochs) >= 475
+
+
+def test_torch_computes_with_the_threads_the_runtime_names(tmp_path: Path) -> None:
+    finish(spec_of(), tmp_path)
+    assert torch.get_num_threads() == 1
+
+
+def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> None:
+    spec = applied(suites.spec("toy", "rainbow", "Catch"), [parse(c) for c in (*SMALL, "algo.lr=1e30")])
+    with pytest.raises(Diverged):
+        finish(spec, tmp_path)
+    (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))
+    outcome = read(folder).outcome
+    assert outcome is not None
+    assert outcome.status == "failed"
+
+
+def test_a_checkpoint_of_another_device_is_refused_by_name(tmp_path: Path) -> None:
+    spec = spec_of()
+    store = Store.claim(spec, tmp_path, {})
+    assert store is not None
+    records, resume = run(spec, Runtime(device="cpu", threads=1), store, Stop()), store.folder / "checkpoint" / "resume"
+    while not resume.is_dir():
+        next(records)
+    store.release()
+    checkpoint.save(resume, {**checkpoint.load(resume), "device": "cuda"})
+    with pytest.raises(RefusedFile, match="was made on cuda, not cpu"):
+        finish(spec, tmp_path)
+    assert store.outcome is None
+
+
+def test_the_best_policy_is_of_the_epoch_the_outcome_names_and_not_of_one_that_was_replaced(tmp_path: Path) -> None:
+    store, _ = finish(spec_of(), tmp_path)
+    assert store.outcome is not None
+    best = store.folder / "checkpoint" / "best"
+    assert checkpoint.load(best)["epoch"] == store.outcome.best_epoch
+    spec = spec_of().model_copy(update={"seed": 3})
+    other = Store.claim(spec, tmp_path, {})
+    assert other is not None
+    for record in run(spec, Runtime(device="cpu", threads=1), other, Stop()):
+        if isinstance(record, Epoch) and record.number == 1:
+            break
+    better = replace(other.epochs[1], number=2, evaluated=replace(other.epochs[1].evaluated, returns=(9.0,) * 4))
+    other.append(better)  # an epoch of another machine, whose policy was kept
+    checkpoint.save(other.folder / "checkpoint" / "best", {"policy": {}, "epoch": 2})
+    other.release()
+    done, _ = finish(spec, tmp_path)
+    assert done.outcome is not None
+    kept = done.folder / "checkpoint" / "best"
+    assert not kept.exists() or checkpoint.load(kept)["epoch"] == done.outcome.best_epoch
+
+
+@pytest.mark.parametrize("warmup", [1, 15])
+def test_learning_before_anything_is_complete_is_refused(warmup: int) -> None:
+    with pytest.raises(UsageError, match="no transition is complete before 32 steps"):
+        spec_of(f"algo.warmup={warmup}")

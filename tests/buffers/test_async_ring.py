@@ -1,0 +1,231 @@
+"""A staggered ring against rings of one lane each, which the tests of the ring have held to the definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from rlbench.buffers.async_ring import Staggered
+from rlbench.buffers.hindsight import GoalLayout, Hindsight, future
+from rlbench.buffers.prioritized import Prioritized
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Sampler, Uniform
+
+COLUMNS = ("obs", "action", "reward", "terminated", "done", "dead", "age")
+
+
+def ring_of(kind: type[Ring], lanes: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Ring:
+    return kind(
+        capacity=rows * lanes,
+        lanes=lanes,
+        obs=Column((), torch.float32),
+        action=Column((), torch.int64),
+        horizon=horizon,
+        gamma=0.9,
+        stack=stack,
+        sampler=sampler or Uniform(torch.Generator().manual_seed(0)),
+        device=torch.device("cpu"),
+    )
+
+
+@dataclass
+class Both:
+    """The same lanes in one staggered ring and in rings of their own."""
+
+    ring: Staggered
+    alone: list[Ring]
+    count: int = 0
+
+    def frames(self, lanes: list[int]) -> np.ndarray:
+        self.count += 1
+        return np.array([100 * self.count + lane for lane in lanes], np.float32)
+
+    def observe(self, lanes: list[int]) -> None:
+        frames = self.frames(lanes)
+        stacked = self.ring.observe(frames, np.array(lanes))
+        for i, lane in enumerate(lanes):
+            assert torch.equal(stacked[i], self.alone[lane].observe(frames[i : i + 1])[0])
+
+    def step(self, lanes: list[int], codes: list[int]) -> None:
+        code, action = np.array(codes), torch.tensor([self.count % 7 + lane for lane in lanes])
+        reward = np.array([self.count + 0.5 * lane for lane in lanes], np.float32)
+        answers = [(action, reward, code == 1, code == 2)]
+        self.ring.record(*answers[0], np.array(lanes))
+        for i, lane in enumerate(lanes):
+            self.alone[lane].record(*(part[i : i + 1] for part in answers[0]))
+        self.observe(lanes)
+
+    def close(self) -> None:
+        self.ring.close()
+        for ring in self.alone:
+            ring.close()
+        self.observe(list(range(len(self.alone))))
+
+
+def both_of(lanes: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
+    ring = ring_of(Staggered, lanes, rows, horizon, stack, sampler)
+    assert isinstance(ring, Staggered)
+    made = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(lanes)])
+    made.observe(list(range(lanes)))
+    return made
+
+
+def usable(made: Both) -> list[int]:
+    """Flat slots that the rings of one lane may draw, dead ones too."""
+    slots = []
+    for lane, ring in enumerate(made.alone):
+        span = ring.span()
+        rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
+        slots += [row * len(made.alone) + lane for row in rows]
+    return slots
+
+
+@st.composite
+def played(draw: st.DrawFn) -> Both:
+    lanes, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    made = both_of(lanes, draw(st.integers(horizon + stack + 1, 20)), horizon, stack)
+    close_at = draw(st.none() | st.integers(0, 30))
+    for number in range(draw(st.integers(0, 60))):
+        if number == close_at:
+            made.close()
+        some = sorted(draw(st.sets(st.integers(0, lanes - 1), min_size=1)))
+        made.step(some, [draw(st.sampled_from([0, 0, 0, 0, 1, 2])) for _ in some])
+    return made
+
+
+@settings(max_examples=60)
+@given(played())
+def test_every_lane_holds_what_a_ring_of_its_own_would_hold(made: Both) -> None:
+    for lane, ring in enumerate(made.alone):
+        for name in COLUMNS:
+            assert torch.equal(getattr(made.ring, name)[:, lane], getattr(ring, name)[:, 0]), name
+        assert torch.equal(made.ring.newest()[lane], ring.newest()[0])
+
+
+@settings(max_examples=60)
+@given(played())
+def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
+    want, lanes = usable(made), len(made.alone)
+    count = len(want)
+    coin = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
+    slots, weights = made.ring.span().at(coin)
+    assert sorted(slots.tolist()) == sorted(want)
+    assert (weights == 1).all()
+    batch = made.ring.gather(slots, weights)
+    for i, slot in enumerate(slots.tolist()):
+        row, lane = divmod(slot, lanes)
+        one = made.alone[lane].gather(torch.tensor([row]), torch.ones(1))
+        for ours, theirs in zip(batch[:6], one[:6], strict=True):
+            assert torch.equal(ours[i], theirs[0])
+
+
+@settings(max_examples=40)
+@given(played())
+def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) -> None:
+    for slot in usable(made):
+        row, lane = divmod(slot, len(made.alone))
+        alone = future(made.alone[lane], torch.tensor([row]), 10)
+        assert torch.equal(future(made.ring, torch.tensor([slot]), 10), alone)
+
+
+@settings(max_examples=40)
+@given(played())
+def test_a_staggered_ring_reads_back_from_its_state_as_it_was(made: Both) -> None:
+    ring = made.ring
+    copy = ring_of(Staggered, ring.lanes, ring.length, ring.horizon, ring.stack, Uniform(torch.Generator()))
+    copy.load_state_dict(ring.state_dict())
+    assert torch.equal(copy.newest(), ring.newest())
+    for ours, theirs in zip(ring.sample(64), copy.sample(64), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def uneven(sampler: Sampler | None = None, steps: int = 40, horizon: int = 2) -> Both:
+    """Lane 0 has wrapped around, lane 1 is half full, lane 2 has two steps, lane 3 none."""
+    made = both_of(4, 12, horizon, 2, sampler)
+    for number in range(steps):
+        some = [lane for lane, count in enumerate((steps, 6, 2, 0)) if number < count]
+        made.step(some, [1 if number % 5 == 4 and lane == 0 else 0 for lane in some])
+    return made
+
+
+def test_uniform_draws_every_complete_slot_of_every_lane_equally_often() -> None:
+    made = uneven()
+    want = usable(made)
+    assert [sum(s % 4 == lane for s in want) for lane in range(4)] == [9, 5, 1, 0]
+    seen = torch.bincount(made.ring.sample(30_000).slot, minlength=48)
+    assert seen.sum() == seen[want].sum()
+    assert chisquare(seen[want].numpy()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("steps", "horizon"), [(40, 2), (41, 3), (42, 4)])
+def test_prioritized_draws_the_complete_slots_of_every_lane_in_proportion(steps: int, horizon: int) -> None:
+    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=48, lanes=4, alpha=1.0, beta=0.0)
+    made = uneven(sampler, steps, horizon)
+    live = [slot for slot in usable(made) if not made.ring.dead.view(-1)[slot]]
+    assert sorted(torch.nonzero(sampler.mass.view(-1)[:48] > 0).flatten().tolist()) == sorted(live)
+    made.ring.reprioritize(torch.tensor(live), torch.arange(1.0, len(live) + 1))
+    seen = torch.bincount(torch.cat([made.ring.sample(16).slot for _ in range(2_000)]), minlength=48)[live].numpy()
+    mass = np.arange(1.0, len(live) + 1)
+    assert seen.sum() == 32_000
+    assert chisquare(seen, mass / mass.sum() * seen.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_where_no_lane_is_complete_nothing_weighs(steps: int) -> None:
+    made = both_of(2, 12, 2, 1)
+    for _ in range(steps):
+        made.step([0, 1], [0, 0])
+    assert (made.ring.sample(8).weight == 0).all()
+
+
+def test_lanes_that_are_not_named_are_all_lanes() -> None:
+    together, ring = (ring_of(kind, 3, 10, 2, 2) for kind in (Ring, Staggered))
+    for made in (together, ring):
+        rng = np.random.default_rng(0)
+        made.observe(rng.random(3, np.float32))
+        for _ in range(25):
+            made.record(
+                torch.zeros(3, dtype=torch.int64), rng.random(3, np.float32), rng.random(3) < 0.2, rng.random(3) < 0
+            )
+            made.observe(rng.random(3, np.float32))
+    for name in COLUMNS:
+        assert torch.equal(getattr(together, name), getattr(ring, name))
+
+
+def test_hindsight_finds_the_future_in_every_lane() -> None:
+    ring = Staggered(
+        capacity=40,
+        lanes=2,
+        obs=Column((3,), torch.float32),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=0.9,
+        stack=1,
+        sampler=Uniform(torch.Generator().manual_seed(0)),
+        device=torch.device("cpu"),
+    )
+    ring.observe(np.array([[0, 0, -1], [0, 100, -1]], np.float32))
+    for number in range(1, 12):
+        for lane in [0] if number > 4 else [0, 1]:
+            no = np.zeros(1, np.bool_)
+            ring.record(torch.zeros(1, dtype=torch.int64), np.zeros(1, np.float32), no, no, np.array([lane]))
+            ring.observe(np.array([[0, 100 * lane + number, -1]], np.float32), np.array([lane]))
+    made = Hindsight(
+        ring=ring,
+        layout=GoalLayout(1, 1),
+        reward=lambda achieved, desired: -abs(achieved - desired)[:, 0],
+        share=1.0,
+        limit=50,
+        generator=torch.Generator().manual_seed(1),
+    )
+    batch = made.sample(2_000)
+    found = {(int(a), int(g)) for a, g in batch.obs[:, 1:].tolist()}
+    assert found == {
+        (a, g) for last in (11, 104) for a in range(last // 100 * 100, last) for g in range(a + 1, last + 1)
+    }

@@ -1,0 +1,267 @@
+"""Recorded play on the command line: made, shown, verified, cut, brought from elsewhere, and killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import sleep
+
+import pytest
+import torch
+
+from rlbench import checkpoint, generate, suites
+from rlbench.assembly import dqn
+from rlbench.assembly.environments import describe
+from rlbench.cli.app import main
+from rlbench.datasets import recording_reader, recording_writer
+from rlbench.ops.state_dict import of_module
+from rlbench.records.store import Store, read
+from tests.datasets.rl_unplugged_writer import episode, shard
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where own data sets live during a test."""
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "sets"))
+    return tmp_path / "sets"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run that keeps its best policy, a network as it was drawn."""
+    spec = suites.spec("toy", "dqn", "Catch")
+    learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
+    store.release()
+    return store.folder
+
+
+def line(run: Path, *more: str, steps: str = "300", lanes: str = "3", name: str = "rlb-catch") -> list[str]:
+    """A command."""
+    numbers = ["--epsilon", "0.2", "--steps", steps, "--lanes", lanes]
+    return ["data", "generate", "Catch", "--policy", str(run), *numbers, "--name", name, *more]
+
+
+def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run)) == 0
+    told = capsys.readouterr()
+    folder = home / "rlb-catch.frames"
+    assert told.out.startswith(f"{folder}: 300 steps, ") and "rlb-catch: 300 of 300 steps" in told.err
+    digest = told.out.split()[-1]
+    assert main(["data", "show", "rlb-catch"]) == 0
+    shown = dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())
+    assert (shown["steps"], shown["sha256"], shown["task"]) == ("300", digest, "Catch")
+    assert main(["data", "show", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["steps"] == 300 and sum(document["actions"]) == pytest.approx(1) and document["sha256"] == digest
+    assert main(["data", "verify", "rlb-catch"]) == 0 and capsys.readouterr().out == f"rlb-catch\tok {digest}\n"
+    assert main(["data", "list"]) == 0 and f"rlb-catch\t{folder}\n" in capsys.readouterr().out
+
+
+def test_json_is_one_document_and_a_set_that_is_there_stays_unless_forced(run: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet", "--json")) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.err == "" and document["schema_version"] == 1
+    assert main(line(run)) == 2 and "is there already; make it again with --force" in capsys.readouterr().err
+    assert main(line(run, "--quiet", "--json", "--force")) == 0
+    assert json.loads(capsys.readouterr().out)["sha256"] == document["sha256"]
+
+
+def test_damage_is_found_and_named(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    path = home / "rlb-catch.frames" / "play.00000.segment"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert main(["data", "verify"]) == 2
+    assert "play.00000.segment: damaged" in capsys.readouterr().out
+
+
+def test_a_subset_has_its_own_name(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    assert main(["data", "subset", "rlb-catch", "--steps", "1e2", "--name", "rlb-catch-1e2"]) == 0
+    found = recording_reader.read(home / "rlb-catch-1e2.frames")
+    assert found.final is not None and (~found.final).sum() == 100
+    capsys.readouterr()
+    for steps, reason in (("301", "holds 300 transitions"), ("1.5", "no whole number"), ("x", "no whole number")):
+        assert main(["data", "subset", "rlb-catch", "--steps", steps, "--name", "rlb-y"]) == 2
+        assert reason in capsys.readouterr().err
+    assert main(["data", "subset", "rlb-catch", "--steps", "5", "--name", "catch"]) == 2
+    assert "call it rlb-catch" in capsys.readouterr().err
+
+
+def test_options_that_belong_to_other_recordings_are_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(line(run, "--noise", "0.1")) == 2
+    assert "--epsilon goes with one --policy RUN, --steps and --name" in capsys.readouterr().err
+    assert main(line(tmp_path / "away")) == 2
+    assert "wants the folder of a finished Q-learning run" in capsys.readouterr().err
+
+
+def test_a_recording_that_is_killed_can_be_used_as_far_as_it_came(run: Path, home: Path, capsys: Capture) -> None:
+    command = [sys.executable, "-m", "rlbench", *line(run, steps="90000000", lanes="200")]
+    folder = home / "rlb-catch.frames"
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not (folder / "play.00001.segment").exists():
+            sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert not recording_reader.finished(folder)
+    assert main(["data", "show", "rlb-catch"]) == 0
+    assert "unfinished: what was written before it was broken off" in capsys.readouterr().out
+    assert main(["data", "verify"]) == 2 and "is unfinished" in capsys.readouterr().out
+    assert main(["data", "subset", "rlb-catch", "--steps", "15000", "--name", "rlb-half"]) == 0
+    assert main(["data", "verify", "rlb-half"]) == 0
+    assert main(line(run)) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
+
+
+def test_shards_are_imported_the_bad_one_is_named_and_the_rest_kept(
+    tmp_path: Path, home: Path, capsys: Capture
+) -> None:
+    good, bad = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3)), tmp_path / "run_1-00001-of-00100"
+    shard(bad, episode(2, 3), a_t=None)
+    command = ["data", "import", "rlu", str(good), str(bad), "--name", "rlb-pong-rlu", "--workers", "1"]
+    assert main(command) == 2
+    told = capsys.readouterr()
+    folder = home / "rlb-pong-rlu.frames"
+    assert told.out == f"{folder}\n" and "1 of 2: run_1-00000-of-00100: 3 transitions" in told.err
+    assert f"{bad}: record at byte 0: a_t" in told.err and "1 of 2 files were refused" in told.err
+    shard(bad, episode(2, 5))
+    assert main(command) == 0 and "done before" in capsys.readouterr().err
+    assert recording_reader.read(folder).terminated.sum() == 2
+    assert main(["data", "show", "rlb-pong-rlu"]) == 0 and "RL Unplugged" in capsys.readouterr().out
+
+
+def test_what_cannot_be_imported_says_so(tmp_path: Path, capsys: Capture) -> None:
+    for command, reason in (
+        (["rlu", "x"], "what the set is called: --name rlb-"),
+        (["rlu", "--name", "rlb-x"], "say which files"),
+        (["rlu", "away", "--name", "rlb-x"], "away: no such file"),
+        (["dqn-replay", str(tmp_path), "--name", "rlb-x"], "give the folder replay_logs"),
+        (["one", "two"], "one file or folder is imported at a time"),
+    ):
+        assert main(["data", "import", *command]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_what_cannot_be_made_again_is_not_removed(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    folder = home / "rlb-catch.frames"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = [word if word != "Catch" else "Doors" for word in line(run, "--force")]
+    assert main(other) == 2 and "plays Catch, not Doors" in capsys.readouterr().err
+    assert main(["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-catch", "--force"]) == 2
+    assert "cannot be a subset of itself" in capsys.readouterr().err
+    assert main(line(run, "--quiet", name="rlb-more", steps="400")) == 0
+    assert main(["data", "subset", "rlb-more", "--steps", "401", "--name", "rlb-catch", "--force"]) == 2
+    assert "ask for fewer" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_run_of_another_kind_leaves_nothing_in_the_way(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    spec = suites.spec("toy", "ppo", "Catch")
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": {}, "epoch": 0})
+    store.release()
+    assert main(line(store.folder)) == 2
+    assert "is no Q-learning" in capsys.readouterr().err
+    assert main(line(run, "--quiet")) == 0
+
+
+def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet")) == 0
+    command = ["data", "subset", "rlb-catch", "--steps", "100", "--name", "rlb-part"]
+    assert main(command) == 0
+    (home / "rlb-part.frames" / "dataset.json").unlink()
+    capsys.readouterr()
+    assert main(command) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0 and recording_reader.finished(home / "rlb-part.frames")
+
+
+def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path, capsys: Capture) -> None:
+    good = shard(tmp_path / "run_1-00000-of-00100", episode(1, 3))
+    assert main(line(run, "--quiet")) == 0
+    commands = (
+        (line(run, "--force"), "rlb-catch"),
+        (["data", "subset", "rlb-catch", "--steps", "5", "--name", "rlb-part"], "rlb-part"),
+        (["data", "import", "rlu", str(good), "--name", "rlb-u", "--workers", "1"], "rlb-u"),
+    )
+    for command, name in commands:
+        with recording_writer.alone(home / f"{name}.frames"):
+            assert main(command) == 2 and "another process is writing it; wait" in capsys.readouterr().err
+        assert main(command) == 0
+    assert recording_reader.finished(home / "rlb-catch.frames")
+
+
+def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3 + n)) for n in range(2))
+    for path, steps in ((one, "3"), (other, "7")):
+        assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
+        capsys.readouterr()
+        assert main(["data", "show", "rlb-u"]) == 0
+        assert dict(row.split(None, 1) for row in capsys.readouterr().out.splitlines())["steps"] == steps
+    assert main(["data", "verify", "rlb-u"]) == 0
+
+
+def test_shards_say_what_they_are_of_and_are_not_learned_from_on_another_game(
+    tmp_path: Path, home: Path, capsys: Capture
+) -> None:
+    one, other = (shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 3)) for n in range(2))
+    command = ["data", "import", "rlu", "--name", "rlb-u", "--workers", "1"]
+    breakout, pong = (["--task", f"{game}NoFrameskip-v4"] for game in ("Breakout", "Pong"))
+    assert main([*command, str(one), "--task", "Brakeout"]) == 2 and "Brakeout" in capsys.readouterr().err
+    assert main([*command, str(one), *breakout]) == 0
+    capsys.readouterr()
+    assert main([*command, str(other), *pong]) == 2
+    assert "is of BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in capsys.readouterr().err
+    assert main([*command, str(other)]) == 0
+    assert recording_reader.told(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
+    learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]
+    capsys.readouterr()
+    assert main(learn) == 2 and "was recorded on BreakoutNoFrameskip-v4" in capsys.readouterr().err
+
+
+def test_a_smoke_run_learns_from_the_set_that_is_named(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(line(run, "--quiet", steps="2500")) == 0
+    learn = ["run", "offline", "il", "--task", "Catch", "--results", str(tmp_path / "r"), "--smoke", "--dataset"]
+    capsys.readouterr()
+    assert main([*learn, "rlb-nope"]) == 2 and "rlb-nope: not in" in capsys.readouterr().err
+    assert main([*learn, "rlb-catch"]) == 0
+    (folder,) = (tmp_path / "r").glob("offline/il/Catch@rlb-catch/*/seed=0")
+    noted = read(folder).environment["data"]
+    assert isinstance(noted, dict) and noted["name"] == "rlb-catch"
+
+
+def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    (home / "rlb-empty.frames").mkdir(parents=True)
+    for folder in (tmp_path, home / "rlb-empty.frames"):
+        assert main(["run", "offline", "il", "--task", "Catch", "--dataset", str(folder), "--smoke"]) == 2
+        assert "neither a folder of Minari's nor recorded play" in capsys.readouterr().err
+
+
+def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Capture) -> None:
+    assert main(["data", "generate", "Catch", "--policy", str(run), "--steps", "300", "--name", "rlb-x"]) == 2
+    assert "games of Q-learning are recorded with --epsilon" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = generate.filmed
+
+    def stopped(*parts: object) -> Iterator[int]:
+        for count in play(*parts):
+            if count >= 150:
+                raise KeyboardInterrupt
+            yield count
+
+    monkeypatch.setattr(generate, "filmed", stopped)
+    with suppress(KeyboardInterrupt):
+        assert main(line(run)) == 130
+    assert "broken off; use what is there with rlbench data subset" in capsys.readouterr().err
+    assert int((~recording_reader.outline(home / "rlb-catch.frames").final).sum()) >= 147

@@ -1,0 +1,263 @@
+"""Trackers read records: every point once, whatever is run again, and no run waits for them or fails with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util.tensor_util import make_ndarray
+
+from rlbench.cli import trackers
+from rlbench.cli.app import main
+from rlbench.records.store import Record, read
+from rlbench.report.tensorboard import bring_up, events, points
+
+Capture = pytest.CaptureFixture[str]
+RecordRun = Callable[..., Path]
+
+CATCH = ["run", "toy", "dqn", "--task", "Catch", "--steps", "900", "--set", "budget.epoch=100", "--quiet"]
+CATCH += ["--set", "algo.warmup=100"]
+
+WANDB = '''"""Stands in for W&B: what is logged lies in a file for each id, and counts on from there."""
+import json, os, pathlib
+
+class Run:
+    offline = {offline}
+    def __init__(self, path, told):
+        self.path, self.told = path, told
+        lines = path.read_text().splitlines() if path.exists() else []
+        steps = [json.loads(line)["step"] for line in lines if "step" in json.loads(line)]
+        self.step = 0 if self.offline or not steps else max(steps) + 1
+        self.write({{"init": told}})
+    def write(self, what):
+        with self.path.open("a") as file:
+            file.write(json.dumps(what) + "\\n")
+    def log(self, data, step):
+        {log}
+        self.write({{"step": step, "data": data}})
+    def finish(self, exit_code):
+        self.write({{"finish": exit_code}})
+
+def init(**told):
+    return Run(pathlib.Path(os.environ["FAKE_WANDB"]) / told["id"], told)
+'''
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the developer's is met."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trackers, "OFTEN", 0.02)
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Puts a module ``wandb`` where this process and its children find it; gives the folder of what is logged."""
+    missing = sys.modules.pop("wandb", None)
+
+    def put(log: str = "pass", *, offline: bool = False) -> Path:
+        package, logged = tmp_path / "package", tmp_path / "logged"
+        package.mkdir()
+        logged.mkdir()
+        (package / "wandb.py").write_text(WANDB.format(log=log, offline=offline), encoding="utf-8")
+        monkeypatch.syspath_prepend(str(package))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), *filter(None, sys.path)]))
+        monkeypatch.setenv("FAKE_WANDB", str(logged))
+        return logged
+
+    yield put
+    sys.modules.pop("wandb", None)
+    if missing is not None:
+        sys.modules["wandb"] = missing
+
+
+def said(path: Path, word: str) -> list[dict[str, object]]:
+    """The lines of a board's file that are about ``word``."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if word in line]
+
+
+def only_record(results: str = "results") -> Record:
+    """The one run's."""
+    (folder,) = Path(results).glob("*/*/*/*/seed=*")
+    return read(folder)
+
+
+def curves(path: Path) -> list[tuple[int, str, float]]:
+    """Every point of a file, as TensorBoard reads it."""
+    found = []
+    for event in EventFileLoader(str(path)).Load():
+        found += [(event.step, value.tag, float(make_ndarray(value.tensor))) for value in event.summary.value]
+    return found
+
+
+def due(record: Record) -> list[tuple[int, str, float]]:
+    """Every point of a record."""
+    return [(e.steps, name, value) for e in record.epochs for name, value in points(e).items()]
+
+
+def same(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float]]) -> bool:
+    """Whether the points are these, as single precision has them."""
+    return [p[:2] for p in found] == [p[:2] for p in wanted] and all(
+        a[2] == pytest.approx(b[2], rel=1e-6) for a, b in zip(found, wanted, strict=True)
+    )
+
+
+def test_an_epoch_is_told_by_name(record_run: RecordRun) -> None:
+    epoch = read(record_run([3.0, 5.0])).epochs[1]
+    found = points(epoch)
+    assert (found["evaluation/return"], found["evaluation/return_std"], found["evaluation/return_max"]) == (5, 1, 6)
+    assert found["training/steps_per_second"] == 100 and found["progress/env_steps"] == epoch.env_steps
+    assert set(points(read(record_run([1.0], seed=1)).epochs[0])) == set(found)
+
+
+def test_an_export_made_twice_holds_every_point_once(record_run: RecordRun, capsys: Capture) -> None:
+    folders = [record_run([1.0, 2.0, 3.0]), record_run([1.0], suite="toy", task="Catch")]
+    for changed in (True, False):
+        assert main(["export", "tensorboard", "--output", "board", "--json"]) == 0
+        runs = json.loads(capsys.readouterr().out)["runs"]
+        assert [run["changed"] for run in runs] == [changed] * 2
+        assert [(Path(run["folder"]).resolve(), run["epochs"]) for run in runs] == [(folders[0], 3), (folders[1], 1)]
+    for run, folder in zip(runs, folders, strict=True):
+        assert same(curves(Path(run["file"])), due(read(folder)))
+    assert not list(Path("board").rglob("*.tmp"))
+
+
+def test_suites_and_runs_are_chosen_by_name_and_each_is_there_once(record_run: RecordRun, capsys: Capture) -> None:
+    folder = record_run([1.0, 2.0])
+    record_run([1.0], suite="toy", task="Catch")
+    assert main(["export", "tensorboard", "atari", folder.parent.name, str(folder), "--output", "board"]) == 0
+    assert capsys.readouterr().out == "board: 1 run, 1 with something new\n"
+    assert main(["export", "tensorboard", "--results", "elsewhere", "--output", "board"]) == 0
+    assert capsys.readouterr().out == "board: 0 runs, 0 with something new\n"
+    assert main(["export", "tensorboard", "atri", "--output", "board"]) == 2
+    assert "unknown run 'atri'" in capsys.readouterr().err
+
+
+def test_a_damaged_record_is_named_and_the_others_are_exported(record_run: RecordRun, capsys: Capture) -> None:
+    record_run([1.0])
+    (record_run([1.0], seed=1) / "epochs.jsonl").write_text("{}\n", encoding="utf-8")
+    assert main(["export", "tensorboard", "--output", "board"]) == 2
+    told = capsys.readouterr()
+    assert "epochs.jsonl:1" in told.err and told.out == "board: 1 run, 1 with something new\n"
+
+
+def test_a_file_grows_where_it_may_and_is_made_anew_where_it_must(record_run: RecordRun, tmp_path: Path) -> None:
+    epochs, path = read(record_run([1.0, 2.0, 3.0, 4.0])).epochs, tmp_path / "a" / "file"
+    content = events(epochs)
+    assert bring_up(path, events(epochs[:2])) and content.startswith(path.read_bytes())
+    node = path.stat().st_ino
+    path.write_bytes(content[: len(path.read_bytes()) + 7])  # as a process that was killed leaves it
+    assert bring_up(path, content) and path.read_bytes() == content and path.stat().st_ino == node
+    assert not bring_up(path, content)
+    assert bring_up(path, events(epochs[1:])) and same(curves(path), due(only_record())[len(points(epochs[0])) :])
+
+
+def test_a_run_is_followed_to_its_end_and_again_without_doubling(capsys: Capture) -> None:
+    words = [*CATCH, "--track", "tensorboard", "--track-to", "seen"]
+    for _ in range(2):
+        assert main(words) == 0
+        record = only_record()
+        assert len(record.epochs) == 10
+        (path,) = Path("seen/tensorboard").glob("toy/dqn/Catch/*/seed=0/*tfevents*")
+        assert same(curves(path), due(record))
+    capsys.readouterr()
+    assert main(["export", "tensorboard", "--output", "seen/tensorboard", "--json"]) == 0
+    assert [run["changed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [False]
+
+
+def test_wandb_gets_every_epoch_once_though_the_process_dies_on_the_way(board: Callable[..., Path]) -> None:
+    logged = board()
+    words = [sys.executable, "-m", "rlbench", *CATCH, "--track", "wandb"]
+    environ = os.environ | {"RLBENCH_FAULT": "append.written:6", "WANDB_PROJECT": "mine"}
+    assert subprocess.run(words, env=environ, check=False, timeout=120).returncode == 137
+    assert len(only_record().epochs) == 6
+    (path,) = logged.iterdir() if list(logged.iterdir()) else [None]
+    first = len(said(path, "step")) if path else 0
+    assert first < 10
+    for _ in range(2):
+        assert main(words[3:]) == 0
+    record, (path,) = only_record(), logged.iterdir()
+    assert path.name == f"{record.spec.id}-0"
+    assert [line["step"] for line in said(path, "step")] == list(range(10))
+    assert [line["data"] for line in said(path, "step")][first:] == [points(e) for e in record.epochs][first:]
+    told = said(path, "init")[-1]["init"]
+    assert isinstance(told, dict)
+    assert told["resume"] == "allow" and told["config"]["algorithm"] == "dqn" and told["id"] == path.name
+    assert said(path, "finish")[-1] == {"finish": 0}
+
+
+def test_wandb_that_cannot_be_asked_gets_every_epoch_once_too(
+    board: Callable[..., Path], record_run: RecordRun
+) -> None:
+    logged = board(offline=True)
+    record = read(record_run([1.0, 2.0, 3.0], status=None))
+    for epochs in (record.epochs[:2], record.epochs, record.epochs):
+        tracker = trackers._tracker("wandb", Path("tracked"))
+        tracker.take(replace(record, epochs=epochs))
+        tracker.close()
+    (path,) = logged.iterdir()
+    assert [line["step"] for line in said(path, "step")] == [0, 1, 2]
+    assert {line["finish"] for line in said(path, "finish")} == {255}
+
+
+def test_another_attempt_is_another_run_of_wandb(record_run: RecordRun) -> None:
+    first = trackers.called(read(record_run([1.0])))
+    assert trackers.called(read(record_run([1.0], force=True))) == f"{first}-1"
+
+
+def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
+    board: Callable[..., Path], capsys: Capture
+) -> None:
+    board("raise RuntimeError('the network\\nis gone')")
+    assert main([*CATCH, "--track", "wandb", "--track", "tensorboard"]) == 0
+    told = capsys.readouterr()
+    assert told.err.splitlines() == ["--track wandb: the network is gone; it follows no more, the runs go on"]
+    assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))
+
+
+def test_a_tracker_that_hangs_holds_nobody_up_for_long(
+    record_run: RecordRun, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    record, never = read(record_run([1.0])), Event()
+    monkeypatch.setattr(trackers, "PATIENCE", 0.1)
+    monkeypatch.setattr(trackers.TensorBoard, "take", lambda _self, _record: never.wait())
+    with trackers.following(["tensorboard"], [record.spec], Path("results"), Path("tracked")):
+        pass
+    never.set()
+    assert capsys.readouterr().err == "--track: not everything was shown within 0 s; the records are whole\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "wandb",
+            f"--track wandb: not installed; `{sys.executable} -m pip install wandb`, or take --track tensorboard",
+        ),
+        ("tensorbord", "--track: unknown tracker 'tensorbord'; did you mean 'tensorboard'?"),
+    ],
+)
+def test_what_cannot_track_is_refused_before_anything_is_trained(
+    name: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert main([*CATCH, "--track", name]) == 2
+    assert capsys.readouterr().err == f"rlbench: {line}\n"
+    assert not list(Path().iterdir())
+
+
+def test_a_sweep_is_followed_by_the_process_that_carries_it(capsys: Capture) -> None:
+    assert main([*CATCH, "--seeds", "0-1", "--jobs", "2", "--track", "tensorboard"]) == 0
+    capsys.readouterr()
+    for folder in Path("results").glob("*/*/*/*/seed=*"):
+        path = trackers.curves_in(Path("tracked/tensorboard"), read(folder).spec)
+        assert same(curves(path), due(read(folder)))

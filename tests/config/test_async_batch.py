@@ -1,0 +1,55 @@
+"""Asynchronous collection is a field of the task: old identities stay, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlbench import suites
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Spec
+from rlbench.errors import UsageError
+
+PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
+CHEETAH = suites.spec("mujoco", "sac", "HalfCheetah-v4")
+
+
+def changed(spec: Spec, *texts: str) -> Spec:
+    return applied(spec, [parse(text) for text in texts])
+
+
+def test_waiting_for_all_keeps_the_identity_a_run_had_before_there_was_a_choice() -> None:
+    assert PONG.id == "a5505f0dc440"
+    assert PONG.answers is None
+    assert changed(PONG, "task.answers=none").id == PONG.id
+
+
+def test_waiting_for_some_is_another_run() -> None:
+    ids = {changed(PONG, *texts).id for texts in ([], ["task.answers=5"], ["task.answers=10"])}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize(("spec", "lanes"), [(PONG, 10), (CHEETAH, 4)])
+def test_from_one_lane_to_all_may_be_waited_for(spec: Spec, lanes: int) -> None:
+    spec = changed(spec, f"task.envs={lanes}")
+    for answers in (1, lanes):
+        assert changed(spec, f"task.answers={answers}").answers == answers
+    with pytest.raises(UsageError, match=r"task\.answers"):
+        changed(spec, "task.answers=0")
+    with pytest.raises(UsageError, match=rf"task\.answers={lanes + 1}: there are {lanes} lanes"):
+        changed(spec, f"task.answers={lanes + 1}")
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "trpo", "reinforce"])
+def test_a_rollout_waits_for_every_lane(algorithm: str) -> None:
+    with pytest.raises(UsageError, match=r"task\.answers: a rollout needs every lane"):
+        changed(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), "task.answers=1")
+
+
+def test_a_rollout_of_frames_waits_for_every_lane() -> None:
+    with pytest.raises(UsageError, match=r"task\.answers: a rollout needs every lane"):
+        changed(suites.spec("atari", "ppo", "PongNoFrameskip-v4"), "task.answers=1")
+
+
+def test_a_task_that_is_stepped_together_has_no_such_field() -> None:
+    with pytest.raises(UsageError, match="unknown field 'answers'"):
+        changed(suites.spec("toy", "dqn", "Catch"), "task.answers=1")

@@ -1,0 +1,64 @@
+"""Memory before the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlbench import suites
+from rlbench.config.footprint import Footprint, footprint, size
+from rlbench.config.overrides import applied, parse
+from rlbench.config.run import Spec
+
+
+def atari(*settings: str) -> Spec:
+    return applied(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), [parse(text) for text in settings])
+
+
+def test_a_slot_of_the_replay_is_a_frame_and_nineteen_bytes() -> None:
+    assert footprint(atari()).replay == 100_000 * (84 * 84 + 8 + 4 + 3 + 4)
+
+
+@pytest.mark.parametrize(("capacity", "most"), [(100_000, 0.8e9), (1_000_000, 7.5e9)])
+def test_the_promised_sizes_of_the_replay_are_kept(capacity: int, most: float) -> None:
+    assert footprint(atari(f"algo.replay.capacity={capacity}")).replay <= most
+
+
+def test_networks_are_parameters_in_five_copies_and_the_batches_on_their_way() -> None:
+    found = footprint(applied(suites.spec("toy", "dqn", "Catch"), [parse("algo.batch=10")])).networks
+    parameters = (50 * 64 + 64) + (64 * 64 + 64) + (64 * 18 + 18)
+    assert found == 4 * (5 * parameters + 3 * 10 * (50 + 64 + 64 + 18))
+
+
+def test_the_nature_network_is_counted_layer_by_layer() -> None:
+    found = footprint(atari("algo.batch=1")).networks
+    convolutions = (8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
+    dense = (3136 * 512 + 512) + (512 * 18 + 18)
+    rows = 4 * 84 * 84 + 32 * 20 * 20 + 64 * 9 * 9 + 64 * 7 * 7 + 512 + 18
+    assert found == 4 * (5 * (convolutions + dense) + 3 * rows)
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo", "reinforce"])
+def test_a_torso_without_layers_is_counted(algorithm: str) -> None:
+    assert footprint(applied(suites.spec("toy", algorithm, "Catch"), [parse("algo.torso.widths=[]")])).networks > 0
+
+
+def test_every_field_that_takes_memory_moves_the_total() -> None:
+    usual = footprint(atari()).total
+    for setting in (
+        "algo.replay.capacity=200000",
+        "algo.batch=640",
+        "task.envs=50",
+        "algo.hidden=1024",
+        "task.size=100",
+    ):
+        assert footprint(atari(setting)).total > usual, setting
+
+
+def test_the_line_names_the_total_and_its_parts() -> None:
+    found = Footprint(replay=707_500_000, networks=72_000_000, emulators=0, base=600_000_000)
+    assert found.line() == "memory ≈ 1.38 GB (replay 0.71 GB, networks 72.0 MB, libraries 0.60 GB)"
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0.0 MB"), (99_999_999, "100.0 MB"), (100_000_000, "0.10 GB")])
+def test_sizes_are_written_for_people(count: int, text: str) -> None:
+    assert size(count) == text

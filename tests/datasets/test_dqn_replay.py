@@ -1,0 +1,156 @@
+"""Dopamine's logs: every row of theirs is one of ours, and one more behind every end."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlbench.datasets import dqn_replay, recording_reader, recording_writer
+from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+
+
+def packed(array: np.ndarray) -> bytes:
+    """As ``np.save`` through gzip."""
+    raw = io.BytesIO()
+    np.save(raw, array)
+    return gzip.compress(raw.getvalue(), 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twelve rows, episodes ending at 4 and 9."""
+    rows = np.arange(12)
+    columns = {
+        "observation": np.broadcast_to(rows[:, None, None], (12, 84, 84)).astype(np.uint8),
+        "action": (rows % 4).astype(np.int32),
+        "reward": (rows / 2).astype(np.float32),
+        "terminal": np.isin(rows, (4, 9)).astype(np.uint8),
+    }
+    columns["observation"][:, 1, 1] = 9  # the first is not black
+    for name, column in columns.items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+    return tmp_path
+
+
+def read(folder: Path) -> Recorded:
+    """The log as it is read when it was imported."""
+    (path,) = dqn_replay.logs(folder)
+    made = Film(folder / "x.frames")
+    recording_writer.finish(folder / "x.frames", made.written, dqn_replay.converted(path, made))
+    return recording_reader.read(folder / "x.frames")
+
+
+def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rows in (3, 5, 4096):
+        monkeypatch.setattr(dqn_replay, "ROWS", rows)
+        found = read(folder)
+        assert found.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9, 10, 11]
+        assert found.final is not None and np.flatnonzero(found.final).tolist() == [5, 11, 13]
+        assert np.flatnonzero(found.terminated).tolist() == [4, 10] and np.flatnonzero(found.truncated).tolist() == [12]
+        live = found.obs[:, 0, 0][~found.final]
+        assert (found.action[~found.final] == live % 4).all() and (found.reward[~found.final] == live / 2).all()
+        assert recording_reader.told(folder / "x.frames") == {"transitions": 11, "episodes": 2}
+
+
+@pytest.mark.parametrize(("count", "head"), [(19, 7), (22, 10), (12, 0)])
+def test_what_the_ring_buffer_wrote_last_is_not_joined_to_what_is_oldest(folder: Path, count: int, head: int) -> None:
+    (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.array(count)))
+    found = read(folder)
+    assert found.final is not None
+    shown = found.obs[:, 0, 0].tolist()
+    for row in np.flatnonzero(~found.final):
+        here = shown[row]
+        assert found.terminated[row] or shown[row + 1] == here + 1
+        assert here != head - 1 or found.terminated[row]
+    assert recording_reader.told(folder / "x.frames")["transitions"] == (~found.final).sum()
+    assert sorted({*shown}) == list(range(12))
+
+
+def padded(steps: list[int], *, zeros: int = 3) -> dict[str, np.ndarray]:
+    """Columns as Dopamine's buffer lays them: rows of zeros before each of the episodes of so many steps."""
+    shown: list[int] = []
+    for episode, count in enumerate(steps):
+        shown += [0] * zeros + [10 * (episode + 1) + k for k in range(count)]
+    rows = np.array(shown)
+    last = np.append(rows[1:] == 0, False) & (rows > 0)
+    return {
+        "observation": np.broadcast_to(rows[:, None, None], (len(rows), 84, 84)).astype(np.uint8),
+        "action": (rows % 4).astype(np.int32),
+        "reward": (rows / 2).astype(np.float32),
+        "terminal": last.astype(np.uint8),
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 4096])
+def test_rows_of_zeros_before_an_episode_are_no_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(dqn_replay, "ROWS", rows)
+    for name, column in padded([3, 1, 4]).items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+    found = read(tmp_path)
+    assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
+    assert found.final is not None and np.flatnonzero(found.final).tolist() == [3, 5, 9]
+    assert np.flatnonzero(found.terminated).tolist() == [2, 4]
+    assert recording_reader.told(tmp_path / "x.frames") == {"transitions": 7, "episodes": 2}
+
+
+def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
+    columns = padded([3, 6])
+    for name in ("observation", "action", "reward"):
+        columns[name][[9, 11, 12]] = 0  # the first step behind three rows of zeros, and two in the middle
+    for name, column in columns.items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column))
+    found = read(tmp_path)
+    assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
+
+
+@pytest.mark.parametrize(("name", "value"), [("action", -1), ("reward", np.nan)])
+def test_what_is_no_action_or_no_reward_is_refused_by_place(tmp_path: Path, name: str, value: float) -> None:
+    columns = padded([9])
+    columns[name][7] = value
+    for column, rows in columns.items():
+        (tmp_path / f"$store$_{column}_ckpt.3.gz").write_bytes(packed(rows))
+    with pytest.raises(RefusedFile, match=rf"observation_ckpt.*behind row 0, row 4: the {name}"):
+        read(tmp_path)
+
+
+def test_damage_is_refused_by_name(folder: Path) -> None:
+    for name in ("observation", "action", "reward", "terminal"):
+        path = folder / f"$store$_{name}_ckpt.3.gz"
+        raw = path.read_bytes()
+        for broken in (raw[:-12], b"x" + raw, packed(np.zeros((12, 7))), packed(np.zeros(12, object)[:0])):
+            path.write_bytes(broken)
+            with pytest.raises(RefusedFile, match=name):
+                read(folder)
+        path.unlink()
+        with pytest.raises((RefusedFile, UsageError), match=name):
+            read(folder)
+        path.write_bytes(raw)
+    (folder / "add_count_ckpt.3.gz").write_bytes(b"nothing")
+    with pytest.raises(RefusedFile, match="add_count"):
+        read(folder)
+    (folder / "add_count_ckpt.3.gz").write_bytes(packed(np.zeros(3, np.int64)))
+    with pytest.raises(RefusedFile, match="add_count"):
+        read(folder)
+    (folder / "$store$_reward_ckpt.3.gz").write_bytes(packed(np.zeros(11, np.float32)))
+    with pytest.raises(RefusedFile, match="its columns have"):
+        read(folder)
+
+
+def test_a_folder_without_logs_says_what_it_should_be(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give the folder replay_logs"):
+        dqn_replay.logs(tmp_path)
+
+
+def test_a_log_without_rows_is_refused(tmp_path: Path) -> None:
+    for name, column in padded([4]).items():
+        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(packed(column[:0]))
+    with pytest.raises(RefusedFile, match="holds no row"):
+        read(tmp_path)

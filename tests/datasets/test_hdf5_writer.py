@@ -1,0 +1,144 @@
+"""Data sets on disk: D4RL's layout, provenance, equal bytes, and never a half file."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rlbench.datasets import checksums, hdf5_writer
+from rlbench.datasets.hdf5_writer import write
+from rlbench.datasets.types import Recorded
+from rlbench.errors import Halted, RefusedFile, UsageError
+
+ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
+
+
+def recorded(rows: int = 5) -> Recorded:
+    """Some steps that differ in every number."""
+    numbers = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+    flags = np.arange(rows) % 5
+    return Recorded(
+        obs=numbers,
+        action=-numbers[:, :2] / (3 * rows),
+        reward=numbers[:, 0] / 2,
+        terminated=flags == 1,
+        truncated=flags == 4,
+        next_obs=numbers + 100,
+    )
+
+
+def put(path: Path, rows: int = 5) -> hdf5_writer.Written:
+    """Write it."""
+    return write(path, recorded(rows), ATTRIBUTES)
+
+
+def test_the_layout_is_d4rls(tmp_path: Path) -> None:
+    put(tmp_path / "rlb-small.hdf5")
+    given = recorded()
+    with h5py.File(tmp_path / "rlb-small.hdf5") as file:
+        found = {name: (file[name].dtype, file[name][:].tolist()) for name in file}
+        assert found == {
+            "observations": (np.float32, given.obs.tolist()),
+            "actions": (np.float32, given.action.tolist()),
+            "rewards": (np.float32, given.reward.tolist()),
+            "terminals": (np.bool_, [False, True, False, False, False]),
+            "timeouts": (np.bool_, [False, False, False, False, True]),
+            "next_observations": (np.float32, (given.obs + 100).tolist()),
+        }
+        assert all(file[n].compression == "gzip" and file[n].fletcher32 and file[n].chunks for n in file)
+
+
+def test_where_it_came_from_is_in_the_file(tmp_path: Path) -> None:
+    put(tmp_path / "rlb-small.hdf5")
+    with h5py.File(tmp_path / "rlb-small.hdf5") as file:
+        assert dict(file.attrs) == ATTRIBUTES
+
+
+def test_its_checksum_lies_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "rlb-small.hdf5"
+    written = put(path)
+    raw = path.read_bytes()
+    assert written == (path, sha256(raw).hexdigest(), len(raw))
+    told = json.loads((tmp_path / "deep" / "rlb-small.hdf5.sha256.json").read_text())
+    assert (told["sha256"], told["size"], told["url"]) == (written.sha256, written.bytes, None)
+    assert checksums.sealed(path).sha256 == written.sha256
+    assert sorted(p.name for p in path.parent.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
+
+
+def test_equal_experience_gives_equal_bytes_and_other_experience_others(tmp_path: Path) -> None:
+    sums = [put(tmp_path / name, rows).sha256 for name, rows in (("a", 9000), ("b", 9000), ("c", 8999))]
+    assert sums[0] == sums[1] != sums[2]
+
+
+def test_experience_without_next_observations_has_no_such_column(tmp_path: Path) -> None:
+    write(tmp_path / "a", recorded()._replace(next_obs=None), {})
+    with h5py.File(tmp_path / "a") as file:
+        assert "next_observations" not in file and "observations" in file
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rlb-small.hdf5"
+    before = put(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(h5py.File, "create_dataset", full)
+    with pytest.raises(Halted, match="No space left on device; free some space"):
+        put(path, rows=7)
+    assert sha256(path.read_bytes()).hexdigest() == before.sha256
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
+
+
+def test_a_set_that_takes_the_place_of_another_takes_its_checksum_too(tmp_path: Path) -> None:
+    path = tmp_path / "rlb-small.hdf5"
+    put(path)
+    written = put(path, rows=7)
+    assert json.loads((tmp_path / "rlb-small.hdf5.sha256.json").read_text())["sha256"] == written.sha256
+
+
+def test_a_new_set_never_lies_beside_the_checksum_of_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rlb-small.hdf5"
+    put(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(Halted):
+        put(path, rows=7)
+    assert [p.name for p in tmp_path.iterdir()] == ["rlb-small.hdf5"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with pytest.raises(UsageError, match="cannot be written; choose another folder with RLBENCH_DATASETS"):
+        put(tmp_path / "deep" / "a")
+
+
+def test_a_checksum_of_an_earlier_version_still_counts(tmp_path: Path) -> None:
+    path = tmp_path / "rlb-small.hdf5"
+    written, beside = put(path), tmp_path / "rlb-small.hdf5.sha256.json"
+    told = json.loads(beside.read_text())
+    del told["checksum"]
+    beside.write_text(json.dumps(told))
+    assert checksums.verified(path).sha256 == written.sha256
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(RefusedFile, match="recorded was"):
+        checksums.sealed(path)
+    for broken in ({**told, "url": "elsewhere", "checksum": "0" * 16}, {**told, "more": 1}, {"size": 1}, [1]):
+        beside.write_text(json.dumps(broken))
+        with pytest.raises(RefusedFile, match="damaged; delete it"):
+            checksums.sealed(path)

@@ -1,0 +1,214 @@
+"""Names, places, scales, checksums."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rlbench.datasets import catalogue, checksums, dataset_fetch, locations
+from rlbench.datasets.loader import read
+from rlbench.errors import RefusedFile, UnknownName, UsageError
+from rlbench.report.references import of_datasets
+
+Columns = dict[str, NDArray[np.generic]]
+
+
+@pytest.fixture(autouse=True)
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("D4RL_DATASET_DIR", raising=False)
+    monkeypatch.delenv("MINARI_DATASETS_PATH", raising=False)
+
+
+def test_every_set_of_d4rl_is_known() -> None:
+    known = catalogue.d4rl()
+    assert len(known) == 155
+    one = known["halfcheetah-medium-replay-v2"]
+    assert one.url.endswith("/offline_rl/gym_mujoco_v2/halfcheetah_medium_replay-v2.hdf5")
+    assert (one.features, one.actions, one.kind, one.steps) == (17, 6, "medium-replay", 202_000)
+    assert one.env_id == "HalfCheetah-v4"
+    assert len({each.file for each in known.values()}) == 155
+    assert all((each.low, each.high) == of_datasets()[name] for name, each in known.items() if name in of_datasets())
+
+
+def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:
+    assert catalogue.normalized(-280.178953, "halfcheetah-medium-v2") == pytest.approx(0)
+    assert catalogue.normalized(12135.0, "halfcheetah-medium-v2") == pytest.approx(100)
+    assert catalogue.normalized(3234.3 / 2 - 20.272305 / 2, "hopper-expert-v2") == pytest.approx(50)
+    with pytest.raises(UsageError, match="no reference score"):
+        catalogue.normalized(1.0, "carla-town-full-v0")
+
+
+def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as missing:
+        locations.found("halfcheetah-medium-v2")
+    said = str(missing.value)
+    assert missing.value.exit_code == 2
+    for part in (
+        f"{tmp_path}/.d4rl/datasets/halfcheetah_medium-v2.hdf5",
+        "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/halfcheetah_medium-v2.hdf5",
+        "1,000,000 steps, 166 MB",
+        "--dataset PATH",
+        "D4RL_DATASET_DIR",
+        "rlbench data download halfcheetah-medium-v2",
+        "rlbench data generate rlb-halfcheetah-medium",
+    ):
+        assert part in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("rlb-hopper-medium", "rlbench data generate rlb-hopper-medium"),
+        ("mujoco/hopper/medium-v0", "rlbench data download mujoco/hopper/medium-v0"),
+        ("ant-medium-v2", "rlbench data generate Ant-v4 --policy RUN"),
+        ("pen-human-v1", "size not published"),
+    ],
+)
+def test_every_kind_of_set_has_its_own_way(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        locations.found(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["halfcheetah-medum-v2", "../../etc/x-v0", "/etc/x-v0", "a/../b-v0", "rlb-../x", "rlb-", "", "x"]
+)
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(UnknownName):
+        locations.place(name)
+
+
+def test_a_given_path_comes_first(tmp_path: Path) -> None:
+    here = tmp_path / "mine.hdf5"
+    with pytest.raises(UsageError, match=r"--dataset .*mine\.hdf5: no such file"):
+        locations.found("hopper-medium-v2", here)
+    here.touch()
+    assert locations.found("hopper-medium-v2", here) == here
+
+
+def test_the_folder_is_the_variables_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locations.place("hopper-medium-v2").path.parent == tmp_path / ".d4rl/datasets"
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "other"))
+    assert locations.place("hopper-medium-v2").path.parent == tmp_path / "other"
+
+
+def test_sets_are_imported_listed_and_found(
+    tmp_path: Path, columns: Columns, write_flat: Callable[..., Path], write_minari: Callable[..., Path]
+) -> None:
+    source = write_flat(columns)
+    there = dataset_fetch.imported(source, "rlb-mine")
+    assert there.path == tmp_path / ".rlbench/datasets/rlb-mine.hdf5"
+    assert there.path.read_bytes() == source.read_bytes()
+    assert checksums.recorded(there.path) is not None
+    one = np.zeros((1, 1))
+    episode = {"observations": np.zeros((2, 2)), "actions": one, "rewards": one[0], "terminations": one[0]}
+    dataset_fetch.imported(write_minari([{**episode, "truncations": np.ones(1)}]), "toy/walk/medium-v0")
+    assert [(found.name, found.kind) for found in locations.local()] == [
+        ("rlb-mine", "own"),
+        ("toy/walk/medium-v0", "minari"),
+    ]
+    assert len(read(locations.found("toy/walk/medium-v0")).obs) == 1
+    with pytest.raises(UsageError, match="already"):
+        dataset_fetch.imported(source, "rlb-mine")
+    with pytest.raises(UsageError, match="names a folder in Minari's layout"):
+        dataset_fetch.imported(source, "toy/other-v0")
+
+
+def test_no_other_file_takes_the_name_of_a_set_of_d4rl(columns: Columns, write_flat: Callable[..., Path]) -> None:
+    with pytest.raises(RefusedFile, match="observations: 3 numbers a step, hopper-medium-v2 has 11"):
+        dataset_fetch.imported(write_flat(columns), "hopper-medium-v2")
+    assert locations.local() == []
+
+
+def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    path.write_bytes(b"one")
+    seal = checksums.sealed(path)
+    assert checksums.recorded(path) == seal
+    path.touch()  # another time, the same bytes
+    assert checksums.sealed(path).sha256 == seal.sha256
+    path.write_bytes(b"two")
+    with pytest.raises(RefusedFile, match=r"SHA-256 .*, recorded was"):
+        checksums.sealed(path)
+    (tmp_path / "set.json.sha256.json").write_text("{")
+    with pytest.raises(RefusedFile, match=r"sha256\.json: damaged; delete it"):
+        checksums.sealed(path)
+
+
+def test_a_change_that_keeps_size_and_time_is_noticed_by_verifying(tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    path.write_bytes(b"one")
+    seal = checksums.sealed(path)
+    path.write_bytes(b"eno")
+    os.utime(path, ns=(seal.modified, seal.modified))
+    assert checksums.sealed(path) == seal
+    with pytest.raises(RefusedFile):
+        checksums.verified(path)
+
+
+def test_half_a_file_is_not_what_whole_ones_are_compared_with(tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole.hdf5", tmp_path / "set.hdf5"
+    with h5py.File(whole, "w") as file:
+        file["rewards"] = np.ones(1000)
+    path.write_bytes(whole.read_bytes()[:1000])
+    with pytest.raises(RefusedFile, match="no whole HDF5 file"):
+        checksums.sealed(path)
+    assert checksums.recorded(path) is None
+    path.write_bytes(whole.read_bytes())
+    assert checksums.sealed(path).sha256 == checksums.measured(whole).sha256
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "is_named"),
+    [
+        ("a/hopper_medium-v2.hdf5", "hopper-medium-v2", True),
+        ("a/hopper-medium-v2.hdf5", "hopper-medium-v2", True),
+        ("a/hopper_expert-v2.hdf5", "hopper-medium-v2", False),
+        ("a/data.hdf5", "hopper-medium-v2", False),
+        ("b/mujoco/hopper/medium-v0", "mujoco/hopper/medium-v0", True),
+        ("b/hopper/medium-v0", "mujoco/hopper/medium-v0", False),
+        ("a/rlb-x.hdf5", "rlb-x", True),
+        ("a/rlb-y.hdf5", "rlb-x", False),
+    ],
+)
+def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is_named: bool) -> None:
+    assert locations.named(tmp_path / path, name) is is_named
+
+
+def test_a_folder_of_nothing_known_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
+        locations.found("hopper-medium-v2", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("rlb-hopper-medium", "generate rlb-hopper-medium$"),
+        ("rlb-pong-qrdqn-1e6", "generate TASK --policy RUN --steps N --name rlb-pong-qrdqn-1e6; games with --epsilon"),
+    ],
+)
+def test_an_own_set_that_is_missing_is_made_as_it_can_be(
+    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    with pytest.raises(UsageError, match=f"{name}: not in .*; make it: rlbench data {how}"):
+        locations.found(name)
+
+
+def test_the_folder_of_own_sets_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path.home()
+    for said, due in (
+        (str(tmp_path), tmp_path),
+        ("", home / ".rlbench" / "datasets"),
+        ("~/sets", home / "sets"),  # as it comes out of a file that no shell has read
+    ):
+        monkeypatch.setenv("RLBENCH_DATASETS", said)
+        assert locations.folder("own") == due
+        assert locations.place("rlb-x").path == due / "rlb-x.hdf5"

@@ -1,0 +1,290 @@
+"""Recorded play on disk: what was written is read, whole or as far as it came, and damage is refused by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from rlbench.datasets import loader, locations, recording_format, recording_reader, recording_writer
+from rlbench.datasets.recording_writer import Film, last, step
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, RlbenchError, UsageError
+
+SHAPE = (4, 3)
+
+Episode = tuple[int, bool]  # steps, and whether it ended by itself
+
+
+def frame(track: int, episode: int, number: int, dtype: str = "u1") -> np.ndarray:
+    """What nobody confuses with another."""
+    return np.random.default_rng((track, episode, number)).integers(0, 255, SHAPE).astype(dtype)
+
+
+def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: bool = True, dtype: str = "u1") -> None:
+    """Tracks side by side, a row of each in turn, as lanes play."""
+    written = Film(folder, rows=rows)
+    plans = [
+        [(e, n, steps, ended) for e, (steps, ended) in enumerate(episodes) for n in range(steps + 1)]
+        for episodes in tracks
+    ]
+    for moment in range(max(map(len, plans))):
+        for track, plan in enumerate(plans):
+            if moment < len(plan):
+                episode, number, steps, ended = plan[moment]
+                shown = frame(track, episode, number, dtype)
+                end = number == steps - 1
+                written.add(
+                    last(track, shown)
+                    if number == steps
+                    else step(track, shown, number % 5, number / 2, terminated=end and ended, truncated=end > ended)
+                )
+    written.flush()
+    if done:
+        recording_writer.finish(folder, written.written, {"task": "Toy"})
+
+
+def expected(tracks: list[list[Episode]]) -> list[tuple[int, int, int, int]]:
+    """Track, episode, number in it and its steps, of every row in the order of reading."""
+    return [(t, e, n, s) for t, track in enumerate(tracks) for e, (s, _) in enumerate(track) for n in range(s + 1)]
+
+
+episodes = st.lists(
+    st.lists(st.tuples(st.integers(1, 90), st.booleans()), min_size=1, max_size=3), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
+@given(episodes, st.integers(1, 400), st.sampled_from(["u1", "<f4"]))
+def test_any_episodes_are_read_as_they_were_written(tracks: list[list[Episode]], rows: int, dtype: str) -> None:
+    with TemporaryDirectory() as place:
+        folder = Path(place, "x.frames")
+        write(folder, tracks, rows=rows, dtype=dtype)
+        found = recording_reader.read(folder)
+    due = expected(tracks)
+    assert found.next_obs is None and found.final is not None and found.obs.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(found.obs, np.stack([frame(t, e, n, dtype) for t, e, n, _ in due]))
+    live = np.array([n < s for _, _, n, s in due])
+    numbers = np.array([n for _, _, n, _ in due])
+    np.testing.assert_array_equal(found.final, ~live)
+    np.testing.assert_array_equal(found.action, np.where(live, numbers % 5, 0))
+    np.testing.assert_array_equal(found.reward, np.where(live, numbers / 2, 0).astype(np.float32))
+    ends = np.array([n == s - 1 for _, _, n, s in due])
+    itself = np.array([tracks[t][e][1] for t, e, _, _ in due])
+    np.testing.assert_array_equal(found.terminated, ends & itself)
+    np.testing.assert_array_equal(found.truncated, ends & ~itself)
+    assert found.action.dtype == np.int64 and found.reward.dtype == np.float32
+
+
+def check(found: Recorded, whole: Recorded) -> None:
+    """Every transition of ``found`` is one of ``whole``, in its order and with its own next frame."""
+    assert found.final is not None and whole.final is not None and found.final[-1]
+    assert not found.final[0] and not (found.final[1:] & found.final[:-1]).any()
+    live = np.flatnonzero(~found.final)
+    by_frame = {whole.obs[row].tobytes(): row for row in np.flatnonzero(~whole.final)}
+    rows = [by_frame[found.obs[row].tobytes()] for row in live]
+    for mine, theirs in zip(live, rows, strict=True):
+        np.testing.assert_array_equal(found.obs[mine + 1], whole.obs[theirs + 1])
+        assert (found.action[mine], found.reward[mine]) == (whole.action[theirs], whole.reward[theirs])
+        assert found.terminated[mine] == whole.terminated[theirs]
+        assert (found.terminated[mine] or found.truncated[mine]) == found.final[mine + 1]
+        assert found.truncated[mine] or not whole.truncated[theirs]
+    assert not (found.action[found.final].any() or found.reward[found.final].any())
+
+
+@settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
+@given(episodes, st.integers(9, 90), st.integers(0, 40))
+def test_a_set_that_lost_its_last_files_reads_up_to_there(tracks: list[list[Episode]], rows: int, lost: int) -> None:
+    with TemporaryDirectory() as place:
+        folder = Path(place, "x.frames")
+        write(folder, tracks, rows=rows)
+        whole = recording_reader.read(folder)
+        (folder / "dataset.json").unlink()
+        files = sorted(folder.glob("*.segment"))
+        for path in files[max(1, len(files) - lost) :]:
+            path.unlink()
+        try:
+            found = recording_reader.read(folder)
+        except UsageError:  # one file, and of every track one row in it
+            return
+    check(found, whole)
+    if lost == 0:
+        assert all(np.array_equal(a, b) for a, b in zip(found[:5], whole[:5], strict=True))
+
+
+@settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
+@given(episodes, st.integers(9, 90), st.data())
+def test_a_subset_is_the_first_transitions_whether_read_or_written(
+    tracks: list[list[Episode]], rows: int, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as place:
+        folder, other = Path(place, "x.frames"), Path(place, "y.frames")
+        write(folder, tracks, rows=rows)
+        whole = recording_reader.read(folder)
+        assert whole.final is not None
+        count = data.draw(st.integers(1, int((~whole.final).sum())))
+        found = recording_reader.read(folder, count)
+        check(found, whole)
+        assert found.final is not None and (~found.final).sum() == count
+        np.testing.assert_array_equal(found.obs, whole.obs[: len(found.obs)])
+        recording_reader.subset(folder, other, count)
+        again = recording_reader.read(other)
+        assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if a is not None and b is not None)
+        assert recording_reader.told(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
+        with pytest.raises(UsageError, match="were asked for; ask for fewer"):
+            recording_reader.read(folder, int((~whole.final).sum()) + 1)
+
+
+def test_equal_play_gives_equal_files(tmp_path: Path) -> None:
+    for name in ("a.frames", "b.frames"):
+        write(tmp_path / name, [[(30, True), (4, False)], [(20, True)]])
+    a, b = ({p.name: p.read_bytes() for p in (tmp_path / n).iterdir()} for n in ("a.frames", "b.frames"))
+    assert a == b and len(a) > 3
+
+
+def test_a_flipped_byte_in_any_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    write(folder, [[(20, True)]], rows=12)
+    for path in sorted(folder.iterdir()):
+        raw = path.read_bytes()
+        for at in {0, 16, 20, 81, 82, 100, len(raw) // 2, len(raw) - 1}:
+            broken = bytearray(raw)
+            broken[at] ^= 1
+            path.write_bytes(broken)
+            with pytest.raises(RefusedFile, match=path.name):
+                recording_reader.read(folder)
+            with pytest.raises(RefusedFile, match=path.name):
+                recording_reader.verify(folder)
+            with pytest.raises(RefusedFile, match=path.name):  # before anything of it is unpacked
+                recording_writer.unsealed(path) if path.suffix == ".json" else recording_format.read(path)
+        path.write_bytes(raw[:-3])
+        with pytest.raises(RefusedFile, match=path.name):
+            recording_reader.read(folder)
+        path.write_bytes(raw)
+    recording_reader.verify(folder)
+
+
+def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Path) -> None:
+    folder, other = tmp_path / "x.frames", tmp_path / "y.frames"
+    write(folder, [[(20, True)]], rows=12)
+    write(other, [[(21, True)]], rows=12)
+    path = folder / "play.00000.segment"
+    path.unlink()
+    with pytest.raises(RlbenchError, match=r"play\.00000"):
+        recording_reader.read(folder)
+    path.write_bytes((other / "play.00001.segment").read_bytes())
+    with pytest.raises(RefusedFile, match=r"play\.00000\.segment: is not the file that the set was made of"):
+        recording_reader.read(folder)
+
+
+def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    script = f"""
+    import sys
+    from itertools import count
+    from pathlib import Path
+    import numpy as np
+    from rlbench.datasets.recording_writer import Film, step
+    film = Film(Path({str(folder)!r}), rows=50)
+    for n in count():
+        film.add(step(n % 3, np.full((84, 84), n % 251, np.uint8), n % 7, float(n), terminated=False, truncated=False))
+        if n == 200:
+            print("going", flush=True)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"going\n"
+        os.kill(process.pid, signal.SIGKILL)
+    found = recording_reader.read(folder)
+    assert (
+        found.final is not None and (~found.final).sum() >= 200 - 3 and found.truncated.sum() == found.final.sum() == 3
+    )
+    starts = [0, *(np.flatnonzero(found.final) + 1).tolist()]
+    for track, (start, stop) in enumerate(pairwise(starts)):
+        np.testing.assert_array_equal(found.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
+    assert recording_reader.told(folder) == {"state": "unfinished"} and not recording_reader.finished(folder)
+    with pytest.raises(UsageError, match="is unfinished; take what is there with rlbench data subset"):
+        loader.data_file(folder)
+
+
+def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    folder = tmp_path / "rlb-toy.frames"
+    with pytest.raises(UsageError, match="rlb-toy: not in"):
+        locations.resolved("rlb-toy")
+    write(folder, [[(5, True)]])
+    assert locations.resolved("rlb-toy") == ("rlb-toy", folder) and locations.resolved(str(folder)) == (None, folder)
+    assert locations.Place("rlb-toy", "own", folder) in locations.local()
+    assert len(loader.read(folder, "rlb-toy").obs) == 6 and loader.told(folder) == {"task": "Toy"}
+    assert loader.data_file(folder) == folder / "dataset.json"
+
+
+def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) -> None:
+    made, shown = Film(tmp_path / "x.frames"), frame(0, 0, 0)
+    for track, rows in enumerate(("tf", "tfs", "ss", "s", "tff", "ftff")):
+        for kind in rows:
+            made.add(
+                last(track, shown)
+                if kind == "f"
+                else step(track, shown, 1, 1.0, terminated=kind == "t", truncated=False)
+            )
+    made.flush()
+    found = recording_reader.read(tmp_path / "x.frames")
+    assert found.final is not None
+    assert "".join("f" if final else "s" for final in found.final) == "sfsfsfsffsf"
+    assert found.terminated.nonzero()[0].tolist() == [0, 2, 6, 9] and found.truncated.nonzero()[0].tolist() == [4]
+
+
+def test_a_newer_set_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "x.frames", [[(5, True)]])
+    path = tmp_path / "x.frames" / "dataset.json"
+    path.write_bytes(recording_writer.sealed({"schema_version": 2, "segments": {}, "told": {}}))
+    with pytest.raises(RefusedFile, match="written by a newer rlbench"):
+        recording_reader.read(tmp_path / "x.frames")
+    segment = tmp_path / "x.frames" / "play.00000.segment"
+    segment.write_bytes(segment.read_bytes().replace(b"frames-1", b"frames-2"))
+    with pytest.raises(RefusedFile, match="or as one of a newer rlbench"):
+        recording_format.read(segment)
+
+
+@pytest.mark.parametrize(
+    ("action", "reward", "told"),
+    [(-1, 0.0, "the action -1"), (2**40, 0.0, "the action 1099511627776"), (0, np.inf, "the reward inf")],
+)
+def test_numbers_that_are_no_action_or_no_reward_are_refused_by_file(
+    tmp_path: Path, action: int, reward: float, told: str
+) -> None:
+    made, shown = Film(tmp_path / "x.frames"), frame(0, 0, 0)
+    made.add(step(0, shown, 1, 1.0, terminated=False, truncated=False))
+    made.add(step(0, shown, action, reward, terminated=True, truncated=False))
+    made.add(last(0, shown))
+    made.flush()
+    for look in (recording_reader.read, recording_reader.outline):
+        with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {told}"):
+            look(tmp_path / "x.frames")
+
+
+def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    write(folder, [[(20, True)]], rows=50, done=False)
+    write(tmp_path / "y.frames", [[(20, True)]], rows=50, dtype="<f4")
+    (folder / "play.00001.segment").write_bytes((tmp_path / "y.frames" / "play.00000.segment").read_bytes())
+    with pytest.raises(RefusedFile, match=r"play\.00001\.segment: shows float32 \[4, 3\]"):
+        recording_reader.read(folder)
+
+
+def test_what_would_not_fit_into_memory_is_refused_before_it_is_taken(tmp_path: Path) -> None:
+    write(tmp_path / "x.frames", [[(20, True)]])
+    assert len(recording_reader.read(tmp_path / "x.frames", room=21 * 12).obs) == 21
+    with pytest.raises(UsageError, match=r"21 frames are more than fit into memory; .* rlbench data subset"):
+        recording_reader.read(tmp_path / "x.frames", room=21 * 12 - 1)
+    assert len(recording_reader.read(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6

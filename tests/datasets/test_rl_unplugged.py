@@ -1,0 +1,306 @@
+"""RL Unplugged's shards: read whole in any order, or refused by name and by byte."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic, sleep
+
+import numpy as np
+import pytest
+from hypothesis import example as such
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as other_crc32c
+
+from rlbench.datasets import recording_reader, recording_writer, rl_unplugged, shard_conversion
+from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.rl_unplugged import Shard
+from rlbench.datasets.shard_conversion import Brought
+from rlbench.datasets.tfrecord import crc32c, example, records
+from rlbench.datasets.types import Recorded
+from rlbench.errors import RefusedFile, UsageError
+from tests.datasets import rl_unplugged_writer
+from tests.datasets.rl_unplugged_writer import Transition, episode, picture, png, shard
+
+
+def read(path: Path, folder: Path) -> Recorded:
+    """A shard as it is read when it was imported."""
+    made = Film(folder)
+    counts = rl_unplugged.converted(path, made)
+    recording_writer.finish(folder, made.written, counts)
+    return recording_reader.read(folder)
+
+
+@given(st.binary(max_size=2000))
+@such(b"123456789")
+def test_the_checksum_is_castagnolis(data: bytes) -> None:
+    assert crc32c(b"123456789") == 0xE3069283 and crc32c(bytes(32)) == 0x8A9136AA
+    assert crc32c(data) == other_crc32c(data)
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=9),
+        st.lists(st.binary(max_size=300), min_size=1, max_size=5)
+        | st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=5)
+        | st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
+    )
+)
+def test_any_example_is_parsed_as_protobuf_wrote_it(features: dict[str, object]) -> None:
+    assert example(rl_unplugged_writer.example(features)) == features
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_example_is_parsed_or_refused_and_nothing_else(raw: bytes) -> None:
+    try:
+        found = example(raw)
+    except ValueError:
+        return
+    assert all(isinstance(name, str) and isinstance(values, list) for name, values in found.items())
+    assert sum(len(name) for name in found) <= len(raw)
+
+
+def test_records_come_with_their_places(tmp_path: Path) -> None:
+    path = shard(tmp_path / "s", episode(1, 3))
+    found = list(records(path))
+    assert [at for at, _ in found] == [0, len(found[0][1]) + 16, len(found[0][1]) + len(found[1][1]) + 32]
+
+
+@pytest.mark.parametrize("order", ["played", "backwards", "shuffled"])
+def test_episodes_are_put_together_and_every_frame_is_there_once(tmp_path: Path, order: str) -> None:
+    told = [*episode(1, 7), *episode(2, 4, ended=False), *episode(3, 1)]
+    rows = {
+        "played": list(range(12)),
+        "backwards": list(range(12))[::-1],
+        "shuffled": np.random.default_rng(1).permutation(12).tolist(),
+    }[order]
+    found = read(shard(tmp_path / "s", [told[i] for i in rows]), tmp_path / "x.frames")
+    assert found.final is not None and found.obs.shape == (7 + 4 + 1 + 3, 84, 84) and found.obs.dtype == np.uint8
+    lengths = {1: 7, 2: 4, 3: 1}
+    ends = np.flatnonzero(found.final).tolist()
+    starts = [0, *(end + 1 for end in ends[:-1])]
+    seen = []
+    for start, end in zip(starts, ends, strict=True):
+        number = next(n for n in lengths if (found.obs[start] == picture(1000 * n + 1)).all())
+        seen.append(number)
+        assert end - start == lengths[number]
+        for k in range(lengths[number] + 1):
+            np.testing.assert_array_equal(found.obs[start + k], picture(1000 * number + k + 1))
+        k = np.arange(lengths[number])
+        np.testing.assert_array_equal(found.action[start:end], k % 6)
+        np.testing.assert_array_equal(found.reward[start:end], k % 3 - 1)
+        last = np.arange(lengths[number]) == lengths[number] - 1
+        np.testing.assert_array_equal(found.terminated[start:end], last & (number != 2))
+        np.testing.assert_array_equal(found.truncated[start:end], last & (number == 2))
+    assert sorted(seen) == [1, 2, 3] and (order != "played" or seen == [1, 2, 3])
+
+
+def test_a_line_that_begins_in_mid_game_is_led_in_by_what_was_seen_before(tmp_path: Path) -> None:
+    told = episode(1, 9)
+    found = read(shard(tmp_path / "s", [*told[:2], *told[6:]]), tmp_path / "x.frames")
+    due = [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+    ]  # two steps and an end; three frames before the seventh; three steps and an end
+    assert [int((picture(1000 + k) == frame).all()) for k, frame in zip(due, found.obs, strict=True)] == [1] * 10
+    assert found.final is not None
+    assert found.final.tolist() == [False, False, True, True, True, True, False, False, False, True]
+    assert found.truncated.tolist() == [False, True, *[False] * 8] and np.flatnonzero(found.terminated).tolist() == [8]
+    assert recording_reader.told(tmp_path / "x.frames") == {"transitions": 5, "lines": 2, "leading": 3, "episodes": 1}
+
+
+def still(number: int, *, action: int = 0) -> Transition:
+    """A moment at which nothing moves."""
+    frame = [picture(number)] * 4
+    return Transition(frame, action, 0.0, 1.0, frame, 0, 5)
+
+
+def test_moments_that_all_look_alike_are_each_kept_once() -> None:
+    made = Shard(Path("s"))
+    for at in range(5):
+        moment = still(3)
+        made.add(at, example(rl_unplugged_writer.example(_features(moment))))
+    assert made.lines() == [[0, 1, 2, 3, 4]]
+    alone = Shard(Path("s"))
+    alone.add(0, example(rl_unplugged_writer.example(_features(still(3)))))
+    assert alone.lines() == [[0]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=30))
+def test_every_record_is_in_one_line_and_neighbours_fit(told: list[tuple[int, int, bool]]) -> None:
+    made = Shard(Path("s"))
+    for before, after, over in told:
+        made.seen.append((before,) * 4)
+        made.led_to.append((after,) * 4)
+        made.action.append(before % 2)
+        made.next_action.append(after % 2)
+        made.over.append(over)
+        made.reward.append(0.0)
+        made.episode.append(0)
+    lines = made.lines()
+    assert sorted(i for line in lines for i in line) == list(range(len(told)))
+    for line in lines:
+        for one, other in pairwise(line):
+            assert made.led_to[one] == made.seen[other] and not made.over[one]
+            assert made.next_action[one] == made.action[other]
+
+
+def _features(at: Transition) -> dict[str, object]:
+    return {
+        "o_t": [png(f) for f in at.o_t],
+        "o_tp1": [png(f) for f in at.o_tp1],
+        **{key: [getattr(at, key)] for key in ("a_t", "a_tp1", "r_t", "d_t", "episode_id")},
+    }
+
+
+SMALL = [png(np.zeros((42, 84), np.uint8))] * 4
+COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"o_t": None}, "o_t: 4 of bytes were due"),
+        ({"a_t": [1.5]}, "a_t: 1 of int were due"),
+        ({"a_t": [-1]}, "a_t: -1 is no action of Atari"),
+        ({"a_t": [18]}, "a_t: 18 is no action of Atari"),
+        ({"r_t": [float("nan")]}, "r_t: nan is no reward"),
+        ({"r_t": [1.0, 2.0]}, "r_t: 1 of float were due"),
+        ({"o_tp1": SMALL}, "o_tp1: no grey PNG of 84×84"),
+        ({"o_t": COLOURED}, "o_t: no grey PNG of 84×84"),
+        ({"o_t": [b"GIF89a"] * 4}, "o_t: no grey PNG of 84×84"),
+        ({"o_t": [png(picture(1))[:-40]] * 4}, "a damaged PNG"),
+    ],
+)
+def test_records_of_something_else_are_refused_by_byte(tmp_path: Path, changed: dict[str, object], reason: str) -> None:
+    path = shard(tmp_path / "odd", episode(1, 2), **changed)
+    with pytest.raises(RefusedFile, match=f"odd: record at byte 0: .*{reason}"):
+        read(path, tmp_path / "x.frames")
+
+
+def test_a_wrong_checksum_a_cut_gzip_and_no_gzip_are_refused_by_byte(tmp_path: Path) -> None:
+    path = shard(tmp_path / "s", episode(1, 3))
+    raw, second = gzip.decompress(path.read_bytes()), [at for at, _ in records(path)][1]
+    for at, reason in (
+        (second + 2, "the length's CRC-32C"),
+        (second + 40, "its CRC-32C"),
+        (second + 9, "the length's"),
+    ):
+        broken = bytearray(raw)
+        broken[at] ^= 4
+        path.write_bytes(gzip.compress(broken, 1))
+        with pytest.raises(RefusedFile, match=f"s: record at byte {second:,}: {reason}"):
+            list(records(path))
+    path.write_bytes(gzip.compress(raw[: second + 30], 1))
+    with pytest.raises(RefusedFile, match=f"s: record at byte {second:,}: .* bytes are left of"):
+        list(records(path))
+    path.write_bytes(gzip.compress(raw, 1)[:-20])
+    with pytest.raises(RefusedFile, match=r"s: record at byte .*: Compressed file ended"):
+        list(records(path))
+    path.write_bytes(raw)
+    with pytest.raises(RefusedFile, match="s: record at byte 0: Not a gzipped file"):
+        list(records(path))
+    with pytest.raises(UsageError, match="away: cannot be read"):
+        list(records(tmp_path / "away"))
+
+
+def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Brought]:
+    """An import."""
+    return list(shard_conversion.brought(paths, folder, rl_unplugged.converted, workers=workers, origin="a test"))
+
+
+def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path: Path) -> None:
+    folder = tmp_path / "x.frames"
+    good, bad, late = (
+        tmp_path / name for name in ("run_1-00000-of-00100", "run_1-00001-of-00100", "run_2-00000-of-00100")
+    )
+    shard(good, episode(1, 4))
+    shard(bad, episode(2, 4), o_t=None)
+    first = bring(folder, good, bad)
+    assert [(b.path, b.before, b.refused is None) for b in first] == [(good, False, True), (bad, False, False)]
+    assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refused)
+    assert len(recording_reader.read(folder).obs) == 5
+    stamp = (folder / f"{good.name}.00000.segment").stat().st_mtime_ns
+    shard(bad, episode(2, 6))
+    shard(late, episode(3, 2))
+    again = bring(folder, good, bad, late)
+    assert [b.before for b in again] == [True, False, False] and not any(b.refused for b in again)
+    assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
+    found = recording_reader.read(folder)
+    assert len(found.obs) == 5 + 7 + 3 and found.terminated.sum() == 3
+    told = recording_reader.told(folder)
+    assert (told["files"], told["transitions"], told["episodes"]) == (3, 12, 3)
+    assert all(b.before for b in bring(folder, good, bad, late))
+    shard(good, episode(4, 9))
+    assert [b.before for b in bring(folder, good)] == [False] and len(recording_reader.read(folder).obs) == 10 + 7 + 3
+    (folder / f"{late.name}.done.json").write_text("{}")
+    with pytest.raises(RefusedFile, match=r"run_2-00000-of-00100\.done\.json: damaged"):
+        bring(folder, late)
+
+
+def test_an_import_that_was_broken_off_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
+    whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
+    bring(whole, *paths)
+    for brought in shard_conversion.brought(paths, broken, rl_unplugged.converted, workers=1, origin="a test"):
+        if brought.path == paths[1]:
+            break
+    (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
+    assert not recording_reader.finished(broken)
+    assert [b.before for b in bring(broken, *paths)] == [True, True, False]
+    assert {p.name: p.read_bytes() for p in whole.iterdir()} == {p.name: p.read_bytes() for p in broken.iterdir()}
+
+
+def test_two_processes_bring_what_one_does(tmp_path: Path) -> None:
+    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
+    bring(tmp_path / "one.frames", *paths)
+    bring(tmp_path / "two.frames", *paths, workers=2)
+    one, two = (recording_reader.read(tmp_path / f"{name}.frames") for name in ("one", "two"))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
+
+
+def slow(path: Path, made: Film) -> dict[str, int]:
+    """Takes its time, but for the first."""
+    if not path.name.endswith("0"):
+        sleep(30)
+    return rl_unplugged.converted(path, made)
+
+
+def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:
+    paths = [shard(tmp_path / f"run_{n}", episode(n + 1, 2)) for n in range(5)]
+    files = shard_conversion.brought(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
+    assert next(files).path == paths[0]
+    began = monotonic()
+    files.close()
+    assert monotonic() - began < 15
+    assert [b.before for b in bring(tmp_path / "x.frames", *paths)] == [True, *[False] * 4]
+
+
+def test_files_of_one_name_and_missing_ones_are_refused_first(tmp_path: Path) -> None:
+    one, other = shard(tmp_path / "a" / "s", episode(1, 2)), shard(tmp_path / "b" / "s", episode(1, 2))
+    with pytest.raises(UsageError, match="two files have the same name"):
+        bring(tmp_path / "x.frames", one, other)
+    with pytest.raises(UsageError, match="away: no such file"):
+        bring(tmp_path / "x.frames", one, tmp_path / "away")
+
+
+@pytest.mark.parametrize("damage", [b"x", None])
+def test_what_was_damaged_since_is_brought_again(tmp_path: Path, damage: bytes | None) -> None:
+    paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(2)]
+    folder = tmp_path / "x.frames"
+    bring(folder, *paths)
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    segment = folder / "run_1-00000-of-00100.00000.segment"
+    segment.unlink() if damage is None else segment.write_bytes(segment.read_bytes()[:-1] + damage)
+    assert [(b.path, b.before) for b in bring(folder, *paths)] == [(paths[1], True), (paths[0], False)]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole

@@ -1,0 +1,309 @@
+"""Zips of Stable-Baselines3: real ones are converted, hostile ones refused by name, and nothing in them is run."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.datasets import torchfile
+from rlbench.datasets.policies import Policy, parsed
+from rlbench.datasets.sb3_import import imported
+from rlbench.datasets.torchfile import tensors
+from rlbench.errors import RefusedFile
+
+REAL = Path(__file__).parent / "sb3-2.9.2-sac-pendulum.zip"
+START = np.zeros(1, np.int64)
+
+
+def saved(state: object) -> bytes:
+    """What ``torch.save`` writes."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
+
+
+def actor(prefix: str, sizes: tuple[int, ...], *, last: str | None = None) -> dict[str, torch.Tensor]:
+    """Plain layers under the names of a ``torch.nn.Sequential``, which counts activations too."""
+    made: dict[str, torch.Tensor] = {}
+    for i in range(len(sizes) - 1):
+        name = last if last is not None and i == len(sizes) - 2 else f"{prefix}.{2 * i}"
+        made[f"{name}.weight"] = (
+            torch.arange(sizes[i + 1] * sizes[i]).reshape(sizes[i + 1], sizes[i]).float() / 50 - 0.1
+        )
+        made[f"{name}.bias"] = torch.full((sizes[i + 1],), 0.01 * (i + 1))
+    return made
+
+
+PPO = {
+    "log_std": torch.tensor([-1.0, -2.0]),
+    **actor("mlp_extractor.policy_net", (3, 4, 5, 2), last="action_net"),
+    **actor("mlp_extractor.value_net", (3, 4, 5)),
+}
+
+
+def zipped(folder: Path, state: Mapping[str, object] | bytes, data: object = None) -> Path:
+    """A zip as ``save`` lays it out."""
+    path = folder / "model.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("data", json.dumps({"policy_kwargs": {}} if data is None else data))
+        file.writestr("policy.pth", state if isinstance(state, bytes) else saved(OrderedDict(state)))
+        file.writestr("_stable_baselines3_version", "2.9.2")
+    return path
+
+
+def converted(path: Path) -> Policy:
+    """The policy that a zip becomes."""
+    return parsed(imported(path, task="Small-v0"), str(path))
+
+
+def replaced(raw: bytes, name: str, content: bytes) -> bytes:
+    """A zip with one member changed."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(made, "w") as new:
+        for info in old.infolist():
+            new.writestr(info.filename, content if info.filename.endswith(name) else old.read(info))
+    return made.getvalue()
+
+
+def test_a_zip_that_stable_baselines3_wrote_acts_as_it_did() -> None:
+    policy = parsed(imported(REAL, task="Pendulum-v1"), "real")
+    obs = np.array([[0.1, 0.2, 0.3], [1, -1, 2]], np.float32)
+    # SAC("MlpPolicy", …).predict(obs, deterministic=True) of the model before it was saved, halved: torque is within ±2
+    assert 2 * policy(obs, np.zeros(2, np.int64)).ravel() == pytest.approx([-0.39951575, -0.5955986], abs=1e-6)
+    assert (policy.facts.squash, policy.facts.log_std, policy.facts.activation) == ("tanh", "layer", "relu")
+    assert (policy.facts.log_std_min, policy.facts.log_std_max) == (-20, 2)
+    assert policy.facts.env_evaluated == "Pendulum-v1"
+
+
+def test_an_on_policy_zip_acts_as_its_layers_do(tmp_path: Path) -> None:
+    policy = converted(zipped(tmp_path, PPO))
+    x = torch.tensor([0.5, -1.0, 2.0])
+    for i in (0, 2):
+        x = torch.tanh(PPO[f"mlp_extractor.policy_net.{i}.weight"] @ x + PPO[f"mlp_extractor.policy_net.{i}.bias"])
+    mean = PPO["action_net.weight"] @ x + PPO["action_net.bias"]
+    obs = np.array([[0.5, -1.0, 2.0]], np.float32)
+    assert policy(obs, START)[0] == pytest.approx(mean.numpy(), abs=1e-6)
+    drawn = policy(obs, START, np.array([[0.5, -0.5]]))
+    assert drawn[0] == pytest.approx(mean.numpy() + np.array([math.exp(-1), -math.exp(-2)]) / 2, abs=1e-6)
+    assert policy.facts.squash == "clip"
+
+
+def test_a_chosen_activation_is_honoured_and_an_unknown_one_refused(tmp_path: Path) -> None:
+    chosen = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
+    assert converted(zipped(tmp_path, PPO, chosen)).facts.activation == "relu"
+    unknown = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ELU'>"}}
+    with pytest.raises(RefusedFile, match="has the activation ELU"):
+        converted(zipped(tmp_path, PPO, unknown))
+
+
+def test_a_deterministic_actor_has_no_spread(tmp_path: Path) -> None:
+    policy = converted(zipped(tmp_path, {**actor("actor.mu", (3, 4, 2)), **actor("critic.qf0", (5, 4, 1))}))
+    assert policy.log_std is None and policy.facts.squash == "tanh" and len(policy.hidden) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "data", "why"),
+    [
+        ({**PPO, "log_std": torch.zeros(5, 2)}, None, "no plain spread"),  # gSDE
+        ({k: v for k, v in PPO.items() if k != "log_std"}, None, "no plain spread"),  # numbered actions
+        ({k: v for k, v in PPO.items() if k != "action_net.bias"}, None, "action_net.bias is missing"),
+        ({**PPO, "features_extractor.cnn.0.weight": torch.zeros(1)}, None, "features extractor"),
+        (actor("q_net.q_net", (3, 4, 2)), None, "expected an actor of plain layers"),
+        (PPO, {"action_space": {"low": "[-2. -2.]", "high": "[2. 2.]"}}, "acts outside"),
+        (PPO, [1], "data is no dictionary"),
+    ],
+)
+def test_an_actor_that_cannot_be_converted_is_refused(
+    tmp_path: Path, state: dict[str, torch.Tensor], data: object, why: str
+) -> None:
+    with pytest.raises(RefusedFile, match=why) as caught:
+        imported(zipped(tmp_path, state, data), task="Small-v0")
+    assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+
+
+def test_actions_within_one_are_taken_as_they_are(tmp_path: Path) -> None:
+    data = {"action_space": {"low": "[-1. -1.]", "high": "[1. 1.]"}}
+    assert converted(zipped(tmp_path, PPO, data)).facts.action_dim == 2
+
+
+def test_what_is_no_such_zip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.zip"
+    with pytest.raises(RefusedFile, match="cannot be read"):
+        imported(path, task="Small-v0")
+    path.write_bytes(b"no zip at all")
+    with pytest.raises(RefusedFile, match="not a zip of Stable-Baselines3"):
+        imported(path, task="Small-v0")
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("data", "{}")
+    with pytest.raises(RefusedFile, match=r"policy.pth is missing"):
+        imported(path, task="Small-v0")
+    with pytest.raises(RefusedFile, match="data is missing"):
+        imported(_only(path, "policy.pth"), task="Small-v0")
+
+
+def _only(path: Path, name: str) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(name, b"")
+    return path
+
+
+def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
+    path = zipped(tmp_path, PPO)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"policy.pth") + 200] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(RefusedFile, match="Bad CRC-32"):
+        imported(path, task="Small-v0")
+
+
+def test_tensors_come_back_as_torch_saved_them() -> None:
+    base = torch.arange(24).float().reshape(4, 6)
+    state = OrderedDict(
+        whole=base,
+        turned=base.T,
+        cut=base[1:3, ::2],
+        scalar=torch.tensor(2.5, dtype=torch.float64),
+        count=torch.tensor([7]),
+        empty=torch.zeros(0, 3),
+        parameter=torch.nn.Parameter(torch.ones(2)),
+    )
+    found = tensors(saved(state), "x")
+    assert found.keys() == state.keys()
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, state[name].detach().numpy())
+        assert array.dtype == state[name].detach().numpy().dtype
+
+
+def test_the_state_of_a_module_is_read_with_its_annotations_passed_over() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
+    found = tensors(saved(module.state_dict()), "x")
+    assert {name: array.shape for name, array in found.items()} == {
+        k: tuple(v.shape) for k, v in module.state_dict().items()
+    }
+
+
+class Hostile:
+    """Unpickled, it would run a command."""
+
+    def __init__(self, function: Any, *arguments: object) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(os.system, "system"), (eval, "eval"), (os.unlink, "unlink"), (getattr, "getattr"), (list, "list")],
+)
+def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
+    tmp_path: Path, function: Any, name: str, protocol: int
+) -> None:
+    witness = tmp_path / "witness"
+    witness.write_text("alive")
+    command = f"rm {witness}" if name == "system" else f"__import__('os').unlink({str(witness)!r})"
+    program = pickle.dumps({"x": Hostile(function, str(witness) if name == "unlink" else command)}, protocol)
+    raw = replaced(saved(OrderedDict(PPO)), "data.pkl", program)
+    with pytest.raises(RefusedFile, match=rf"holds (the pickle step|[a-z_]+\.{name})") as caught:
+        imported(zipped(tmp_path, raw), task="Small-v0")
+    assert witness.read_text() == "alive" and "never run" in str(caught.value)
+    if protocol:
+        assert f".{name}, which is never run" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (b"", "damaged"),
+        (b"\x80\x02}", "damaged"),
+        (b"\x80\x02.", "not a zip of tensors"),
+        (b"\x80\x02K\x01.", "no dictionary of tensors"),
+        (b"\x80\x02}X\x01\x00\x00\x00aK\x01s.", "a is no tensor"),
+        (b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.", "not a zip of tensors"),
+        (b"\x80\x02}K\x01K\x02s.", "1 is no tensor"),
+        (b"\x80\x02}}X\x01\x00\x00\x00aK\x01sb.", r"not a zip of tensors \(damaged, or more than a state_dict\)"),
+        (b"\x80\x04)\x85\x85\x93.", "damaged|never run"),
+        (b"\x80\x02h\x07.", "used twice"),
+        (b"\x80\x02t.", "not a zip of tensors"),
+        (b"\x80\x022.", "damaged|the pickle step DUP"),
+        (b"\x80\x02(ios\nsystem\n.", "the pickle step INST"),
+        (b"\x80\x02\x8c\x01xQ.", "not a zip of tensors"),
+        (b"\x80\x02ccollections\nCounter\n)R.", "collections.Counter"),
+        (b"\x80\x02cbuiltins\nset\n)R.", "builtins.set"),
+        (b"\x80\x02ctorch._utils\n_rebuild_wrapper_subclass\n)R.", "_rebuild_wrapper_subclass"),
+        (b"\x80\x02}K\x01\x85q\x00h\x00\x86q\x00.", "used twice"),
+        (b"\x80\x02}K\x01\x85q\x00q\x01h\x01\x86.", "used twice"),
+        (b"\x80\x02K\x01\x85(uq\x00h\x00\x86.", "used twice"),
+    ],
+)
+def test_a_pickle_that_makes_no_tensors_is_refused(program: bytes, why: str) -> None:
+    with pytest.raises(RefusedFile, match=why):
+        tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
+
+
+def test_a_tensor_that_reaches_beyond_its_numbers_is_refused() -> None:
+    raw = saved(OrderedDict(a=torch.ones(4)))
+    with zipfile.ZipFile(io.BytesIO(raw)) as file:
+        program = file.read(next(name for name in file.namelist() if name.endswith("data.pkl")))
+    shape = b"K\x04\x85"  # (4,), the size; the stride (1,) follows
+    assert program.count(shape) == 1
+    for other in (b"K\x05\x85", b"J\xff\xff\xff\x7f\x85", b"J\xff\xff\xff\xff\x85"):
+        with pytest.raises(RefusedFile, match="not a zip of tensors"):
+            tensors(replaced(raw, "data.pkl", program.replace(shape, other)), "x")
+
+
+def test_numbers_of_another_length_are_refused() -> None:
+    raw = saved(OrderedDict(a=torch.ones(4)))
+    with pytest.raises(RefusedFile, match=r"record size \(12 bytes\)"):
+        tensors(replaced(raw, "data/0", b"\0" * 12), "x")
+
+
+def test_more_numbers_than_fit_are_refused_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = torch.ones(250)
+    monkeypatch.setattr(torchfile, "NUMBERS", 2000)
+    assert tensors(saved(OrderedDict(a=one)), "x")["a"].sum() == 250
+    for state in (OrderedDict(a=torch.ones(500)), OrderedDict(a=one, b=one[:], c=one[:])):
+        with pytest.raises(RefusedFile, match="holds more than 2,000 bytes"):
+            tensors(saved(state), "x")
+    monkeypatch.setattr(torchfile, "PROGRAM", 10)
+    with pytest.raises(RefusedFile, match=r"data.pkl has [\d,]+ bytes, 10 are allowed"):
+        tensors(saved(OrderedDict(a=torch.ones(1))), "x")
+
+
+def test_a_pickle_that_nests_one_tuple_into_itself_is_refused_before_anything_hashes_it() -> None:
+    doubled = b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
+    program = b"\x80\x02}K\x01\x85q\x00" + doubled + b"K\x01s."
+    with pytest.raises(RefusedFile, match="a tuple or dictionary that is used twice"):
+        tensors(replaced(saved({"a": torch.ones(2)}), "data.pkl", program), "x")
+
+
+def test_a_flipped_bit_among_the_numbers_is_refused() -> None:
+    raw = bytearray(saved(OrderedDict(a=torch.ones(4))))
+    raw[raw.index(torch.ones(4).numpy().tobytes())] ^= 1
+    with pytest.raises(RefusedFile, match="Bad CRC-32"):
+        tensors(bytes(raw), "x")
+
+
+def test_one_number_that_would_fill_the_memory_is_refused() -> None:
+    with pytest.raises(RefusedFile, match="reaches beyond its numbers"):
+        tensors(saved(OrderedDict(a=torch.ones(1).expand(10**12))), "x")
+
+
+def test_the_old_format_of_torch_is_refused() -> None:
+    file = io.BytesIO()
+    torch.save({"a": torch.ones(2)}, file, _use_new_zipfile_serialization=False)
+    with pytest.raises(RefusedFile, match="not a zip of tensors"):
+        tensors(file.getvalue(), "x")

@@ -1,0 +1,77 @@
+"""Fetch: the flat vector, its reward, and its limit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.envs.fetch import FetchVector, compute_reward
+from rlbench.errors import UsageError
+
+Draw = Callable[..., np.ndarray]
+
+
+def test_what_is_shown_is_observation_achieved_and_desired_in_this_order(draw: Draw) -> None:
+    env = FetchVector(task="FetchReach-v4", seeds=[1, 2])
+    shown = env.reset()
+    assert shown.shape == (2, 16) and shown.dtype == np.float32
+    for action in draw(env.info.actions, seed=0, size=(60, 2)):
+        for lane, one in enumerate(env._envs):
+            parts = one.unwrapped._get_obs()
+            for where, part in zip(env.layout, ("observation", "achieved_goal", "desired_goal"), strict=True):
+                assert np.array_equal(shown[lane, where], parts[part].astype(np.float32))
+        env.send(action)
+        shown = env.recv().obs
+    assert [(where.start or 0, where.stop) for where in env.layout] == [(0, 10), (10, 13), (13, 16)]
+
+
+def test_the_reward_of_hindsight_is_the_one_the_environment_pays() -> None:
+    env = FetchVector(task="FetchReach-v4", seeds=range(4))
+    shown, paid = env.reset(), set()
+    for _ in range(45):  # straight to the goal: an action of 1 is 5 cm
+        towards = (shown[:, env.layout.desired] - shown[:, env.layout.achieved]) / 0.05
+        env.send(np.concatenate([np.clip(towards, -1, 1), np.zeros((4, 1))], 1, dtype=np.float32))
+        step = env.recv()
+        shown = step.obs
+        achieved, desired = (torch.from_numpy(shown[:, where]) for where in (env.layout.achieved, env.layout.desired))
+        assert compute_reward(achieved, desired).tolist() == step.reward.tolist()
+        paid |= set(step.reward.tolist())
+    assert paid == {-1.0, 0.0}
+
+
+def test_the_reward_of_any_two_goals_is_the_environments() -> None:
+    env = FetchVector(task="FetchReach-v4", seeds=[1])
+    goals = np.random.default_rng(0).uniform(-0.05, 0.05, (2, 500, 3)).astype(np.float32)
+    theirs = env._envs[0].unwrapped.compute_reward(goals[0], goals[1], {})
+    ours = compute_reward(torch.from_numpy(goals[0]), torch.from_numpy(goals[1]))
+    assert ours.dtype == torch.float32 and ours.tolist() == theirs.tolist()
+    assert 0 < (ours == 0).sum() < 500
+
+
+def test_fifty_steps_are_an_episode_and_how_it_ends_can_be_chosen() -> None:
+    for terminates in (False, True):
+        env = FetchVector(task="FetchReach-v4", seeds=[1], limit_terminates=terminates)
+        env.reset()
+        ends = []
+        for _ in range(102):
+            env.send(np.zeros((1, 4), np.float32))
+            row = env.recv()
+            ends.append((bool(row.terminated[0]), bool(row.truncated[0]), bool(row.over[0])))
+        assert [at for at, end in enumerate(ends) if any(end)] == [49, 100]
+        assert ends[49] == ends[100] == (terminates, not terminates, True)
+
+
+def test_what_cannot_be_played_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="FetchReachDense-v4: its reward is dense"):
+        FetchVector(task="FetchReachDense-v4", seeds=[1])
+    with pytest.raises(UsageError, match="FetchReach-v1: "):
+        FetchVector(task="FetchReach-v1", seeds=[1])
+    with pytest.raises(UsageError, match=r"fetch: unknown task 'FetchReach-v3'; did you mean .*'FetchReach-v4'"):
+        FetchVector(task="FetchReach-v3", seeds=[1])
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    with pytest.raises(UsageError, match=r'Robotics is not installed .*: pip install "gymnasium-robotics>=1.4"'):
+        FetchVector(task="FetchReach-v4", seeds=[1])

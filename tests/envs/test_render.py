@@ -1,0 +1,131 @@
+"""What a camera shows is what is played, and being watched changes nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rlbench.config.tasks import AtariTask
+from rlbench.envs.ale import AleVector
+from rlbench.envs.base import Box, Step, VectorEnv
+from rlbench.envs.mujoco import MujocoVector
+from rlbench.envs.render import Board, Double, Picture, Rendered, Watched
+from rlbench.envs.toy import Catch
+from rlbench.errors import BrokenEnvironment, UsageError
+
+BREAKOUT = AtariTask(id="BreakoutNoFrameskip-v4", game="breakout", max_frames=400)
+
+
+def played(envs: VectorEnv, steps: int, *, seed: int = 0) -> list[Step]:
+    """Some steps of random actions."""
+    draw, actions, lanes = np.random.default_rng(seed), envs.info.actions, envs.info.lanes
+    envs.reset()
+    answers = []
+    for _ in range(steps):
+        real = isinstance(actions, Box)
+        chosen: NDArray[Any] = (
+            draw.uniform(-1, 1, (lanes, len(actions.low))).astype(np.float32)
+            if real
+            else draw.integers(actions.n, size=lanes)
+        )
+        envs.send(chosen)
+        answers.append(envs.recv())
+    return answers
+
+
+class Renderer:
+    """Shows where the first joint is, without OpenGL."""
+
+    def __init__(self, lane: Any) -> None:
+        self.lane = lane
+
+    def render(self, mode: str) -> Picture:
+        assert mode == "rgb_array"
+        return np.full((4, 4, 3), round(1000 * float(self.lane.data.qpos[0])) % 256, np.uint8)
+
+
+def rendered(envs: MujocoVector) -> Rendered:
+    """A camera whose pictures need no OpenGL."""
+    lane: Any = envs.inside(0)
+    lane.mujoco_renderer = Renderer(lane)
+    return Rendered(lane)
+
+
+def test_a_toy_is_filmed_to_the_end_of_its_first_episode_and_its_board_is_seen() -> None:
+    watched = Watched(Catch(seeds=(3, 4)), Board(seconds=0.25))
+    answers = played(watched, 20)
+    pictures = watched.pictures()
+    assert len(pictures) == 10 and watched.pictures() == [] and watched.seconds == 0.25
+    for answer, picture in zip(answers, pictures[1:], strict=False):
+        assert (picture[::24, ::24, 0] == answer.obs[0]).all() and picture.shape == (240, 120, 3)
+
+
+def test_who_is_watched_plays_as_if_alone() -> None:
+    def made() -> MujocoVector:
+        return MujocoVector(task="Hopper-v4", seeds=(1, 2))
+
+    plain, envs = played(made(), 60), made()
+    watched = played(Watched(envs, rendered(envs)), 60)
+    for one, other in zip(plain, watched, strict=True):
+        assert all((a == b).all() for a, b in zip(one, other, strict=True))
+
+
+def test_what_moves_too_fast_to_be_shown_is_shown_in_part_but_always_to_its_end() -> None:
+    envs = MujocoVector(task="Hopper-v4", seeds=(1,))
+    watched = Watched(envs, rendered(envs))
+    ended = next(i for i, answer in enumerate(played(watched, 200), 1) if answer.over[0])
+    assert watched.every == 4 and watched.seconds == pytest.approx(0.032)
+    assert len(watched.pictures()) == 1 + -(-ended // 4)
+
+
+def test_the_double_of_an_emulator_plays_the_same_game_in_colour() -> None:
+    envs = AleVector(task=BREAKOUT, seeds=(5, 6), training=False)
+    double = AleVector(task=BREAKOUT, seeds=(5,), training=False, coloured=True)
+    watched = Watched(envs, Double(double, frame_skip=4))
+    answers = played(watched, 110)
+    pictures = watched.pictures()
+    ended = next(i for i, answer in enumerate(answers, 1) if answer.over[0])
+    assert len(pictures) == ended + 1 and watched.seconds == pytest.approx(1 / 15)
+    assert {picture.shape for picture in pictures} == {(210, 160, 3)}
+    assert len({picture.tobytes() for picture in pictures}) > ended / 2
+    for answer, picture in list(zip(answers, pictures[1:], strict=False))[: ended - 1]:
+        grey = picture @ np.array([0.299, 0.587, 0.114])
+        small = grey[: 210 // 5 * 5].reshape(42, 5, 32, 5).mean((1, 3))
+        same = answer.obs[0].astype(float)[:84, :].reshape(42, 2, 84).mean(1)[:, np.linspace(1, 82, 32).astype(int)]
+        assert np.corrcoef(small.ravel(), same.ravel())[0, 1] > 0.8
+
+
+def test_a_double_that_goes_astray_is_noticed() -> None:
+    task = BREAKOUT.model_copy(update={"max_frames": 200})
+    envs = AleVector(task=BREAKOUT, seeds=(5,), training=False)
+    double = AleVector(task=task, seeds=(5,), training=False, coloured=True)
+    with pytest.raises(BrokenEnvironment, match="went apart; leave --video out"):
+        played(Watched(envs, Double(double, frame_skip=4)), 110)
+
+
+@pytest.mark.parametrize("backend", ["disable", "glfw"])
+def test_without_opengl_a_simulation_is_refused_with_the_remedy(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MUJOCO_GL", backend)
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    lane = MujocoVector(task="InvertedPendulum-v4", seeds=(1,)).inside(0)
+    with pytest.raises(UsageError, match=rf"MUJOCO_GL={backend}: \w+\); .* set MUJOCO_GL=egl, or leave --video out"):
+        Rendered(lane)
+    del lane
+    gc.collect()
+    assert not complaints
+
+
+def test_without_a_window_opengl_is_asked_for_pictures_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    rendered(MujocoVector(task="InvertedPendulum-v4", seeds=(1,)))
+    assert os.environ["MUJOCO_GL"] == "egl"

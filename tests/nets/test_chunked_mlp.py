@@ -1,0 +1,81 @@
+"""Rows in parts against the same rows at once: values, slopes, and when neither is done in parts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rlbench.nets import chunked_mlp
+from rlbench.nets.chunked_mlp import MANY, PART, in_parts, worth_parting
+from rlbench.nets.critics import Critics
+
+
+def layers_of(critics: Critics, members: int) -> list[Tensor]:
+    return [p[:members] for layer in critics.layers for p in layer.parameters()]
+
+
+@given(
+    rows=st.integers(1, 40),
+    part=st.integers(1, 15),
+    members=st.integers(1, 3),
+    widths=st.lists(st.integers(1, 6), max_size=3),
+)
+def test_parts_are_the_whole(rows: int, part: int, members: int, widths: list[int]) -> None:
+    """Of any number of members and layers, whether or not rows divide; in float64 sums agree to the last digits."""
+    torch.manual_seed(rows)
+    critics = Critics(members=3, obs=3, actions=2, widths=widths).double()
+    obs, action = torch.randn(rows, 3).double(), torch.randn(rows, 2).double()
+    pull, parameters = torch.randn(members, rows).double(), list(critics.parameters())
+    assert rows < MANY
+    whole = critics(obs, action, members)
+    expected = torch.autograd.grad(whole, parameters, pull, materialize_grads=True)
+    before = chunked_mlp.PART
+    try:
+        chunked_mlp.PART = part
+        found = in_parts(torch.cat([obs, action], 1), *layers_of(critics, members)).squeeze(-1)
+        slopes = torch.autograd.grad(found, parameters, pull, materialize_grads=True)
+    finally:
+        chunked_mlp.PART = before
+    torch.testing.assert_close(found, whole, rtol=1e-12, atol=1e-13)
+    for slope, other in zip(slopes, expected, strict=True):
+        torch.testing.assert_close(slope, other, rtol=1e-10, atol=1e-12)
+
+
+def test_many_rows_go_in_parts_and_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CQL asks: 31 actions at each of 256 observations; what is differentiated is a soft maximum over them."""
+    torch.manual_seed(0)
+    critics = Critics(members=2, obs=17, actions=6, widths=(256, 256))
+    obs, action = torch.randn(256, 17), torch.rand(31, 256, 6)
+
+    def slopes() -> tuple[Tensor, ...]:
+        value = critics.each(obs, action)
+        assert ("Parted" in str(value.grad_fn.next_functions[0][0].next_functions)) is (chunked_mlp.MANY == MANY)
+        return torch.autograd.grad(value.logsumexp(1).mean(1).sum(), list(critics.parameters()))
+
+    found = slopes()
+    monkeypatch.setattr(chunked_mlp, "MANY", 10**9)
+    for one, other in zip(found, slopes(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
+def test_parts_are_for_many_rows_on_a_processor_whose_own_slopes_nobody_wants() -> None:
+    rows = torch.zeros(MANY, 2)
+    assert MANY > PART
+    assert worth_parting(rows)
+    assert not worth_parting(rows[1:])
+    assert not worth_parting(rows.to("meta"))
+    wanted = rows.clone().requires_grad_()
+    assert not worth_parting(wanted), "an actor is led by the slopes of the actions"
+    with torch.no_grad():
+        assert worth_parting(wanted)
+
+
+def test_slopes_of_slopes_are_refused() -> None:
+    critics = Critics(members=1, obs=1, actions=1, widths=(2,))
+    value = in_parts(torch.ones(3, 2), *layers_of(critics, 1))
+    slopes = torch.autograd.grad(value.sum(), list(critics.parameters()), create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        slopes[0].sum().backward()

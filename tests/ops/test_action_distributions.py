@@ -1,0 +1,214 @@
+"""Policies against densities computed by scipy and by integration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, special, stats
+from torch import distributions
+
+from rlbench.ops.action_distributions import Deterministic, Discrete, Gaussian, Squashed
+
+
+def squashed(mean: list[float], log_std: list[float]) -> Squashed:
+    return Squashed(torch.tensor([mean], dtype=torch.float64), torch.tensor([log_std], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.7, 0.5)])
+def test_the_density_of_a_squashed_action_integrates_to_one(mean: float, log_std: float) -> None:
+    policy = squashed([mean], [log_std])
+
+    def density(action: float) -> float:
+        raw = torch.tensor([[math.atanh(action)]], dtype=torch.float64)
+        return float(policy.log_prob(raw).exp())
+
+    total, _ = integrate.quad(density, -1, 1, limit=200)
+    assert total == pytest.approx(1, abs=1e-7)
+
+
+def test_the_log_density_is_the_gaussians_minus_the_slope_of_tanh() -> None:
+    mean, log_std, raw = [0.3, -1.2, 0.0], [-0.5, 0.2, 0.9], [0.1, -2.0, 1.4]
+    wanted = sum(
+        stats.norm.logpdf(x, m, np.exp(s)) - np.log(1 - np.tanh(x) ** 2)
+        for m, s, x in zip(mean, log_std, raw, strict=True)
+    )
+    found = squashed(mean, log_std).log_prob(torch.tensor([raw], dtype=torch.float64))
+    assert found.item() == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scale", "actions", "log_prob"),
+    [
+        (0.4, 1, -0.0026478),  # −½ ln 2π − ln 0.4
+        (3.0, 1, -2.0175508),  # −½ ln 2π − ln 3
+        (0.4, 17, -0.0450127),  # Humanoid: 17 times the first, 15.577 above −½ · 17 ln 2π
+    ],
+)
+def test_the_log_density_in_the_environments_units_is_less_by_the_logarithm_of_the_scale(
+    scale: float, actions: int, log_prob: float
+) -> None:
+    """By hand: a standard normal at 0, where tanh has slope 1; thu-ml/tianshou e605bdea, policy/modelfree/sac.py."""
+    zeros = torch.zeros(1, actions, dtype=torch.float64)
+    policy = Squashed(zeros, zeros, actions * math.log(scale))
+    assert policy.log_prob(zeros).item() == pytest.approx(log_prob, abs=2e-6)
+    assert policy.repeated(2).log_prob(zeros).tolist() == [[policy.log_prob(zeros).item()]] * 2
+    torch.manual_seed(0)
+    action, drawn = policy.sample()
+    torch.testing.assert_close(drawn, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.4, 3.0])
+def test_the_density_in_the_environments_units_integrates_to_one_between_its_bounds(scale: float) -> None:
+    policy = squashed([-0.7], [0.3])._replace(log_scale=math.log(scale))
+
+    def density(action: float) -> float:
+        return float(policy.log_prob(torch.tensor([[math.atanh(action / scale)]], dtype=torch.float64)).exp())
+
+    total, _ = integrate.quad(density, -scale, scale, limit=200)
+    assert total == pytest.approx(1, abs=1e-7)
+
+
+def test_a_sample_tells_its_own_density() -> None:
+    torch.manual_seed(0)
+    policy = Squashed(torch.randn(500, 3, dtype=torch.float64), 0.3 * torch.randn(500, 3, dtype=torch.float64))
+    action, log_prob = policy.sample()
+    assert bool((action.abs() < 1).all())
+    torch.testing.assert_close(log_prob, policy.log_prob(action.atanh()), rtol=1e-6, atol=1e-6)
+
+
+def test_samples_are_distributed_as_their_density_says() -> None:
+    torch.manual_seed(1)
+    policy = Squashed(torch.full((20_000, 1), 0.4), torch.full((20_000, 1), -0.3))
+    action, _ = policy.sample()
+    found = stats.kstest(np.arctanh(action.double().numpy().ravel()), stats.norm(0.4, math.exp(-0.3)).cdf)
+    assert found.pvalue > 1e-3
+
+
+def test_the_log_density_stays_finite_where_tanh_is_one() -> None:
+    policy = Squashed(torch.tensor([[30.0, -30.0]], requires_grad=True), torch.zeros(1, 2))
+    _, log_prob = policy.sample()
+    assert math.isfinite(log_prob.item())
+    (slope,) = torch.autograd.grad(log_prob.sum(), policy.mean)
+    assert bool(slope.isfinite().all())
+    # far out the density of the action is exp(2|x|)/4 times the Gaussian's, so the slope is 2 towards the middle
+    torch.testing.assert_close(slope, torch.tensor([[2.0, -2.0]]), rtol=1e-4, atol=1e-4)
+
+
+def test_the_mode_is_the_squashed_mean() -> None:
+    assert squashed([0.5, -2.0], [9.0, 9.0]).mode().tolist()[0] == pytest.approx([math.tanh(0.5), math.tanh(-2.0)])
+
+
+def test_smoothing_is_clipped_gaussian_noise_kept_in_bounds() -> None:
+    torch.manual_seed(3)
+    middle = Deterministic(torch.zeros(40_000, 1)).smoothed(0.2, 0.5)
+    assert middle.abs().max().item() == pytest.approx(0.5)
+    share_cut = (middle.abs() > 0.4999).double().mean().item()
+    assert share_cut == pytest.approx(2 * stats.norm.sf(2.5), abs=0.003)
+    inside = middle[middle.abs() < 0.4999]
+    assert inside.std().item() == pytest.approx(0.2 * stats.truncnorm(-2.5, 2.5).std(), rel=0.02)
+    edge = Deterministic(torch.full((1_000, 1), 0.9)).smoothed(0.2, 0.5)
+    assert edge.max().item() == 1.0
+    assert edge.min().item() >= 0.4 - 1e-6
+
+
+def gaussians() -> tuple[Gaussian, Gaussian]:
+    generator = torch.Generator().manual_seed(4)
+    mean, other = (torch.randn(6, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    log_std = torch.tensor([-0.5, 0.3, -1.2], dtype=torch.float64)
+    return Gaussian(mean, log_std.expand_as(mean)), Gaussian(other, 0.5 - log_std.expand_as(other))
+
+
+def discretes() -> tuple[Discrete, Discrete]:
+    generator = torch.Generator().manual_seed(5)
+    one, other = (2 * torch.randn(6, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    return Discrete(one + 50), Discrete(other - 7)  # a shift of all logits is no other policy
+
+
+def reference(policy: Gaussian | Discrete) -> distributions.Distribution:
+    if isinstance(policy, Discrete):
+        return distributions.Categorical(logits=policy.logits)
+    return distributions.Independent(distributions.Normal(policy.mean, policy.log_std.exp()), 1)
+
+
+@pytest.mark.parametrize("pair", [gaussians(), discretes()], ids=["gaussian", "discrete"])
+def test_density_entropy_and_divergence_are_those_of_the_textbook(
+    pair: tuple[Gaussian, Gaussian] | tuple[Discrete, Discrete],
+) -> None:
+    one, other = pair
+    action = torch.arange(6) % 4 if isinstance(one, Discrete) else torch.linspace(-2, 2, 18).double().view(6, 3)
+    torch.testing.assert_close(one.log_prob(action), reference(one).log_prob(action))
+    torch.testing.assert_close(one.entropy(), reference(one).entropy())
+    found = one.divergence(other)
+    torch.testing.assert_close(found, distributions.kl_divergence(reference(one), reference(other)))
+    assert one.divergence(one).abs().max().item() < 1e-12
+
+
+def test_a_gaussian_agrees_with_scipy_and_with_numerical_integration() -> None:
+    one = Gaussian(*(torch.tensor([[x]], dtype=torch.float64) for x in (0.4, -0.7)))
+    other = Gaussian(*(torch.tensor([[x]], dtype=torch.float64) for x in (-0.3, 0.2)))
+    density, second = stats.norm(0.4, math.exp(-0.7)), stats.norm(-0.3, math.exp(0.2))
+    x = torch.tensor([[1.3]], dtype=torch.float64)
+    assert one.log_prob(x).item() == pytest.approx(density.logpdf(1.3), rel=1e-12)
+
+    def gap(x: float) -> float:
+        return float(density.pdf(x) * (density.logpdf(x) - second.logpdf(x)))
+
+    def surprise(x: float) -> float:
+        return float(-density.pdf(x) * density.logpdf(x))
+
+    assert one.divergence(other).item() == pytest.approx(integrate.quad(gap, -8, 8)[0], rel=1e-7)
+    assert one.entropy().item() == pytest.approx(integrate.quad(surprise, -8, 8)[0], rel=1e-7)
+    two = Gaussian(torch.zeros(1, 2).double(), torch.tensor([[0.1, 0.4]]).double())  # dimensions add up
+    assert two.entropy().item() == pytest.approx(
+        stats.norm(0, math.exp(0.1)).entropy() + stats.norm(0, math.exp(0.4)).entropy()
+    )
+
+
+def test_numbered_actions_agree_with_plain_probabilities() -> None:
+    logits, others = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, 0.0])
+    p, q = special.softmax(logits), special.softmax(others)
+    policy, other = (Discrete(torch.from_numpy(x)[None]) for x in (logits, others))
+    assert [policy.log_prob(torch.tensor([a])).exp().item() for a in range(3)] == pytest.approx(p.tolist())
+    assert policy.entropy().item() == pytest.approx(stats.entropy(p))
+    assert policy.divergence(other).item() == pytest.approx(stats.entropy(p, q))
+    assert policy.mode().tolist() == [0]
+
+
+def test_drawn_numbers_are_as_frequent_as_probable() -> None:
+    torch.manual_seed(6)
+    logits = torch.tensor([1.0, -1.5, 0.0, -30.0])
+    drawn = Discrete(logits.expand(20_000, 4)).draw()
+    assert drawn.dtype == torch.int64
+    counts = np.bincount(drawn.numpy(), minlength=4)
+    chance = special.softmax(logits.double().numpy())
+    assert counts[3] == 0
+    assert stats.chisquare(counts[:3], 20_000 * chance[:3] / chance[:3].sum()).pvalue > 1e-3
+    rows = Discrete(torch.tensor([[0.0, 40.0], [40.0, 0.0]])).draw()
+    assert rows.tolist() == [1, 0]
+
+
+def test_drawn_vectors_are_distributed_as_their_density_says_and_their_numbers_are_independent() -> None:
+    torch.manual_seed(7)
+    mean, log_std = torch.tensor([0.4, -1.0]), torch.tensor([-0.3, 0.6])
+    drawn = Gaussian(mean.expand(20_000, 2), log_std.expand(20_000, 2)).draw().double().numpy()
+    for i in range(2):
+        assert stats.kstest(drawn[:, i], stats.norm(mean[i].item(), math.exp(log_std[i].item())).cdf).pvalue > 1e-3
+    assert abs(float(np.corrcoef(drawn.T)[0, 1])) < 0.03
+
+
+@pytest.mark.parametrize("policy", [gaussians()[0], discretes()[0]], ids=["gaussian", "discrete"])
+def test_a_detached_policy_is_the_same_and_teaches_nothing(policy: Gaussian | Discrete) -> None:
+    learned = type(policy)(*(part.clone().requires_grad_() for part in policy))
+    for kept, part in zip(learned.detached(), policy, strict=True):
+        assert torch.equal(kept, part)
+        assert not kept.requires_grad
+
+
+def test_a_detached_gaussian_stays_when_the_parameter_of_its_spread_is_moved_in_place() -> None:
+    log_std = torch.nn.Parameter(torch.zeros(2))
+    kept = Gaussian(torch.zeros(3, 2), log_std.expand(3, 2)).detached()
+    log_std.data.fill_(1.0)
+    assert kept.log_std.tolist() == [[0, 0]] * 3

@@ -1,0 +1,163 @@
+"""Fisher products against the matrix written out, and conjugate gradient against a direct solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd.functional import hessian, jacobian
+from torch.func import functional_call
+
+from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
+from rlbench.nets.torsos import MlpTorso
+from rlbench.ops.action_distributions import Gaussian, Policy
+from rlbench.ops.conjugate_gradient import fisher, flat, shaped, solved
+
+Actor = GaussianActor | DiscreteActor
+OBS, ACTIONS, BATCH = 3, 2, 7
+
+
+def actor_of(kind: str) -> Actor:
+    torch.manual_seed(0)
+    torso = MlpTorso(obs_shape=(OBS,), widths=(4,), activation="tanh")
+    if kind == "gaussian":
+        actor: Actor = GaussianActor(torso=torso, actions=ACTIONS, log_std=-0.5)
+        with torch.no_grad():
+            actor.log_std.add_(torch.tensor([0.0, 0.9]))
+        return actor.double()
+    return DiscreteActor(torso=torso, actions=3).double()
+
+
+def seen() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.ones(BATCH, dtype=torch.float64)
+    weight[2] = 0
+    return torch.randn(BATCH, OBS, generator=generator, dtype=torch.float64), weight
+
+
+def at(actor: Actor, row: Tensor, obs: Tensor) -> Policy:
+    parameters = dict(actor.named_parameters())
+    pieces = shaped(row, list(parameters.values()))
+    found: Policy = functional_call(actor, dict(zip(parameters, pieces, strict=True)), (obs,))
+    return found
+
+
+def written_out(actor: Actor, *, damping: float) -> Tensor:
+    """Every column of the product."""
+    obs, weight = seen()
+    policy, parameters = actor(obs), list(actor.parameters())
+    mean = (policy.detached().divergence(policy) * weight).sum() / weight.sum()
+    product = fisher(mean, parameters, damping=damping)
+    unit = torch.eye(sum(p.numel() for p in parameters), dtype=torch.float64)
+    return torch.stack([product(column) for column in unit], dim=1)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.1])
+@pytest.mark.parametrize("kind", ["gaussian", "discrete"])
+def test_the_fisher_product_is_that_of_the_second_derivative_of_the_mean_divergence(kind: str, damping: float) -> None:
+    actor, (obs, weight) = actor_of(kind), seen()
+    before = actor(obs).detached()
+
+    def divergence(row: Tensor) -> Tensor:
+        return (before.divergence(at(actor, row, obs)) * weight).sum() / weight.sum()
+
+    found = written_out(actor, damping=damping)
+    matrix = hessian(divergence, flat(list(actor.parameters())).detach())
+    torch.testing.assert_close(found, matrix + damping * torch.eye(len(matrix), dtype=torch.float64))
+    assert float(matrix.abs().max()) > 0.1
+
+
+def test_the_fisher_matrix_of_a_gaussian_is_its_expected_squared_score() -> None:
+    """Of mean and log σ that is diagonal: 1 / σ² and 2; the network's slopes carry it to the parameters."""
+    actor, (obs, weight) = actor_of("gaussian"), seen()
+
+    def means(row: Tensor) -> Tensor:
+        policy = at(actor, row, obs)
+        assert isinstance(policy, Gaussian)
+        return torch.cat([policy.mean, policy.log_std], dim=1)
+
+    row = flat(list(actor.parameters())).detach()
+    slopes = jacobian(means, row)  # [B, 2A, P]
+    assert isinstance(actor, GaussianActor)
+    inner = torch.cat([(-2 * actor.log_std.detach()).exp(), torch.full((ACTIONS,), 2.0, dtype=torch.float64)])
+    wanted = torch.einsum("b,bip,i,biq->pq", weight / weight.sum(), slopes, inner, slopes)
+    torch.testing.assert_close(written_out(actor, damping=0.0), wanted)
+
+
+def test_the_fisher_matrix_of_numbered_actions_is_their_expected_squared_score() -> None:
+    actor, (obs, weight) = actor_of("discrete"), seen()
+    row = flat(list(actor.parameters())).detach()
+
+    def scores(row: Tensor) -> Tensor:
+        policy = at(actor, row, obs)
+        return torch.stack([policy.log_prob(torch.full((BATCH,), action)) for action in range(3)], dim=1)
+
+    chance, slopes = scores(row).exp(), jacobian(scores, row)  # [B, A], [B, A, P]
+    wanted = torch.einsum("b,ba,bap,baq->pq", weight / weight.sum(), chance, slopes, slopes)
+    torch.testing.assert_close(written_out(actor, damping=0.0), wanted)
+
+
+def system(size: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    right = torch.randn(size, generator=generator, dtype=torch.float64)
+    return root @ root.T / size + 0.5 * torch.eye(size, dtype=torch.float64), right
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_as_many_conjugate_directions_as_unknowns_solve_the_system(size: int) -> None:
+    matrix, right = system(size, seed=size)
+    found = solved(lambda v: matrix @ v, right, iterations=size, tolerance=0.0)
+    np.testing.assert_allclose(found.numpy(), np.linalg.solve(matrix.numpy(), right.numpy()), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 3])
+def test_fewer_give_the_nearest_point_of_the_krylov_space(iterations: int) -> None:
+    """In the norm of the matrix: the exact minimum over span(b, Ab, A²b, …), found by a direct solver."""
+    matrix, right = (x.numpy() for x in system(8, seed=1))
+    basis = np.stack([np.linalg.matrix_power(matrix, k) @ right for k in range(iterations)], 1) if iterations else None
+    wanted: NDArray[np.float64] = np.zeros(8)
+    if basis is not None:
+        wanted = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ right)
+    given = torch.from_numpy(matrix)
+    found = solved(lambda v: given @ v, torch.from_numpy(right), iterations=iterations, tolerance=1e-10)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_iterations_after_it_has_arrived_change_nothing(dtype: torch.dtype) -> None:
+    """A right side of two eigenvectors is solved in two steps; then all is rounding, and dividing by it would spoil."""
+    diagonal = torch.tensor([4.0, 4.0, 0.5, 0.5, 9.0], dtype=dtype)
+    right = torch.tensor([8.0, 4.0, 1.0, 1.0, 0.0], dtype=dtype)
+    two, many = (solved(lambda v: diagonal * v, right, iterations=i, tolerance=1e-10) for i in (2, 50))
+    assert torch.equal(two, many)
+    torch.testing.assert_close(many, torch.tensor([2.0, 1.0, 2.0, 2.0, 0.0], dtype=dtype))
+
+
+def test_nothing_asked_is_nothing_done() -> None:
+    assert solved(lambda v: 3 * v, torch.zeros(4), iterations=10, tolerance=1e-10).tolist() == [0, 0, 0, 0]
+
+
+def test_it_stops_at_the_tolerance_of_the_squared_residual() -> None:
+    matrix, right = system(8, seed=2)
+    size = [
+        float((right - matrix @ solved(lambda v: matrix @ v, right, iterations=k, tolerance=0.0)).square().sum())
+        for k in range(6)
+    ]
+    between = (size[3] + size[2]) / 2
+    assert size[3] < between < min(size[:3])
+    stopped = solved(lambda v: matrix @ v, right, iterations=8, tolerance=between)
+    assert torch.equal(stopped, solved(lambda v: matrix @ v, right, iterations=3, tolerance=0.0))
+
+
+def test_tensors_survive_being_laid_in_one_row() -> None:
+    parts = [torch.randn(2, 3), torch.randn(()), torch.randn(4), torch.randn(1, 1, 2)]
+    row = flat(parts)
+    assert row.shape == (6 + 1 + 4 + 2,)
+    assert row[:6].tolist() == parts[0].flatten().tolist()
+    for piece, part in zip(shaped(row, parts), parts, strict=True):
+        assert torch.equal(piece, part)
+    with pytest.raises(RuntimeError):
+        shaped(torch.zeros(12), parts)

@@ -1,0 +1,159 @@
+"""Offline terms against literal tables, scipy and integration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, optimize, special, stats
+from torch import Tensor
+
+from rlbench.ops.action_distributions import Gaussian, Squashed, anywhere
+from rlbench.ops.losses import (
+    binary_weight,
+    conservative_gap,
+    counted,
+    evidence_loss,
+    expectile_loss,
+    exponential_weight,
+    imitation_error,
+    soft_minimum,
+    standard_divergence,
+)
+
+
+def doubles(*values: object) -> Tensor:
+    return torch.tensor(values[0] if len(values) == 1 else values, dtype=torch.float64)
+
+
+def test_a_mean_of_counted_rows_leaves_out_those_of_weight_zero() -> None:
+    assert counted(doubles([1.0, 0.0, 3.0]), doubles([2.0, 1e9, -2.0])).item() == pytest.approx((2 - 6) / 4)
+    assert counted(doubles([0.0, 0.0]), doubles([5.0, 7.0])).item() == 0
+
+
+def test_the_imitation_error_is_the_mean_over_dimensions_not_their_sum() -> None:
+    found = imitation_error(doubles([[1.0, 0.0], [0.5, 0.5]]), doubles([[0.0, 0.0], [0.5, -0.5]]))
+    assert found.tolist() == [0.5, 0.5]
+
+
+def test_an_expectile_loss_weighs_what_is_above_the_prediction_by_tau_and_below_by_the_rest() -> None:
+    error = doubles([2.0, -2.0, 0.0, 0.5])
+    assert expectile_loss(error, 0.7).tolist() == pytest.approx([2.8, 1.2, 0.0, 0.175], rel=1e-15)
+    assert expectile_loss(error, 0.5).tolist() == pytest.approx([2.0, 2.0, 0.0, 0.125], rel=1e-15)
+
+
+@pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
+def test_its_least_is_scipys_expectile(expectile: float) -> None:
+    sample = doubles([-3.0, 0.1, 0.4, 2.0, 7.0])
+    least = optimize.minimize_scalar(
+        lambda at: float(expectile_loss(sample - at, expectile).sum()), bounds=(-4, 8), options={"xatol": 1e-10}
+    )
+    assert least.x == pytest.approx(stats.expectile(sample.numpy(), alpha=expectile), abs=1e-6)
+
+
+def test_exponential_weights_grow_with_the_advantage_up_to_their_bound() -> None:
+    found = exponential_weight(doubles([0.0, 1.0, -2.0, 1.535, 1.6, 1e30, -1e30]), 3.0, 100.0)
+    wanted = [1.0, math.exp(3), math.exp(-6), math.exp(3 * 1.535), 100.0, 100.0, 0.0]
+    assert found.tolist() == pytest.approx(wanted, rel=1e-12)
+    assert wanted[3] > 99.9
+
+
+def test_a_scale_of_zero_imitates_all_alike() -> None:
+    assert exponential_weight(doubles([-5.0, 0.0, 5.0]), 0.0, 20.0).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_binary_weights_are_one_where_the_advantage_is_positive_and_only_there() -> None:
+    found = binary_weight(doubles([0.0, 1e-9, -1e-9, 3.0]))
+    assert found.tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert found.dtype == torch.float64
+
+
+def test_the_soft_minimum_is_three_quarters_of_the_least_and_one_of_the_greatest() -> None:
+    value = doubles([[1.0, 4.0, -2.0], [5.0, 0.0, -2.0]])
+    assert soft_minimum(value, 0.75).tolist() == [0.75 * 1 + 0.25 * 5, 0.75 * 0 + 0.25 * 4, -2.0]
+    assert soft_minimum(value, 1.0).tolist() == [1.0, 0.0, -2.0]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_the_conservative_gap_is_a_log_sum_over_every_sampled_action(temperature: float) -> None:
+    draw = np.random.default_rng(3)
+    sampled, data, density = draw.normal(size=(2, 30, 4)), draw.normal(size=(2, 4)), draw.normal(size=(30, 4))
+    found = conservative_gap(*(torch.tensor(x) for x in (data, sampled, density)), temperature)
+    for member in range(2):
+        for row in range(4):
+            terms = [(sampled[member, m, row] - density[m, row]) / temperature for m in range(30)]
+            wanted = temperature * special.logsumexp(terms) - data[member, row]
+            assert found[member, row].item() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_importance_weighted_sum_estimates_the_integral_over_all_actions() -> None:
+    """∫ exp Q over [−1, 1], here of Q = 2a, from uniform samples and from a policy's, each its own density."""
+    torch.manual_seed(0)
+    wanted = math.log(integrate.quad(lambda a: math.exp(2 * a), -1, 1)[0])
+    rows, count = 1, 400_000
+    like = torch.zeros(rows, 1, dtype=torch.float64)
+    random, density = anywhere(like, count)
+    policy = Squashed(like + 0.3, like - 0.2)
+    action, log_prob = policy.repeated(count).sample()
+    for drawn, logarithm in ((random, torch.full((count, rows), density, dtype=torch.float64)), (action, log_prob)):
+        gap = conservative_gap(doubles([[0.0]]), 2 * drawn.sum(-1)[None], logarithm, 1.0)
+        assert gap.item() - math.log(count) == pytest.approx(wanted, abs=0.02)
+
+
+@given(st.lists(st.floats(-50, 50), min_size=1, max_size=6), st.floats(-50, 50))
+def test_the_gap_moves_with_what_is_sampled_and_against_the_data(values: list[float], shift: float) -> None:
+    sampled, nothing = doubles(values)[None, :, None], torch.zeros(len(values), 1, dtype=torch.float64)
+    plain, moved = (conservative_gap(doubles([[0.0]]), sampled + s, nothing, 1.0).item() for s in (0.0, shift))
+    assert moved - plain == pytest.approx(shift, abs=1e-9)
+    assert conservative_gap(doubles([[shift]]), sampled, nothing, 1.0).item() == pytest.approx(plain - shift, abs=1e-9)
+
+
+@pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.7, 0.5)])
+def test_the_divergence_from_the_standard_normal_is_its_integral(mean: float, log_std: float) -> None:
+    std = math.exp(log_std)
+
+    def density(x: float) -> float:
+        log = stats.norm.logpdf(x, mean, std)
+        return float(math.exp(log) * (log - stats.norm.logpdf(x)))
+
+    wanted, _ = integrate.quad(density, mean - 12 * std, mean + 12 * std)
+    found = standard_divergence(doubles([[mean, 0.0]]), doubles([[log_std, 0.0]]))
+    assert found.tolist() == pytest.approx([wanted / 2], abs=1e-8)  # mean of two latent numbers, one of them without
+
+
+def test_the_evidence_loss_is_the_error_and_half_the_divergence() -> None:
+    assert evidence_loss(doubles([2.0, 0.0]), doubles([1.0, 4.0]), 0.5).tolist() == [2.5, 2.0]
+
+
+def test_uniform_actions_fill_the_whole_range_and_tell_their_density() -> None:
+    torch.manual_seed(0)
+    action, density = anywhere(torch.zeros(100, 3), 50)
+    assert action.shape == (50, 100, 3)
+    assert density == pytest.approx(3 * math.log(0.5))
+    assert stats.kstest(action.double().numpy().ravel(), stats.uniform(-1, 2).cdf).pvalue > 1e-3
+
+
+def test_repeated_samples_of_a_squashed_policy_differ_and_each_tells_its_own_density() -> None:
+    torch.manual_seed(0)
+    policy = Squashed(torch.randn(4, 2, dtype=torch.float64), 0.3 * torch.randn(4, 2, dtype=torch.float64))
+    action, log_prob = policy.repeated(5).sample()
+    assert action.shape == (5, 4, 2)
+    assert len(action.unique()) == action.numel()
+    for m in range(5):
+        torch.testing.assert_close(log_prob[m], policy.log_prob(action[m].atanh()), rtol=1e-6, atol=1e-6)
+
+
+def test_draws_of_a_gaussian_are_distributed_by_it_and_kept_within_bounds() -> None:
+    torch.manual_seed(0)
+    policy = Gaussian(torch.tensor([[0.1, 0.9]]), torch.tensor([[-2.0, 0.0]]))
+    action = policy.draws(20_000)
+    assert action.shape == (20_000, 1, 2)
+    assert not action.requires_grad
+    assert float(action.abs().max()) == 1
+    inside = action[:, 0, 0].double().numpy()
+    assert stats.kstest(inside, stats.norm(0.1, math.exp(-2)).cdf).pvalue > 1e-3
+    assert float((action[:, 0, 1] == 1).float().mean()) == pytest.approx(stats.norm.sf(0.1), abs=0.02)

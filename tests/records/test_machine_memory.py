@@ -1,0 +1,29 @@
+"""How much memory there is, as a control group says it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from rlbench.records import machine
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "files", "wanted"),
+    [
+        (None, None, 0, 64),  # nobody limits anything
+        (16, 15, 0, 1),
+        (16, 15, 10, 11),  # most of what is used are files that may go
+        (16, 15, 20, 16),  # never more than the limit
+        (100, 10, 0, 64),  # nor than the machine has
+        (16, 20, 0, 0),
+    ],
+)
+def test_files_that_may_go_count_as_free(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None, used: int | None, files: int, wanted: int
+) -> None:
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=64))
+    monkeypatch.setattr(machine, "_cgroup", {"memory.max": limit, "memory.current": used}.get)
+    monkeypatch.setattr(machine, "_reclaimable", lambda: files)
+    assert machine.available_memory() == wanted

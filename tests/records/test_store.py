@@ -1,0 +1,378 @@
+"""Records: written whole, read whole or refused by name, claimed by one process, never deleted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from rlbench import suites
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records import files
+from rlbench.records.store import Record, Store, folder_of, read
+from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, QUpdated, Status
+
+Write = Callable[..., Path]
+CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
+NUMBERS = st.floats(-1e9, 1e9)
+COUNTS = st.integers(0, 10**12)
+COLLECTED = Collected(episodes=1, steps=9, returns=(0.5,), lengths=(9,), steps_per_second=1e3)
+EVALUATED = Evaluated(returns=(1.0, -1e-17), lengths=(9, 10), seeds=(1, 2), seconds=0.25)
+RUN = tuple(
+    Epoch(
+        number=number,
+        env_steps=10 * number,
+        updates=number,
+        seconds=number / 7,
+        collected=COLLECTED,
+        updated=QUpdated(count=1, loss=0.1, q=1e22) if number else None,
+        evaluated=EVALUATED,
+    )
+    for number in range(3)
+)
+PARTS = ("spec.json", "epochs.jsonl", "outcome.json")
+
+
+@st.composite
+def epochs(draw: st.DrawFn) -> tuple[Epoch, ...]:
+    """A run of random numbers."""
+    returns = st.lists(NUMBERS, min_size=1, max_size=4).map(tuple)
+    lengths = st.lists(COUNTS, max_size=4).map(tuple)
+    collected = st.builds(
+        Collected, episodes=COUNTS, steps=COUNTS, returns=returns, lengths=lengths, steps_per_second=NUMBERS
+    )
+    updated = st.none() | st.builds(QUpdated, count=COUNTS, loss=NUMBERS, q=NUMBERS)
+    evaluated = st.none() | st.builds(Evaluated, returns=returns, lengths=lengths, seeds=lengths, seconds=NUMBERS)
+    made = st.builds(
+        Epoch,
+        number=st.just(0),
+        env_steps=COUNTS,
+        updates=COUNTS,
+        seconds=NUMBERS,
+        collected=collected,
+        updated=updated,
+        evaluated=evaluated,
+    )
+    return tuple(replace(epoch, number=i) for i, epoch in enumerate(draw(st.lists(made, max_size=4))))
+
+
+def outcome(status: Status, count: int) -> Outcome:
+    return Outcome(
+        status=status,
+        reason="für einen Test",
+        env_steps=1,
+        updates=2,
+        epochs=count,
+        seconds=3.5,
+        final=None,
+        best=0.1,
+        best_epoch=0,
+        weights=None,
+    )
+
+
+def written(results: Path, run: tuple[Epoch, ...], status: Status | None) -> Path:
+    store = Store.claim(CATCH, results, {"python": "3.11"})
+    assert store is not None
+    for epoch in run:
+        store.append(epoch)
+    if status is not None:
+        store.finish(outcome(status, len(run)))
+    store.release()
+    return store.folder
+
+
+def or_refused(folder: Path, name: str) -> Record | None:
+    """The record, or None after a refusal that names the damaged file."""
+    try:
+        return read(folder)
+    except RefusedFile as error:
+        assert name in str(error)  # noqa: PT017 - either outcome is right
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 - as above
+        return None
+
+
+@settings(max_examples=25, deadline=None)
+@given(epochs(), st.sampled_from(["done", "failed", "interrupted", None]))
+def test_what_is_written_is_read_to_the_last_digit(run: tuple[Epoch, ...], status: Status | None) -> None:
+    with TemporaryDirectory() as folder:
+        found = read(written(Path(folder), run, status))
+    assert (found.spec, found.epochs, found.environment) == (CATCH, run, {"python": "3.11"})
+    assert found.outcome == (outcome(status, len(run)) if status else None)
+
+
+def test_where_a_run_was_resumed_inexactly_is_kept_and_older_outcomes_say_nowhere(tmp_path: Path) -> None:
+    folder = written(tmp_path, (), None)
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    told = replace(outcome("done", 0), inexact=(5, 1_000))
+    store.finish(told)
+    assert store.outcome == told
+    content = files.read_sealed(folder / "outcome.json")
+    assert content.pop("inexact") == [5, 1000]
+    (folder / "outcome.json").write_text(files.sealed(content) + "\n", encoding="utf-8")
+    assert store.outcome == outcome("done", 0)
+    store.release()
+
+
+@pytest.fixture(scope="module", params=["done", "interrupted", None])
+def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Status | None]:
+    """A record of three epochs for tests that damage one file and put it back."""
+    status: Status | None = request.param
+    return written(tmp_path_factory.mktemp("intact"), RUN, status), status
+
+
+def damaged(path: Path, content: bytes) -> Record | None:
+    """The record with other content in one of its files, or None after a refusal that names the file."""
+    before = path.read_bytes()
+    path.write_bytes(content)
+    try:
+        return or_refused(path.parent, path.name)
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_file_cut_anywhere_is_refused_by_name_or_only_torn_last_epochs_are_dropped(
+    intact: tuple[Path, Status | None], name: str
+) -> None:
+    folder, status = intact
+    if not (folder / name).exists():
+        assert read(folder).outcome is None, "a run in progress has no outcome"
+        return
+    content, outcomes = (folder / name).read_bytes(), set()
+    for length in range(len(content)):
+        found = damaged(folder / name, content[:length])
+        outcomes.add(None if found is None else len(found.epochs))
+        if found is not None:
+            assert found.epochs == RUN[: len(found.epochs)]
+    # the whole record is still there when the last line break alone is gone, but not where that tears a line
+    torn = {None: {0, 1, 2}, "interrupted": {None}, "done": {None}}[status]
+    assert outcomes == (torn if name == "epochs.jsonl" else {None, 3})
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(PARTS), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_refused_by_name_or_changes_nothing_that_is_read(
+    intact: tuple[Path, Status | None], name: str, place: float, bit: int
+) -> None:
+    folder, status = intact
+    assume((folder / name).exists())
+    content = bytearray((folder / name).read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    found = damaged(folder / name, bytes(content))
+    if found is None or found == read(folder):
+        return
+    assert (name, status) == ("epochs.jsonl", None), "only the last line of a run without an outcome may be torn"
+    assert found.epochs == RUN[:-1]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_line_of_a_record_survives_a_changed_digit(intact: tuple[Path, Status | None], name: str) -> None:
+    folder, _ = intact
+    if not (folder / name).exists():
+        assert read(folder).outcome is None, "a run in progress has no outcome"
+        return
+    content = (folder / name).read_bytes()
+    for place in (i for i, byte in enumerate(content) if chr(byte).isdigit()):
+        other = b"3" if content[place : place + 1] != b"3" else b"4"
+        assert damaged(folder / name, content[:place] + other + content[place + 1 :]) is None, content[
+            place - 20 : place
+        ]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: Write, name: str) -> None:
+    path = record_run([1.0, 2.0]) / name
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        content = files.unsealed(line, "test")
+        lines.append(files.sealed({**content, "schema_version": files.SCHEMA_VERSION + 1}))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(RefusedFile, match=rf"{name}.*newer rlbench.*upgrade"):
+        read(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("spec.json", {"spec": {"suite": "toy"}, "schema_version": 1}),
+        ("spec.json", {"schema_version": 1}),
+        ("outcome.json", {"status": "fine", "schema_version": 1}),
+        ("epochs.jsonl", {"number": 0, "schema_version": 1}),
+    ],
+)
+def test_a_sealed_file_of_another_content_is_refused_by_name(
+    record_run: Write, name: str, content: dict[str, object]
+) -> None:
+    path = record_run([1.0]) / name
+    path.write_text(files.sealed(content) + "\n", encoding="utf-8")
+    with pytest.raises(RefusedFile, match=name):
+        read(path.parent)
+
+
+def test_an_epoch_out_of_order_is_refused_with_its_line(record_run: Write) -> None:
+    path = record_run([1.0, 2.0, 3.0], status=None) / "epochs.jsonl"
+    first, second, third = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(f"{first}\n{third}\n{second}\n", encoding="utf-8")
+    with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
+        read(path.parent)
+
+
+def test_an_epoch_lost_whole_is_noticed(record_run: Write) -> None:
+    path = record_run([1.0, 2.0], status="done") / "epochs.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    with pytest.raises(RefusedFile, match=r"epochs\.jsonl: holds 1 epochs.*outcome\.json counts 2"):
+        read(path.parent)
+
+
+def test_a_torn_last_line_is_mended_when_the_run_is_claimed_again(tmp_path: Path) -> None:
+    folder = written(tmp_path, RUN[:2], None)
+    with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"checksum":"12')
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    assert store.epochs == RUN[:2]
+    assert (folder / "epochs.jsonl").read_text(encoding="utf-8").endswith("}\n")
+    store.append(RUN[2])
+    store.release()
+    assert read(folder).epochs == RUN
+
+
+def test_an_epoch_that_comes_again_changes_nothing_and_a_different_one_replaces_what_follows(tmp_path: Path) -> None:
+    folder = written(tmp_path, RUN, None)
+    before = (folder / "epochs.jsonl").read_bytes()
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    store.append(replace(RUN[1], seconds=99.0))  # the wall clock may differ
+    assert (folder / "epochs.jsonl").read_bytes() == before
+    store.append(replace(RUN[1], env_steps=77))
+    store.release()
+    assert [epoch.env_steps for epoch in read(folder).epochs] == [0, 77]
+
+
+def test_an_interrupted_run_whose_epochs_are_replaced_can_still_be_read(tmp_path: Path) -> None:
+    folder = written(tmp_path, RUN, "interrupted")
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    store.append(replace(RUN[1], env_steps=77))
+    store.release()
+    assert len(read(folder).epochs) == 2
+
+
+def test_a_run_lies_where_its_spec_says(tmp_path: Path) -> None:
+    folder = written(tmp_path, (), None)
+    assert folder == folder_of(CATCH, tmp_path) == tmp_path / "toy" / "dqn" / "Catch" / CATCH.id / "seed=3"
+
+
+def test_force_puts_every_attempt_aside_and_deletes_none(record_run: Write) -> None:
+    for score in (1.0, 2.0, 3.0):
+        folder = record_run([score], force=True)
+    (folder / "checkpoint").mkdir()
+    record_run([4.0], force=True)
+    bests = {place.name: read(place).outcome.best for place in (folder, *folder.glob("attempt-*"))}
+    assert bests == {"seed=0": 4.0, "attempt-1": 1.0, "attempt-2": 2.0, "attempt-3": 3.0}
+    assert (folder / "attempt-3" / "checkpoint").is_dir()
+    assert not (folder / "checkpoint").exists()
+
+
+def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: Write) -> None:
+    folder = record_run([1.0])
+    (folder / "spec.json").write_text("{", encoding="utf-8")
+    assert read(record_run([2.0], force=True)).epochs[0].evaluated is not None
+    assert (folder / "attempt-1" / "spec.json").read_text(encoding="utf-8") == "{"
+
+
+def test_a_second_claim_in_this_process_gets_nothing(tmp_path: Path) -> None:
+    first = Store.claim(CATCH, tmp_path, {})
+    assert first is not None
+    assert Store.claim(CATCH, tmp_path, {}) is None
+    first.release()
+    second = Store.claim(CATCH, tmp_path, {})
+    assert second is not None
+    second.release()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from rlbench import suites
+from rlbench.records.store import Store
+store = Store.claim(suites.spec("toy", "dqn", "Catch", seed=3), Path(sys.argv[1]), {})
+print("held" if store else "refused", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_claim_of_another_process_holds_until_that_process_is_killed(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert Store.claim(CATCH, tmp_path, {}) is None
+        holder.kill()
+        holder.wait()
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    store.release()
+
+
+def test_a_claim_of_a_damaged_record_is_refused_and_leaves_it_free(record_run: Write, tmp_path: Path) -> None:
+    folder = record_run([1.0])
+    (folder / "outcome.json").write_text("{", encoding="utf-8")
+    spec = suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4")
+    for _ in range(2):
+        with pytest.raises(RefusedFile, match=r"outcome\.json"):
+            Store.claim(spec, tmp_path / "results", {})
+
+
+def test_another_run_in_the_folder_is_refused(record_run: Write, tmp_path: Path) -> None:
+    folder = record_run([1.0], seed=0)
+    shutil.copytree(folder, folder.with_name("seed=1"))
+    with pytest.raises(RefusedFile, match="holds another run"):
+        Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4", seed=1), tmp_path / "results", {})
+
+
+def test_results_that_cannot_be_written_are_refused_with_the_option_to_choose_others(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot be written .*--results"):
+        Store.claim(CATCH, tmp_path / "file", {})
+
+
+def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    files.replace(path, files.sealed({"a": 1}))
+    files.replace(path, files.sealed({"a": 2}))
+    assert files.read_sealed(path) == {"a": 2}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_number_that_is_not_one_is_never_written(tmp_path: Path) -> None:
+    store = Store.claim(CATCH, tmp_path, {})
+    assert store is not None
+    broken = replace(COLLECTED, steps_per_second=float("nan"))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.append(
+            Epoch(number=0, env_steps=0, updates=0, seconds=0.0, collected=broken, updated=None, evaluated=None)
+        )
+    store.release()
+    assert read(store.folder).epochs == ()
+
+
+def test_every_line_is_json_that_any_tool_can_read(record_run: Write) -> None:
+    folder = record_run([1.0, 2.0])
+    lines = [json.loads(line) for line in (folder / "epochs.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["evaluated"]["returns"] for line in lines] == [[0.0, 2.0], [1.0, 3.0]]
+    wanted = {"number", "env_steps", "updates", "seconds", "collected", "updated", "evaluated", "schema_version"}
+    assert all(wanted <= set(line) for line in lines)

@@ -1,0 +1,83 @@
+"""Runs carried on within this process, stopped or dropped at will, and what they came to."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from rlbench.config.run import Runtime, Spec
+from rlbench.errors import Interrupted
+from rlbench.records import manifest
+from rlbench.records.store import Store, read, scores
+from rlbench.run import Stop, run
+
+QUIET = Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)
+
+
+def carry(
+    spec: Spec,
+    results: Path,
+    stop_after: int | None = None,
+    *,
+    stop_at: int | None = None,
+    crash: bool = False,
+    runtime: Runtime = QUIET,
+) -> int:
+    """Go on with a run, to its end, for so many records or up to a step; gives how many records it made.
+
+    It is stopped as a signal would, or with ``crash`` without a word, as SIGKILL would.
+    """
+    store = Store.claim(spec, results, {})
+    assert store is not None
+    stop, made = Stop(), 0
+    try:
+        for record in run(spec, runtime, store, stop):
+            made += 1
+            if made == stop_after and crash:
+                break
+            if made == stop_after or (stop_at is not None and record.env_steps >= stop_at):
+                stop.signal = signal.SIGTERM
+    except Interrupted:
+        assert stop.signal == signal.SIGTERM
+    finally:
+        store.release()
+    return made
+
+
+def ending(folder: Path) -> tuple[object, ...]:
+    """All that a finished run leaves behind but times: weights, scores, every epoch, and the policies it keeps."""
+    record = read(folder)
+    assert record.outcome is not None, folder
+    outcome = record.outcome
+    return (
+        (outcome.status, outcome.reason, outcome.weights, outcome.env_steps, outcome.updates, outcome.epochs),
+        (outcome.best, outcome.best_epoch, outcome.final, outcome.inexact),
+        [scores(epoch) for epoch in record.epochs],
+        [kept(folder / "checkpoint" / name) for name in ("best", "last")],
+        sorted(path.name for path in (folder / "checkpoint").iterdir()),
+    )
+
+
+def kept(folder: Path) -> object:
+    """What a checkpoint holds, by the SHA-256 of its files."""
+    head = manifest.read(folder)
+    return dict(head.files), dict(head.values)
+
+
+def recorded(folder: Path) -> list[dict[str, object]]:
+    """Every epoch whose line is whole, times left out: what must never be lost again."""
+    path = folder / "epochs.jsonl"
+    if not path.exists():
+        return []
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    return [{key: line[key] for key in ("number", "env_steps", "updates", "updated")} | _games(line) for line in lines]
+
+
+def _games(line: dict[str, object]) -> dict[str, object]:
+    found = {}
+    for part in ("evaluated", "collected"):
+        games = line[part]
+        if isinstance(games, dict):
+            found[part] = (games["returns"], games["lengths"])
+    return found

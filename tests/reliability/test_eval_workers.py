@@ -1,0 +1,237 @@
+"""Judging beside the training: the same record to the bit, whatever becomes of who judges, and of who is judged."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+import rlbench.run
+from rlbench import checkpoint
+from rlbench.assembly.assemble import build
+from rlbench.assembly.environments import describe
+from rlbench.config.footprint import footprint
+from rlbench.config.run import Runtime
+from rlbench.errors import BrokenEnvironment, Halted, RunFailed
+from rlbench.evaluation import pool
+from rlbench.ops.state_dict import branch
+from rlbench.records.store import read
+from rlbench.training.offline import Offline
+from tests.reliability.eval_workers import program
+from tests.reliability.families import FLAT, GRID, Family
+from tests.reliability.run_one import carry, ending, recorded
+from tests.reliability.test_signals import PROGRAM, heard, left, started, wait_for
+
+Patch = pytest.MonkeyPatch
+SCALED = FLAT._replace(sets=(*FLAT.sets, "algo.normalize_obs=true"))
+SAMPLED = FLAT._replace(algorithm="bcq")
+"""Draws from torch's own stream while it acts."""
+
+
+def within(judges: int, *, often: bool = False, patience: float = 600.0) -> Runtime:
+    return Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6 if often else 1e9, judges=judges, patience=patience)
+
+
+def golden(family: Family, results: Path) -> tuple[object, ...]:
+    carry(family.spec(), results, runtime=within(0))
+    return ending(family.folder(results))
+
+
+def reason(family: Family, results: Path) -> str:
+    outcome = read(family.folder(results)).outcome
+    assert outcome is not None
+    assert outcome.status == "failed"
+    return outcome.reason
+
+
+def judges_of_this_process() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children(recursive=True) if "judg" in " ".join(p.cmdline())]
+
+
+@pytest.mark.parametrize(
+    ("family", "judges"),
+    [(SCALED, 2), (GRID, 1), pytest.param(SAMPLED, 1, marks=pytest.mark.soak)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_what_is_judged_beside_is_what_was_judged_within_to_the_bit(
+    family: Family, judges: int, tmp_path: Path
+) -> None:
+    carry(family.spec(), tmp_path / "beside", runtime=within(judges))
+    assert ending(family.folder(tmp_path / "beside")) == golden(family, tmp_path / "within")
+    assert not judges_of_this_process()
+
+
+@pytest.mark.parametrize(("crash", "then"), [(False, 0), (True, 1)])
+def test_what_was_not_judged_when_a_run_was_broken_off_is_judged_after_it_resumed(
+    *, crash: bool, then: int, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    whole = golden(SCALED, tmp_path / "whole")
+    monkeypatch.setattr(pool, "PROGRAM", program("late"))
+    folder = SCALED.folder(tmp_path / "cut")
+    carry(SCALED.spec(), tmp_path / "cut", 6, crash=crash, runtime=within(1, often=True))
+    assert not judges_of_this_process(), "nobody stays behind"
+    state = branch(checkpoint.load(folder / "checkpoint" / "resume"), "trainer")
+    assert branch(state, "pending").keys() == branch(state, "judges").keys() != set(), "nothing was under way"
+    before = recorded(folder)
+    monkeypatch.setattr(pool, "PROGRAM", ("-m", "rlbench.assembly.evaluation_worker"))
+    carry(SCALED.spec(), tmp_path / "cut", runtime=within(then))
+    assert recorded(folder)[: len(before)] == before
+    assert ending(folder) == whole
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_run_that_is_broken_off_at_every_fifth_record_ends_as_the_one_that_never_was(
+    *, crash: bool, tmp_path: Path
+) -> None:
+    whole = golden(FLAT, tmp_path / "whole")
+    before: list[dict[str, object]] = []
+    while read_status(tmp_path / "cut") != "done":
+        carry(FLAT.spec(), tmp_path / "cut", 5, crash=crash, runtime=within(2, often=True))
+        now = recorded(FLAT.folder(tmp_path / "cut"))
+        assert now[: len(before)] == before, "an evaluation was lost"
+        before = now
+    assert ending(FLAT.folder(tmp_path / "cut")) == whole
+
+
+def read_status(results: Path) -> str:
+    outcome = read(FLAT.folder(results)).outcome if FLAT.folder(results).exists() else None
+    return "" if outcome is None else outcome.status
+
+
+@pytest.mark.parametrize(
+    ("way", "error", "what"),
+    [
+        ("raise", BrokenEnvironment, "BrokenEnvironment: lane 1, step 7: the joint is loose"),
+        pytest.param("other", RunFailed, "RunFailed: KeyError: 'a bug'", marks=pytest.mark.soak),
+        ("abort", BrokenEnvironment, r"BrokenEnvironment: the process that judged epoch 1 ended \(SIGABRT\): .*"),
+        pytest.param(
+            "exit", BrokenEnvironment, r".* epoch 1 ended \(exit code 3\): without a word", marks=pytest.mark.soak
+        ),
+        ("deadlock", BrokenEnvironment, "BrokenEnvironment: epoch 1: the environments .* not answered for 1 s; .*"),
+        pytest.param("idle", BrokenEnvironment, "BrokenEnvironment: epoch 1: .* for 1 s; .*", marks=pytest.mark.soak),
+    ],
+)
+def test_a_judge_that_breaks_fails_the_run_with_what_it_said_and_what_was_judged_before_stays(
+    way: str, error: type[RunFailed], what: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(pool, "PROGRAM", program(way))
+    with pytest.raises(error):
+        carry(FLAT.spec(), tmp_path, runtime=within(1, patience=1.0))
+    assert re.fullmatch(what, reason(FLAT, tmp_path))
+    assert [line["number"] for line in recorded(FLAT.folder(tmp_path))] == [0]
+    failure = (FLAT.folder(tmp_path) / "failure.txt").read_text()
+    assert ("tests/reliability/eval_workers.py" in failure) == (way != "exit"), "where it broke, there"
+    assert not judges_of_this_process()
+
+
+@pytest.mark.parametrize("way", ["killed", pytest.param("memory", marks=pytest.mark.soak)])
+def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(pool, "PROGRAM", program(way))
+    with pytest.raises(Halted, match="memory is exhausted"):
+        carry(FLAT.spec(), tmp_path, runtime=within(1))
+    assert read(FLAT.folder(tmp_path)).outcome is None
+    monkeypatch.undo()
+    carry(FLAT.spec(), tmp_path, runtime=within(0))
+    assert read_status(tmp_path) == "done"
+
+
+def test_what_was_judged_before_a_run_diverged_is_recorded_as_if_it_had_been_judged_within(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def poisoned(*arguments: Any) -> Any:
+        trainer: Any = build(*arguments)
+        run = trainer.updater.run
+
+        def spoil(first: int, count: int) -> None:
+            run(first, count)
+            if first + count == 40:
+                with torch.no_grad():
+                    next(trainer.learner.policy().parameters()).fill_(float("nan"))
+
+        trainer.updater.run = spoil
+        return trainer
+
+    monkeypatch.setattr(rlbench.run, "build", poisoned)
+    ends = []
+    for name, judges in (("within", 0), ("beside", 1)):
+        monkeypatch.setattr(pool, "PROGRAM", program("late"))
+        with pytest.raises(RunFailed):
+            carry(FLAT.spec(), tmp_path / name, runtime=within(judges))
+        ends.append((reason(FLAT, tmp_path / name), recorded(FLAT.folder(tmp_path / name))))
+    assert ends[0] == ends[1]
+    assert [line["number"] for line in ends[1][1]] == [0, 1], "the third policy is no number"
+
+
+def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_begins_anew(tmp_path: Path) -> None:
+    trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
+    assert isinstance(trainer, Offline)
+    judges = trainer.judges
+    judges.begin(0)
+    (first,) = psutil.Process().children()
+    first.send_signal(signal.SIGTERM)
+    wait_for(lambda: first.status() == psutil.STATUS_ZOMBIE)
+    while isinstance(found := judges.heard(0, 0.2), int):
+        pass
+    assert len(found.returns) == 2
+    (second,) = psutil.Process().children()
+    second.send_signal(signal.SIGTERM)  # now it hears none
+    judges.begin(1)
+    while isinstance(found := judges.heard(1, 0.2), int):
+        pass
+    assert (second.pid == psutil.Process().children()[0].pid) and second.pid != first.pid
+    trainer.close()
+    assert not psutil.pid_exists(second.pid)
+
+
+SLOW = (  # however fast the machine, it is not over before the test has looked
+    "import time; from rlbench.training.offline import Offline; at_once = Offline._stride; "
+    f"Offline._stride = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
+)
+HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlock')}; {SLOW}"
+
+
+@pytest.mark.parametrize(
+    ("number", "start", "said"),
+    [
+        (signal.SIGTERM, SLOW, "epoch 1"),
+        (signal.SIGKILL, HANGING, "epoch 0"),
+        pytest.param(signal.SIGKILL, SLOW, "epoch 1", marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, HANGING, "epoch 0", marks=pytest.mark.soak),
+    ],
+)
+def test_no_judge_outlives_its_run_however_that_ends(
+    number: signal.Signals, start: str, said: str, tmp_path: Path
+) -> None:
+    long = [word.replace("budget.steps=60", "budget.steps=200") for word in FLAT.words(tmp_path)]
+    with started(*long, "--judges", "1", program=start) as process:
+        heard(process, said)
+        time.sleep(1)  # until it hangs, where it does
+        judges = psutil.Process(process.pid).children(recursive=True)
+        assert len(judges) == 1
+        code, _, err = left(process, number)
+        assert code == (143 if number == signal.SIGTERM else -9), err
+        wait_for(lambda: not judges[0].is_running() or judges[0].status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("algorithm", ["td3bc", "bcq", "cql"])
+def test_what_a_judge_takes_was_foreseen_to_within_a_tenth(algorithm: str) -> None:
+    spec = FLAT._replace(algorithm=algorithm, sets=()).spec()
+    trainer = build(spec, within(1), describe(spec))
+    assert isinstance(trainer, Offline)
+    for epoch in (0, 1):
+        trainer.judges.begin(epoch)
+        while isinstance(trainer.judges.heard(epoch, 0.2), int):
+            pass
+    (judge,) = psutil.Process().children()
+    held = judge.memory_info().rss
+    trainer.close()
+    assert abs(held / footprint(spec, 1).judges - 1) < 0.1

@@ -1,0 +1,120 @@
+"""Which cells are run first where time is short."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlbench.cli.app import main
+from rlbench.errors import UsageError
+from rlbench.report.budget_choice import chosen, needed, parse_budget
+from rlbench.report.reference_table import Key
+from rlbench.report.remaining_work import Missing, missing, pace
+from rlbench.report.run_index import gather
+from rlbench.report.verdict import Verdict, Word
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = True) -> Missing:
+    key = Key("toy", name, "Catch", "")
+    return Missing(key=key, seeds=tuple(range(seeds)), steps=1000 * seeds, hours=hours, memory=1, runnable=runnable)
+
+
+@pytest.mark.parametrize(
+    ("word", "more", "seeds"),
+    [
+        ("NOT RUN", None, 3),
+        ("PARTIAL", None, 3),
+        ("INCONCLUSIVE", 2, 2),
+        ("INCONCLUSIVE", 101, None),  # more than anybody would run
+        ("REPRODUCED", None, None),
+        ("ABOVE", None, None),
+        ("BELOW", None, None),
+        ("CONSISTENT", None, None),
+        ("NOT COMPARABLE", None, None),
+    ],
+)
+def test_seeds_that_a_verdict_takes(word: Word, more: int | None, seeds: int | None) -> None:
+    assert needed(Verdict(word, more)) == seeds
+
+
+def test_the_cheapest_verdict_comes_first_and_the_next_in_line_is_named() -> None:
+    rows = [row("dear", 100.0), row("cheap", 10.0), row("judged", 1.0), row("nearly", 20.0), row("unknown", None)]
+    verdicts = {row("judged", 0).key: Verdict("BELOW"), row("nearly", 0).key: Verdict("INCONCLUSIVE", 1)}
+    choice = chosen(rows, verdicts, 6.0)
+    assert [(r.key.algorithm, r.seeds, r.hours) for r in choice.rows] == [
+        ("nearly", (0,), 2.0),
+        ("cheap", (0, 1, 2), 3.0),
+    ]
+    assert (choice.hours, choice.beyond, choice.unknown) == (5.0, 1, 1)
+    assert choice.after is not None and choice.after.key.algorithm == "dear"
+
+
+def test_what_cannot_be_run_or_lacks_the_seeds_decides_nothing() -> None:
+    assert chosen([row("a", 1.0, runnable=False), row("b", 1.0, seeds=2)], {}, 100.0).rows == ()
+
+
+@given(st.lists(st.floats(0.1, 20), min_size=1, max_size=7), st.floats(0, 40))
+def test_no_other_choice_decides_more(hours: list[float], budget: float) -> None:
+    rows = [row(str(number), length, seeds=3) for number, length in enumerate(hours)]
+    most = max(n for n in range(len(rows) + 1) for part in combinations(hours, n) if sum(part) <= budget + 1e-9)
+    got = len(chosen(rows, {}, budget).rows)
+    assert got in {most, most - 1} if abs(sum(sorted(hours)[:most]) - budget) < 1e-6 else got == most
+
+
+@pytest.mark.parametrize(("text", "hours"), [("2h", 2.0), ("90m", 1.5), ("1.5d", 36.0)])
+def test_lengths_of_time(text: str, hours: float) -> None:
+    assert parse_budget(text) == hours
+
+
+@pytest.mark.parametrize("text", ["2", "h", "-1h", "2 h", "1w"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--budget"):
+        parse_budget(text)
+
+
+def test_the_whole_atari_table_has_hours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "atari", "--results", str(RESULTS)]) == 0
+    *_, whole = capsys.readouterr().out.splitlines()
+    assert whole.startswith("the whole table: 56 cells, 560 runs, 5,600,000,000 steps, ")
+    assert all(cell.hours for cell in missing("atari", RESULTS, whole=True))
+
+
+def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    rounding = 0.00005 * len(told["include"])  # four digits are printed: a fifth of a second
+    assert sum(cell["hours"] for cell in told["include"]) <= 1.0 + rounding
+    assert told["include"] and len(told["after"]) == 1
+    assert [cell["hours"] for cell in told["include"]] == sorted(cell["hours"] for cell in told["include"])
+    assert main(["plan", "mujoco", "--budget", "1h", "--results", str(RESULTS), "--lines"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(told["include"]) + 1
+
+
+def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
+    found = gather(RESULTS)
+    assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in found)
+    assert pace(Key("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC") is None
+    toys = Key("toy", "redq", "Pendulum-v1", "")
+    assert toys in found, "its own runs do"
+    assert pace(toys, found, "AMD EPYC") is not None
+    assert pace(Key("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC") is None, "nor does it for others"
+
+
+def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
+    unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
+    found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
+    sac, redq = (
+        pace(Key("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),
+        pace(Key("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC"),
+    )
+    ppo = pace(Key("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC")
+    assert redq is not None and ppo is not None and sac is not None
+    assert (redq.nearest, ppo.nearest) == ("family", "family")
+    assert redq.speed < ppo.speed / 2

@@ -1,0 +1,156 @@
+"""Two folders compared: one setting a cell and folder, the same rules on both sides, nothing left out in silence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.report.compare import Comparison, compare, scores_of
+from rlbench.report.reference_scores import documented
+from rlbench.report.run_index import gather
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+NOWHERE = Path("nowhere")
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def scores(found: Comparison) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+    return [(task.left, task.right) for task in found.tasks]
+
+
+@pytest.fixture
+def usual(record_run: Record) -> str:
+    """A folder with two seeds of the documented setting of DQN on Catch, at 0.5."""
+    for seed in (0, 1):
+        record_run([-0.6, 0.5], suite="toy", task="Catch", seed=seed)
+    Path("results").rename("usual")
+    return "usual"
+
+
+def test_a_setting_of_ones_own_is_compared_with_the_documented_one(usual: str, record_run: Record) -> None:
+    for seed, best in [(0, 0.75), (1, 1.0)]:
+        record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
+    record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
+    assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (0.75, 1.0))]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dataset", "score"),
+    [
+        ("iql", "hopper-medium-v2", 20.0),  # CORL's last evaluation
+        ("td3bc", "hopper-random-v2", 30.0),  # the higher mean of OfflineRL-Lib's last two
+        ("bcq", "hopper-expert-v2", 190 / 10),  # the mean of robomimic's last ten
+    ],
+)
+def test_scores_of_recorded_data_are_raw_points_by_the_documents_estimator(
+    algorithm: str, dataset: str, score: float, record_run: Record
+) -> None:
+    (key,) = (c.key for c in documented("offline") if c.key[1:4:2] == (algorithm, dataset))
+    means = [999.0, *[17.5] * 8, 30.0, 20.0]
+    record_run(means, suite="offline", algo=algorithm, task=dataset)
+    assert scores_of(key, gather(Path("results"))[key]) == [pytest.approx(score)]
+
+
+def test_a_failed_seed_of_ones_own_counts_as_the_random_policy(usual: str, record_run: Record) -> None:
+    record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
+    for seed in (1, 2):
+        record_run([], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], status="failed")
+    assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
+
+
+def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: Record) -> None:
+    record_run([], suite="toy", task="Catch", status="failed")
+    record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
+    assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (-0.6,))]
+
+
+@pytest.mark.parametrize(
+    ("sets", "why"),
+    [
+        ([["algo.lr=0.5"], ["algo.lr=0.25"]], "results has 2 settings of it"),
+        ([["budget.steps=2000"]], "they differ in budget"),
+        ([["budget.epoch=100"]], "they differ in budget"),
+        ([["protocol.episodes=128"]], "they differ in protocol"),
+        ([["protocol.episodes=128", "algo.lr=0.5"]], "they differ in protocol"),
+        ([["task.envs=3", "algo.lr=0.5"]], "they differ in task"),
+    ],
+)
+def test_neither_two_settings_nor_other_rules_are_compared_as_one(
+    sets: list[list[str]], why: str, usual: str, record_run: Record, capsys: Capture
+) -> None:
+    """With another cell they share the rest is compared, and what is not is said."""
+    for texts in sets:
+        record_run([0.75], suite="toy", task="Catch", sets=texts)
+    assert main(["compare", usual, "results"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith(f"can be compared: toy/dqn/Catch: {why}")
+    pole = record_run([20.0, 500.0], suite="toy", task="CartPole-v1").parents[1]
+    shutil.copytree(pole, Path(usual, pole.relative_to(Path("results").resolve())))
+    assert main(["compare", usual, "results"]) == 0
+    assert f"Not compared: toy/dqn/Catch: {why}." in " ".join(capsys.readouterr().out.split())
+    assert main(["compare", usual, "results", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == [f"toy/dqn/Catch: {why}"]
+
+
+@pytest.mark.parametrize("text", ["protocol.episodes=128", "budget.steps=2000", "algo.lr=0.5"])
+def test_two_folders_of_equal_rules_are_compared_whatever_those_are(text: str, record_run: Record) -> None:
+    for best, folder in [(0.5, "left"), (0.75, "right")]:
+        record_run([best], suite="toy", task="Catch", sets=[text])
+        Path("results").rename(folder)
+    assert scores(compare("left", "right", NOWHERE, None)) == [((0.5,), (0.75,))]
+
+
+def test_evaluations_beyond_the_documented_steps_count_where_neither_side_is_documented(record_run: Record) -> None:
+    """A budget of three times the documented one on both sides: the best of each run is its last evaluation."""
+    long = ["budget.steps=3000000", "budget.epoch=1000000"]
+    for folder, more in [("left", []), ("right", ["algo.lr=1e-4"])]:
+        record_run([10.0, 31.0, 60.0, 89.0], suite="mujoco", task="Hopper-v4", algo="ppo", sets=[*long, *more])
+        Path("results").rename(folder)
+    assert scores(compare("left", "right", NOWHERE, None)) == [((89.0,), (89.0,))]
+
+
+@pytest.mark.parametrize("files", [("a", "b"), ("a", "a")])
+def test_runs_on_another_file_are_not_repeats(files: tuple[str, str], record_run: Record, capsys: Capture) -> None:
+    for digest, folder in zip(files, ("left", "right"), strict=True):
+        told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
+        record_run([5.0], suite="offline", task="rlb-hopper-medium", algo="il", data=told)
+        Path("results").rename(folder)
+    assert main(["compare", "left", "right"]) == (0 if files[0] == files[1] else 2)
+    assert ("they differ in data" in capsys.readouterr().err) is (files[0] != files[1])
+
+
+def test_runs_on_a_second_file_of_the_name_are_told(record_run: Record, capsys: Capture) -> None:
+    def runs(files: str, folder: str, *sets: str) -> None:
+        for seed, digest in enumerate(files):
+            told = {"name": "rlb-hopper-medium", "sha256": digest * 64}
+            words = {"suite": "offline", "task": "rlb-hopper-medium", "algo": "il", "data": told}
+            record_run([float(seed)], seed=seed, sets=sets, **words)
+        Path("results").rename(folder)
+
+    runs("aab", "left")
+    runs("aaa", "right")
+    assert scores(compare("left", "right", NOWHERE, None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
+    assert main(["compare", "left", "right"]) == 0
+    assert "1 of left on another file of that name" in " ".join(capsys.readouterr().out.split())
+    runs("abb", "short", "budget.steps=9")
+    runs("aaa", "shorter", "budget.steps=9")
+    assert main(["compare", "short", "shorter"]) == 2
+    assert "short has 2 settings of it" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record, capsys: Capture) -> None:
+    Path("empty").mkdir()
+    assert main(["compare", usual, "empty"]) == 2
+    assert "empty: no run has ended there" in capsys.readouterr().err
+    record_run([0.5], suite="toy", task="Catch", status=None)
+    assert main(["compare", "results", usual, "--suite", "toy"]) == 2
+    assert "results: no run of toy has ended there" in capsys.readouterr().err

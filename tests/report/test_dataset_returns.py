@@ -1,0 +1,72 @@
+"""What stands beside a score on recorded data: the behaviour to pass, and the expert to hope for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.dataset_returns import Experience
+from rlbench.report.tables import columns, to_json, to_markdown
+
+Record = Callable[..., Path]
+
+
+def cells(results: Path, task: str, dataset: str) -> dict[str, Cell]:
+    found = [c for c in every_cell(["offline"], results) if (c.key.task, c.key.dataset) == (task, dataset)]
+    return {cell.key.algorithm: cell for cell in found}
+
+
+@pytest.mark.parametrize(
+    ("task", "dataset", "behaviour", "expert"),
+    [
+        ("PongNoFrameskip-v4", "qrdqn-1M", 6.8, 20.5),
+        ("BreakoutNoFrameskip-v4", "qrdqn-1M", 46.9, 394.3),
+        ("PongNoFrameskip-v4", "qrdqn-100k", 5.8, 20.5),
+        ("PongNoFrameskip-v4", "qrdqn-10k", None, 20.5),  # not printed
+        ("BreakoutNoFrameskip-v4", "qrdqn-10k", 31.7, 394.3),
+        ("HalfCheetah-v2", "halfcheetah-medium-v2", None, None),
+    ],
+)
+def test_documented_recordings_have_the_documented_worth(
+    tmp_path: Path, task: str, dataset: str, behaviour: float | None, expert: float | None
+) -> None:
+    assert cells(tmp_path, task, dataset)["cql"].experience == Experience(behaviour, expert)
+
+
+def test_runs_say_what_their_data_were_worth_and_others_on_the_same_file_take_it_over(
+    record_run: Record, tmp_path: Path
+) -> None:
+    own = {"name": "rlb-halfcheetah-medium", "sha256": "a" * 64}
+    record_run([1.0], suite="offline", algo="il", task="rlb-halfcheetah-medium", data=own)
+    record_run(
+        [1.0], suite="offline", algo="iql", task="rlb-halfcheetah-medium", data={**own, "behaviour": 5.25, "expert": 7}
+    )
+    record_run([1.0], suite="offline", algo="td3bc", task="rlb-halfcheetah-medium", data={**own, "sha256": "b" * 64})
+    found = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")
+    assert {name: cell.experience for name, cell in found.items()} == {
+        "il": Experience(5.25, 7.0),
+        "iql": Experience(5.25, 7.0),
+        "td3bc": Experience(None, None),  # another file under the same name
+    }
+
+
+def test_tables_have_the_columns_where_somebody_says_it_and_only_there(tmp_path: Path) -> None:
+    recorded, played = every_cell(["offline"], tmp_path), every_cell(["atari"], tmp_path)
+    assert {"Behaviour", "Expert"} <= set(columns(recorded)) and not {"Behaviour", "Expert"} & set(columns(played))
+    row = next(line for line in to_markdown(recorded).splitlines() if "| il | PongNoFrameskip-v4 on qrdqn-1M" in line)
+    assert "| 6.8 | 20.5 | 20 |" in row
+    first = next(c for c in json.loads(to_json(recorded))["cells"] if c["task"] == "PongNoFrameskip-v4")
+    assert (first["behaviour"], first["expert"]) == (6.8, 20.5)
+
+
+def test_seeds_on_different_files_of_one_name_are_not_repeats_of_each_other(record_run: Record, tmp_path: Path) -> None:
+    for seed, digest in enumerate("aba"):
+        data = {"name": "rlb-halfcheetah-medium", "sha256": digest * 64}
+        record_run([100.0 * seed], suite="offline", algo="il", task="rlb-halfcheetah-medium", seed=seed, data=data)
+    measured = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")["il"].measured
+    assert measured is not None
+    assert (measured.n, measured.seeds) == (2, (0.0, 200.0))

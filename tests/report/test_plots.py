@@ -1,0 +1,262 @@
+"""Comparisons, pictures, the plan and the report page, from records that no training made."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from matplotlib import style
+from matplotlib.image import imread
+
+from rlbench.cli.app import main
+from rlbench.errors import UsageError
+from rlbench.report.compare import compare, normalizer
+from rlbench.report.html_report import page
+from rlbench.report.plot_data import hours, panels, standings, steps
+from rlbench.report.plots import KINDS, STYLE, draw, encoded, looks_of
+from rlbench.report.reference_table import Key
+from rlbench.report.remaining_work import missing, pace
+from rlbench.report.run_index import gather
+
+Capture = pytest.CaptureFixture[str]
+Record = Callable[..., Path]
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def two_algorithms(record_run: Record) -> Path:
+    """DQN reaches 0.75 and 0.875 on Catch, C51 1.0 twice; DQN alone plays the pole."""
+    for seed, (dqn, c51) in enumerate([(0.75, 1.0), (0.875, 1.0)]):
+        record_run([-0.6, dqn], suite="toy", task="Catch", seed=seed)
+        record_run([-0.6, c51], suite="toy", task="Catch", algo="c51", seed=seed)
+    record_run([20.0, 500.0], suite="toy", task="CartPole-v1")
+    return Path("results")
+
+
+def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Path) -> None:
+    found = compare("dqn", "c51", two_algorithms, None)
+    assert [(task.key.task, task.left, task.right) for task in found.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
+    assert found.improvement is not None and found.improvement.value == 1.0
+    assert found.left is not None and found.left.value == pytest.approx((0.8125 + 0.6) / 1.6)
+    assert found.right is not None and found.right.value == 1.0
+
+
+def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: Record) -> None:
+    two_algorithms.rename("before")
+    record_run([-0.6, 1.0], suite="toy", task="Catch", seed=0)
+    record_run([0.0], suite="toy", task="Catch", seed=1, status="failed")
+    found = compare("before", "results", Path("nowhere"), "toy")
+    assert [(task.key.algorithm, task.right) for task in found.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
+
+
+@pytest.mark.parametrize(("left", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    two_algorithms: Path, left: str, right: str, capsys: Capture
+) -> None:
+    assert main(["compare", left, right]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_compare_prints_both_means_and_the_chance(two_algorithms: Path, capsys: Capture) -> None:
+    assert main(["compare", "dqn", "c51"]) == 0
+    text = capsys.readouterr().out
+    assert "toy/Catch" in text and "100 %" in text and "random policy 0, document 1" in text
+    assert main(["compare", "dqn", "c51", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["improvement"]["value"] == 1.0
+    assert [gap["value"] for gap in told["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_picture_is_drawn_and_twice_the_same(kind: str, two_algorithms: Path) -> None:
+    pictures = [encoded(draw("toy", kind, two_algorithms), ".svg") for _ in range(2)]
+    assert pictures[0] == pictures[1]
+    assert b"dqn" in pictures[0] and b"c51" in pictures[0]
+    assert encoded(draw("toy", kind, two_algorithms), ".png").startswith(b"\x89PNG")
+
+
+def test_a_curve_holds_every_seed_and_the_document(two_algorithms: Path) -> None:
+    found = {panel.title: panel for panel in panels("toy", two_algorithms, clock=steps)}
+    line = next(line for line in found["Catch"].lines if line.algorithm == "dqn")
+    assert line.x.tolist() == [0, 4000]
+    assert line.low == pytest.approx([-0.6, 0.75])
+    assert line.high == pytest.approx([-0.6, 0.875])
+    assert found["Catch"].scores["dqn"] == 1.0
+    assert panels("toy", two_algorithms, clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
+
+
+def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
+    (panel,) = panels("mujoco", Path("nowhere"), tasks=["Hopper-v3"], clock=steps)
+    assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
+
+
+def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
+    scale, found = standings("toy", two_algorithms)
+    dqn = found[0]
+    assert (scale, dqn.algorithm, dqn.tasks, dqn.documents) == (
+        "random policy 0, document 1",
+        "dqn",
+        ("Catch", "CartPole-v1"),
+        (1.0, 1.0),
+    )
+    assert dqn.scores[0] == pytest.approx((1.35 / 1.6, 1.475 / 1.6))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("plot", "toy", "--output", "a.png"),
+        ("plot", "toy", "--kind", "pie", "--output", "a.png"),
+        ("plot", "toy", "--output", "a.pdf"),
+        ("plot", "toy", "--output", "no/a.png"),
+        ("plot", "mujoco", "--task", "Nothing*", "--output", "a.png"),
+        ("report", "toyy", "--output", "a.html"),
+        ("report", "--output", "no/a.html"),
+        ("plan", "toyy"),
+        ("plan", "toy", "dqnn"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_done_exits_2_in_one_line_and_writes_nothing(line: tuple[str, ...], capsys: Capture) -> None:
+    assert main(list(line)) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(Path().iterdir()) == []
+
+
+def test_the_legend_names_what_is_drawn_and_no_algorithm_that_was_only_documented(record_run: Record) -> None:
+    """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
+    record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
+    (hopper,) = panels("mujoco", Path("results"), tasks=("Hopper-v4",), clock=steps)
+    assert len(hopper.curves) > 1
+    (legend,) = draw("mujoco", "curves", Path("results"), tasks=("Hopper-v4",)).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ppo", "documented curve", "documented score"]
+
+
+def test_no_two_algorithms_of_a_picture_look_alike_in_black_and_white() -> None:
+    looks = list(looks_of([f"algorithm {number}" for number in range(20)]).values())
+    assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20
+
+
+def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) -> None:
+    """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
+    record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
+    (panel,) = panels("offline", Path("results"), clock=steps)
+    _, (standing,) = standings("offline", Path("results"))
+    assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
+    assert standing.documents == pytest.approx((0.6753,))
+    assert standing.scores[0] == pytest.approx((0.5,), abs=1e-3)
+
+
+def test_more_points_are_more_on_the_common_scale_also_below_the_random_policy() -> None:
+    keys = [Key("toy", "dqn", "Nowhere", ""), Key("toy", "dqn", "Pendulum-v1", "")]
+    _, points = normalizer(keys, [[-30.0, -20.0], [-1400.0, -1300.0]])
+    assert all(one > zero for zero, one in points)
+
+
+def test_the_best_run_of_a_task_is_1_for_every_algorithm() -> None:
+    keys = [Key("goals", name, "FetchReach-v4", "") for name in ("ddpg", "ddpg+her")]  # one document is below random
+    scale, points = normalizer(keys, [[-40.0, -30.0], [-2.0]])
+    assert (scale, points) == ("random policy 0, best run 1", [(-49.4, -2.0)] * 2)
+
+
+def test_a_picture_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="no finished run"):
+        draw("atari", "profile", Path("nowhere"))
+
+
+class Fetched(HTMLParser):
+    """Every address that a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in {"src", "href"}]
+
+
+def test_the_report_fetches_nothing_and_shows_everything(two_algorithms: Path, record_run: Record) -> None:
+    record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
+    text = page(["toy", "mujoco"], two_algorithms)
+    parser = Fetched()
+    parser.feed(text)
+    assert all(address.startswith(("#", "data:image/svg+xml,")) for address in parser.addresses)
+    assert not re.search(r"url\(|@import|<script", text)
+    assert "{{" not in text
+    assert text.count("<polyline") == 6  # a curve a seed
+    for words in ("1 of 3 runs failed", "a test says failed", "73 documented cells", "Missing for ten seeds"):
+        assert words in text
+    assert page(["toy", "mujoco"], two_algorithms) == text
+
+
+def test_the_pictures_of_the_report_are_those_of_plot_to_a_hundredth(two_algorithms: Path) -> None:
+    """What a browser makes of an address is the picture again: well-formed, with its scales and every point."""
+    parser = Fetched()
+    parser.feed(page(["toy"], two_algorithms))
+    shown = [unquote(address.partition(",")[2]) for address in parser.addresses if address.startswith("data:")]
+    assert len(shown) >= 4
+    plotted = encoded(draw("toy", "curves", two_algorithms), ".svg").decode()
+    assert shown[0] == " ".join(plotted.split())
+    exact = io.BytesIO()
+    with style.context(STYLE):
+        draw("toy", "curves", two_algorithms).savefig(exact, format="svg", dpi=150)
+    number = re.compile(r"\d+\.?\d*")
+
+    def points(text: str) -> list[float]:
+        return [float(found) for path in re.findall(r' d="([^"]*)"', text) for found in number.findall(path)]
+
+    assert np.allclose(points(plotted), points(exact.getvalue().decode()), rtol=0, atol=0.005 + 1e-9)
+    assert re.findall(r"scale\([^)]*\)", plotted) == re.findall(r"scale\([^)]*\)", exact.getvalue().decode())
+
+
+def test_the_report_of_nothing_is_a_page_too(capsys: Capture) -> None:
+    assert main(["report", "--output", "a.html"]) == 0
+    assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
+
+
+def test_what_is_missing_and_what_it_costs(two_algorithms: Path, record_run: Record) -> None:
+    record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
+    rows = {(row.key.algorithm, row.key.task): row for row in missing("toy", two_algorithms, seeds=range(5))}
+    dqn = rows["dqn", "Catch"]
+    assert (dqn.seeds, dqn.steps, dqn.runnable) == ((2, 3, 4), 3 * 24_000 - 4_000, True)
+    assert dqn.hours is None and pace(dqn.key, gather(two_algorithms), "any") is None  # these records have no speed
+    assert rows["iqn", "Catch"].seeds == (0, 1, 2, 3, 4)
+
+
+def test_the_committed_records_give_the_plan_its_hours() -> None:
+    rows = missing("atari", RESULTS, algorithms=["dqn"], seeds=[0, 1])
+    assert all(row.hours and 10 < row.hours < 100 for row in rows)  # 10 M steps at 140 a second are 20 hours
+    assert rows[0].seeds == (1,)
+
+
+def test_the_plan_is_a_matrix(capsys: Capture) -> None:
+    assert main(["plan", "all", "--runnable", "--seeds", "0-2", "--json"]) == 0
+    include = json.loads(capsys.readouterr().out)["include"]
+    assert {"suite", "algorithm", "task", "dataset", "seeds", "steps", "hours", "memory", "disk"} <= set(include[0])
+    assert {row["seeds"] for row in include} == {"0,1,2"}
+    assert main(["plan", "toy", "dqn", "--lines", "--one", "--seeds", "0"]) == 0
+    assert capsys.readouterr().out == "toy dqn Catch 0\n"
+
+
+@pytest.mark.parametrize("suite", ["atari", "mujoco", "toy", "goals"])
+@pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
+def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, RESULTS), ".png"))
+    new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
+    assert new.shape == old.shape, "run scripts/tables and commit what it writes"
+    assert float(np.abs(new - old).mean()) < 0.002, "run scripts/tables and commit what it writes"

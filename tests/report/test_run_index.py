@@ -1,0 +1,245 @@
+"""Which runs of a results folder count for a cell."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records import files, store
+from rlbench.report import runs as quickly
+from rlbench.report.reference_scores import Key
+from rlbench.report.run_index import Runs, differences, file_of, folders, gather
+
+Record = Callable[..., Path]
+CELL = Key("atari", "dqn", "BreakoutNoFrameskip-v4", "")
+
+
+def only(results: Path) -> Runs:
+    found = gather(results)
+    assert list(found) == [CELL]
+    return found[CELL]
+
+
+def test_a_run_of_the_documented_settings_is_complete_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0], seed=3)
+    runs = only(tmp_path / "results")
+    assert [r.seed for r in runs.complete] == [3]
+    assert (runs.failed, runs.short, runs.variants) == ([], [], [])
+
+
+def with_lag(folder: Path, lag: int) -> Path:
+    """The record in ``folder``, whose ``spec.json`` holds a setting that older code had."""
+    head = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+    head["spec"]["algo"]["lag"] = lag
+    del head["checksum"]
+    (folder / "spec.json").write_text(files.sealed(head), encoding="utf-8")
+    return folder
+
+
+def test_a_record_whose_lag_is_0_is_one_of_the_documented_settings(record_run: Record, tmp_path: Path) -> None:
+    lagging = with_lag(record_run([1.0, 2.0], seed=3), 0)
+    assert store.read(lagging).spec == store.read(record_run([1.0, 2.0])).spec.model_copy(update={"seed": 3})
+    runs = only(tmp_path / "results")
+    assert ([r.seed for r in runs.complete], runs.variants) == ([0, 3], [])
+    assert differences(runs.complete[1]) == []
+
+
+def test_a_record_whose_lag_is_0_may_be_of_another_protocol(record_run: Record, tmp_path: Path) -> None:
+    with_lag(record_run([1.0, 2.0], sets=["protocol.epsilon=0.05"]), 0)
+    runs = only(tmp_path / "results")
+    assert (len(runs.elsewhere), runs.variants) == (1, [])
+
+
+def test_a_record_whose_lag_is_1_is_refused(record_run: Record) -> None:
+    lagging = with_lag(record_run([1.0, 2.0]), 1)
+    for read in (store.read, quickly.read):
+        with pytest.raises(RefusedFile, match=r"spec\.json: not a spec of this schema"):
+            read(lagging)
+
+
+@pytest.mark.parametrize("status", ["interrupted", None])
+def test_a_run_that_has_not_ended_is_short(record_run: Record, tmp_path: Path, status: str | None) -> None:
+    record_run([1.0, 2.0], status=status)
+    runs = only(tmp_path / "results")
+    assert (len(runs.short), runs.complete) == (1, [])
+
+
+def test_a_run_of_fewer_steps_is_short_even_when_it_is_done(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0], sets=["budget.steps=300000"])
+    runs = only(tmp_path / "results")
+    assert (len(runs.short), runs.complete, runs.budget) == (1, [], 10_000_000)
+
+
+@pytest.mark.parametrize("setting", ["algo.lr=0.1", "budget.steps=20000000", "budget.epoch=50000"])
+def test_a_run_with_any_other_setting_is_a_variant(record_run: Record, tmp_path: Path, setting: str) -> None:
+    record_run([1.0, 2.0], sets=[setting])
+    runs = only(tmp_path / "results")
+    assert (len(runs.variants), runs.complete, runs.short) == (1, [], [])
+
+
+@pytest.mark.parametrize("setting", ["task.sticky=0.25", "protocol.epsilon=0.05"])
+def test_a_run_that_differs_in_task_or_protocol_alone_is_kept_apart(
+    record_run: Record, tmp_path: Path, setting: str
+) -> None:
+    record_run([1.0, 2.0], sets=[setting])
+    runs = only(tmp_path / "results")
+    assert (len(runs.elsewhere), runs.variants, runs.complete) == (1, [], [])
+
+
+def test_the_settings_in_which_a_run_departs_are_named(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], sets=["algo.lr=0.1", "task.sticky=0.25"], seed=4)
+    assert differences(only(tmp_path / "results").variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
+
+
+def test_a_short_run_with_another_setting_is_a_variant(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 2.0], sets=["budget.steps=300000", "algo.lr=0.1"])
+    assert len(only(tmp_path / "results").variants) == 1
+
+
+def test_a_failed_run_is_kept(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], status="failed")
+    assert len(only(tmp_path / "results").failed) == 1
+
+
+def test_a_smoke_run_belongs_to_no_cell(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], sets=["smoke=true"])
+    assert gather(tmp_path / "results") == {}
+
+
+def test_a_short_run_gives_way_to_a_complete_one_of_its_seed(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], seed=0)
+    record_run([1.0], seed=0, sets=["budget.steps=300000"])
+    record_run([1.0], seed=1, sets=["budget.steps=300000"])
+    runs = only(tmp_path / "results")
+    assert [r.seed for r in runs.complete] == [0]
+    assert [r.seed for r in runs.short] == [1]
+
+
+def test_what_force_put_aside_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0])
+    folder = record_run([2.0], force=True)
+    assert (folder / "attempt-1" / "spec.json").exists()
+    assert list(folders(tmp_path / "results")) == [folder]
+
+
+def test_a_folder_that_was_only_claimed_is_not_a_run(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0])
+    for name in ("spec.json", "epochs.jsonl", "outcome.json"):
+        (folder / name).unlink()
+    assert gather(tmp_path / "results") == {}
+
+
+def test_runs_come_in_order_of_seed_whatever_the_order_of_writing(record_run: Record, tmp_path: Path) -> None:
+    for seed in (10, 2, 0):
+        record_run([1.0], seed=seed)
+    assert [r.seed for r in only(tmp_path / "results").complete] == [0, 2, 10]
+
+
+def test_no_folder_holds_no_runs(tmp_path: Path) -> None:
+    assert gather(tmp_path / "nowhere") == {}
+
+
+def test_a_file_is_no_folder_of_results(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="not a folder"):
+        gather(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["spec.json", "epochs.jsonl", "outcome.json"])
+def test_a_damaged_file_is_refused_by_name(record_run: Record, tmp_path: Path, name: str) -> None:
+    path = record_run([1.0]) / name
+    path.write_text(path.read_text(encoding="utf-8").replace("1", "7", 1), encoding="utf-8")
+    with pytest.raises(RefusedFile, match=name):
+        gather(tmp_path / "results")
+
+
+def test_a_record_without_its_spec_is_refused(record_run: Record, tmp_path: Path) -> None:
+    (record_run([1.0]) / "spec.json").unlink()
+    with pytest.raises(RefusedFile, match=r"spec\.json"):
+        gather(tmp_path / "results")
+
+
+def test_a_copied_record_is_no_second_seed(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0], seed=0)
+    record_run([1.0], seed=1)
+    shutil.copytree(tmp_path / "results", tmp_path / "results" / "of last night")
+    assert [run.seed for run in only(tmp_path / "results").complete] == [0, 1]
+
+
+def test_a_record_that_changes_is_read_again(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0], status=None)
+    assert len(only(tmp_path / "results").short[0].evaluations) == 1
+    (folder / "epochs.jsonl").write_text("", encoding="utf-8")
+    assert only(tmp_path / "results").short[0].evaluations == ()
+
+
+def test_what_a_record_says_is_one_printable_line(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0], status="failed")
+    ended = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+    del ended["checksum"]
+    (folder / "outcome.json").write_text(files.sealed({**ended, "reason": "two\nlines \x1b[31mred"}), encoding="utf-8")
+    assert only(tmp_path / "results").failed[0].reason == "two lines ?[31mred"
+
+
+def test_a_results_folder_may_be_moved(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0])
+    shutil.move(tmp_path / "results", tmp_path / "elsewhere")
+    assert len(only(tmp_path / "elsewhere").complete) == 1
+
+
+def learned(record_run: Record, file: str, **changed: object) -> Path:
+    """A run on data of one's own, which lie in a file of that SHA-256."""
+    told = {"name": "mine", "sha256": file * 64}
+    changed = {"sets": ["task.dataset=mine"], "task": "Hopper-v4", **changed}
+    return record_run([1.0], suite="offline", algo="il", data=told, **changed)
+
+
+def test_runs_on_data_of_ones_own_count_as_those_of_any_cell_do(record_run: Record, tmp_path: Path) -> None:
+    for seed, status in enumerate(("done", "done", "failed", "interrupted")):
+        learned(record_run, "a", seed=seed, status=status)
+    learned(record_run, "a", seed=4, sets=["task.dataset=mine", "budget.steps=25"])
+    learned(record_run, "a", seed=5, sets=["task.dataset=mine", "algo.batch=7"])
+    ((key, runs),) = gather(tmp_path / "results").items()
+    assert (key.task, key.dataset) == ("Hopper-v4", "mine")
+    parts = (runs.complete, runs.failed, runs.short, runs.variants)
+    assert [[run.seed for run in part] for part in parts] == [[0, 1], [2], [3, 4], [5]]
+    assert (runs.elsewhere, runs.strangers) == ([], [])
+    assert differences(runs.variants[0]) == ["algo.batch=7"]
+
+
+def test_runs_on_another_file_of_the_same_name_are_kept_apart_however_they_ended(
+    record_run: Record, tmp_path: Path
+) -> None:
+    for seed, file, status in ((0, "b", "failed"), (1, "a", "done"), (2, "a", "interrupted"), (3, "b", "interrupted")):
+        learned(record_run, file, seed=seed, status=status)
+    shutil.copytree(tmp_path / "results", tmp_path / "other")
+    learned(record_run, "b", seed=1, force=True)
+    shutil.move(tmp_path / "other", tmp_path / "results" / "other")
+    (runs,) = gather(tmp_path / "results").values()
+    parts = (runs.complete, runs.failed, runs.short, runs.strangers)
+    assert [[(run.seed, file_of(run)[0]) for run in part] for part in parts] == [
+        [(1, "b")], [(0, "b")], [(3, "b")], [(1, "a"), (2, "a")],
+    ]  # fmt: skip
+
+
+def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
+    learned(record_run, "a", sets=["task.dataset=hopper-medium-v2"])
+    learned(record_run, "a", sets=["task.dataset=hopper-medium-v2"], seed=1, status="failed")
+    ((key, runs),) = gather(tmp_path / "results").items()
+    assert key.dataset == "hopper-medium-v2"
+    assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
+    learned(record_run, "b", sets=["task.dataset=hopper-medium-v2"], seed=2)
+    (runs,) = gather(tmp_path / "results").values()
+    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.strangers]) == ([0], [2])
+
+
+def test_the_file_of_most_complete_runs_holds_the_row(record_run: Record, tmp_path: Path) -> None:
+    for seed, file in enumerate("abb"):
+        learned(record_run, file, seed=seed)
+    (runs,) = gather(tmp_path / "results").values()
+    assert ([run.seed for run in runs.complete], [run.seed for run in runs.strangers]) == ([1, 2], [0])

@@ -1,0 +1,72 @@
+"""How runs stand, without disturbing those that are running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.records.locks import held
+from rlbench.records.store import Store, read
+from rlbench.report.run_status import standings
+
+Record = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [("done", "done"), ("failed", "failed"), ("interrupted", "interrupted"), (None, "interrupted")]
+)
+def test_a_run_nobody_holds_stands_as_its_outcome_says(
+    record_run: Record, tmp_path: Path, status: str | None, state: str
+) -> None:
+    record_run([1.0, 3.0, 2.0], status=status)
+    (found,) = standings(tmp_path / "results")
+    assert (found.state, found.name, found.seed) == (state, "atari/dqn/BreakoutNoFrameskip-v4", 0)
+    assert (found.env_steps, found.budget, found.best, found.eta) == (200_000, 10_000_000, 3.0, None)
+
+
+def test_a_run_that_is_held_is_running_and_will_end(record_run: Record, tmp_path: Path) -> None:
+    record_run([1.0, 3.0, 2.0], status=None)
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None
+    (running,) = standings(tmp_path / "results")
+    store.release()
+    (released,) = standings(tmp_path / "results")
+    assert (running.state, released.state) == ("running", "interrupted")
+    assert running.eta == pytest.approx(98, abs=5)  # 100,000 steps a second, 9,800,000 to go
+
+
+def test_looking_at_a_lock_leaves_it_free(record_run: Record, tmp_path: Path) -> None:
+    folder = record_run([1.0], status=None)
+    assert not held(folder)
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None
+    assert held(folder)
+    store.release()
+
+
+def test_a_damaged_record_is_listed_with_its_reason_and_hides_no_other(record_run: Record, tmp_path: Path) -> None:
+    (record_run([1.0], seed=0) / "outcome.json").write_text("{", encoding="utf-8")
+    record_run([1.0], seed=1)
+    damaged, done = standings(tmp_path / "results")
+    assert (damaged.state, done.state) == ("damaged", "done")
+    assert "outcome.json" in damaged.reason
+
+
+def test_a_run_stopped_between_two_epochs_stands_where_it_was_saved_and_one_that_died_later_says_so(
+    record_run: Record, tmp_path: Path
+) -> None:
+    stopped = record_run([1.0, 3.0], status="interrupted")
+    outcome, epochs = read(stopped).outcome, read(record_run([1.0, 3.0, 2.0], seed=1)).epochs
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None and outcome is not None
+    store.finish(replace(outcome, env_steps=133_000))
+    store.release()
+    saved, _ = standings(tmp_path / "results")
+    assert (saved.env_steps, saved.reason) == (133_000, "a test says interrupted")
+    store.append(epochs[2])  # a second attempt records an epoch, and is killed
+    killed, _ = standings(tmp_path / "results")
+    assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a word")

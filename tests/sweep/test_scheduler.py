@@ -1,0 +1,280 @@
+"""The loop of a sweep, on an engine that only says it runs: who is started, tried again, left alone or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.errors import UsageError
+from rlbench.records import attempts
+from rlbench.records.parcels import claimed
+from rlbench.records.store import Store, folder_of
+from rlbench.records.types import Outcome, Status
+from rlbench.sweep import scheduler
+from rlbench.sweep.events import Begun, Ending, Exited, News, Said, from_line, to_line
+from rlbench.sweep.plan import Job
+from rlbench.sweep.scheduler import LOSSES, RETRIES, Stop, Sweep
+
+CATCH = suites.spec("toy", "dqn", "Catch")
+
+
+@pytest.fixture(autouse=True)
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LOOK", 0.0)
+
+
+def job(results: Path, seed: int = 0) -> Job:
+    spec = CATCH.model_copy(update={"seed": seed})
+    return Job(spec=spec, folder=folder_of(spec, results), threads=1, memory=1)
+
+
+def finished(made: Job, results: Path, status: Status = "done", reason: str = "the budget is spent") -> None:
+    """What a process leaves behind."""
+    store = Store.claim(made.spec, results, {})
+    assert store is not None
+    none = {"final": None, "best": None, "best_epoch": None, "weights": None}
+    store.finish(Outcome(status=status, reason=reason, env_steps=0, updates=0, epochs=0, seconds=0.0, **none))
+    store.release()
+
+
+class Scripted:
+    """Each start of a job takes the next of its scripts: news, or something to do first."""
+
+    def __init__(self, scripts: dict[int, Sequence[Sequence[News | Callable[[], None]]]], room: int = 2) -> None:
+        self.scripts = {seed: list(scenes) for seed, scenes in scripts.items()}
+        self.most, self.running, self.started, self.asked, self.killed = (
+            room,
+            dict[str, Job](),
+            list[tuple[int, bool]](),
+            0,
+            0,
+        )
+
+    def room(self, _job: Job) -> bool:
+        return len(self.running) < self.most
+
+    def start(self, made: Job, *, force: bool) -> None:
+        assert self.room(made)
+        self.running[made.name] = made
+        self.started.append((made.spec.seed, force))
+
+    def news(self, _seconds: float) -> list[tuple[Job, News]]:
+        found: list[tuple[Job, News]] = []
+        for made in list(self.running.values()):
+            for told in self.scripts[made.spec.seed].pop(0):
+                if callable(told):
+                    told()
+                else:
+                    found.append((made, told))
+            if found and isinstance(found[-1][1], Exited):
+                del self.running[made.name]
+        return found
+
+    def ask(self) -> None:
+        self.asked += 1
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.paused: list[str] = []
+        self.ended: list[Ending] = []
+
+    def begin(self, _job: Job) -> None: ...
+
+    def tell(self, _job: Job, _told: object) -> None: ...
+
+    def pause(self, _job: Job, reason: str) -> None:
+        self.paused.append(reason)
+
+    def end(self, ending: Ending) -> None:
+        self.ended.append(ending)
+
+    def stop(self) -> None: ...
+
+
+def carried(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[Ending], Watched]:
+    shown = Watched()
+    return Sweep(jobs, engine, shown, Stop(), **more).carry(), shown
+
+
+def test_what_is_missing_is_started_once_and_what_has_ended_never(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed) for seed in range(4)]
+    finished(jobs[1], tmp_path)
+    finished(jobs[2], tmp_path, "failed", "Diverged: loss")
+    scripts = {n: [[Begun(0), lambda n=n: finished(jobs[n], tmp_path), Exited(0, "")]] for n in (0, 3)}
+    engine = Scripted(scripts)
+    endings, _ = carried(jobs, engine)
+    assert engine.started == [(0, False), (3, False)]
+    assert [(e.status, e.attempts) for e in endings] == [("done", 1), ("done", 0), ("failed", 0), ("done", 1)]
+    assert endings[2].reason == "Diverged: loss" and endings[2].log is None
+
+
+def test_a_process_that_dies_is_started_again_and_after_too_many_deaths_given_up(tmp_path: Path) -> None:
+    mended, hopeless = job(tmp_path, 0), job(tmp_path, 1)
+    dies = [Begun(0), Exited(-11, "whatever")]
+    lives = [Begun(200), lambda: finished(mended, tmp_path), Exited(0, "")]
+    engine = Scripted({0: [dies, dies, lives], 1: [dies] * (RETRIES + 1)})
+    endings, shown = carried([mended, hopeless], engine)
+    assert [(e.status, e.attempts) for e in endings] == [("done", 3), ("crashed", RETRIES + 1)]
+    assert endings[1].reason == "ended by SIGSEGV" and endings[1].log == hopeless.folder / "log.txt"
+    assert len(shown.paused) == 2 + RETRIES
+    lines = attempts.noted(mended.folder)
+    assert [line["event"] for line in lines] == ["begun", "ended"] * 3
+    assert [line.get("how") for line in lines if line["event"] == "ended"] == ["crashed", "crashed", "done"]
+    assert [line["number"] for line in lines if line["event"] == "begun"] == [1, 2, 3]
+
+
+def test_a_run_that_failed_is_not_tried_again_until_it_succeeds(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path, "failed", "Diverged: x"), Exited(5, "log")]]})
+    endings, _ = carried([one], engine)
+    assert [(e.status, e.reason) for e in endings] == [("failed", "Diverged: x")]
+    assert len(engine.started) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "starts"),
+    [(2, "refused", 1), (5, "halted", RETRIES + 1), (1, "crashed", RETRIES + 1), (143, "crashed", RETRIES + 1)],
+)
+def test_what_an_exit_code_means_where_the_record_does_not_tell(
+    tmp_path: Path, code: int, status: str, starts: int
+) -> None:
+    engine = Scripted({0: [[Begun(0), Exited(code, "its last words")]] * starts})
+    endings, _ = carried([job(tmp_path)], engine)
+    assert [e.status for e in endings] == [status] and "its last words" in endings[0].reason
+    assert len(engine.started) == starts
+
+
+def test_a_lost_machine_is_not_the_runs_fault(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    gone = [Begun(0), Exited(1, "its machine was lost", lost=True)]
+    engine = Scripted({0: [*[gone] * (RETRIES + 2), [Begun(0), lambda: finished(one, tmp_path), Exited(0, "")]]})
+    assert carried([one], engine)[0][0].status == "done"
+    engine = Scripted({1: [gone] * (LOSSES + 1)})
+    assert carried([job(tmp_path, 1)], engine)[0][0].status == "crashed"
+
+
+def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go(tmp_path: Path) -> None:
+    taken, free = job(tmp_path, 0), job(tmp_path, 1)
+    other = claimed(taken.folder)
+    assert other.__enter__()
+    lets_go: list[News | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
+    lets_go += [lambda: other.__exit__(None, None, None), Exited(0, "")]
+    engine = Scripted({0: [[Begun(0), lambda: finished(taken, tmp_path), Exited(0, "")]], 1: [lets_go]})
+    endings, _ = carried([taken, free], engine)
+    assert [e.status for e in endings] == ["done", "done"]
+    assert [seed for seed, _ in engine.started] == [1, 0]
+
+
+def test_who_ends_without_a_word_again_and_again_is_given_up(tmp_path: Path) -> None:
+    endings, _ = carried([job(tmp_path)], Scripted({0: [[Exited(0, "")]] * 40}))
+    assert [(e.status, e.reason) for e in endings] == [("crashed", "it ends again and again without a word")]
+
+
+def test_a_folder_that_cannot_be_used_stops_nobody_else(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed) for seed in range(3)]
+
+    class Unusable(Scripted):
+        def start(self, made: Job, *, force: bool) -> None:
+            if made.spec.seed == 1:
+                raise UsageError(f"{made.folder}: not a folder; remove it")
+            super().start(made, force=force)
+
+    scripts = {n: [[Begun(0), lambda n=n: finished(jobs[n], tmp_path), Exited(0, "")]] for n in (0, 2)}
+    endings, _ = carried(jobs, Unusable(scripts))
+    assert [e.status for e in endings] == ["done", "refused", "done"]
+    assert "not a folder" in endings[1].reason
+
+
+def test_what_has_ended_is_known_before_there_is_room_and_after_a_signal(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed) for seed in range(3)]
+    finished(jobs[1], tmp_path)
+    finished(jobs[2], tmp_path)
+    stop = Stop()
+    engine = Scripted({0: [[Begun(0)], [lambda: setattr(stop, "signal", 2)], [Exited(130, "")]]}, room=1)
+    endings = Sweep(jobs, engine, Watched(), stop).carry()
+    assert [e.status for e in endings] == ["interrupted", "done", "done"]
+
+
+def test_a_line_that_is_no_text_loses_no_other(tmp_path: Path) -> None:
+    attempts.note(tmp_path, {"event": "begun"})
+    with (tmp_path / attempts.ATTEMPTS).open("ab") as file:
+        file.write(b"\xff\xfe")
+    attempts.note(tmp_path, {"event": "begun"})
+    assert attempts.begun(tmp_path) == 2
+
+
+def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    late: list[News | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
+    engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
+    endings, shown = carried([one], engine)
+    assert [(e.status, e.attempts) for e in endings] == [("done", 0)]
+    assert len(shown.paused) == RETRIES + 2 and attempts.noted(one.folder) == []
+
+
+def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    finished(one, tmp_path)
+    engine = Scripted(
+        {
+            0: [
+                [Exited(1, "before it began")],
+                [Begun(0), (one.folder / "outcome.json").unlink, Exited(-9, "")],
+                [Begun(200), lambda: finished(one, tmp_path), Exited(0, "")],
+            ]
+        }
+    )
+    endings, _ = carried([one], engine, force=True)
+    assert engine.started == [(0, True), (0, True), (0, False)]
+    assert endings[0].status == "done"
+
+
+def test_a_signal_lets_everything_save_its_state_and_starts_nothing_more(tmp_path: Path) -> None:
+    jobs, stop, shown = [job(tmp_path, seed) for seed in range(3)], Stop(), Watched()
+    engine = Scripted(
+        {0: [[Begun(0), lambda: setattr(stop, "signal", 15)], [], [Exited(143, "")]], 1: [[], [Exited(143, "")]]}
+    )
+    endings = Sweep(jobs, engine, shown, stop).carry()
+    assert [e.status for e in endings] == ["interrupted"] * 3
+    assert (engine.asked, engine.killed, len(engine.started)) == (1, 0, 2)
+
+
+def test_what_does_not_end_in_time_is_ended_and_a_second_signal_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for patience, again in ((0.0, False), (100.0, True)):
+        monkeypatch.setattr(scheduler, "PATIENCE", patience)
+        stop = Stop()
+        engine = Scripted(
+            {
+                0: [
+                    [lambda stop=stop, again=again: (setattr(stop, "signal", 2), setattr(stop, "again", again))],
+                    [],
+                    [Exited(-9, "")],
+                ]
+            }
+        )
+        Sweep([job(tmp_path)], engine, Watched(), stop).carry()
+        assert engine.killed == 1
+
+
+def test_lines_of_the_pipe_come_back_as_they_were_and_torn_ones_are_none() -> None:
+    for told in (Begun(5), Said("γ → x")):
+        assert from_line(to_line(told)) == told
+    for text in ("", "{", "[]", "5", '{"kind": "Exited", "code": 0}', '{"kind": "Begun"}', '{"steps": 3}'):
+        assert from_line(text) is None
+
+
+def test_a_torn_line_of_attempts_loses_no_other(tmp_path: Path) -> None:
+    attempts.note(tmp_path, {"event": "begun", "number": 1})
+    with (tmp_path / "attempts.jsonl").open("a") as file:
+        file.write('{"checksum":"12')
+    attempts.note(tmp_path, {"event": "begun", "number": 2})
+    assert [line["number"] for line in attempts.noted(tmp_path)] == [1, 2]

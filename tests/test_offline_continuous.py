@@ -1,0 +1,198 @@
+"""From an offline Spec to its parts: the settings of the documented table and of the papers, schedules and records."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from rlbench import suites
+from rlbench.algorithms.bcq import BCQ
+from rlbench.algorithms.behavior_cloning import Imitation
+from rlbench.algorithms.clonedsac import ClonedSAC
+from rlbench.algorithms.cql import CQL
+from rlbench.algorithms.crr import CRR
+from rlbench.algorithms.iql import IQL
+from rlbench.algorithms.sac import SAC
+from rlbench.algorithms.td3bc import TD3BC
+from rlbench.assembly.components import OfflineParts
+from rlbench.assembly.offline_continuous import parts
+from rlbench.config import offline
+from rlbench.config.offline import Offline
+from rlbench.envs.base import Box, Discrete, EnvInfo
+from rlbench.errors import UsageError
+from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
+from rlbench.records.types import Learned
+
+CPU = torch.device("cpu")
+BOX = Box(low=-np.ones(6, np.float32), high=np.ones(6, np.float32))
+INFO = EnvInfo(lanes=1, obs_shape=(17,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
+
+
+def test_numbered_actions_and_pictures_are_refused_in_one_line_that_names_the_run() -> None:
+    for info, word in (
+        (INFO._replace(actions=Discrete(4)), "numbered actions"),
+        (INFO._replace(obs_shape=(84, 84)), r"\(84, 84\)"),
+    ):
+        with pytest.raises(UsageError, match=rf"^offline/td3bc/x: [^\n]*{word}[^\n]*$"):
+            parts("offline/td3bc/x", Offline(), info, CPU)
+
+
+def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
+    bcq = parts("x", Offline(method=offline.BatchConstrained()), INFO, CPU).learner
+    assert isinstance(bcq, BCQ)
+    assert tuple(bcq.choice) == (10, 100, 0.75, 0.5)
+    assert bcq.net.proposer.latent == 12
+    assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [512] * 4
+    assert bcq.net.perturbation.reach == 0.05
+    cql = parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
+    assert isinstance(cql, CQL)
+    assert cql.conservatism == (1.0, 1.0, 10, True, 1.0, False)
+    assert (cql.multiplier.threshold, cql.multiplier.most) == (10.0, 1e6)
+    assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
+    assert cql.sac.temperature.target == -6
+    assert cql.sac.temperature.optimizer.param_groups[0]["lr"] == 1e-4
+    td3bc = parts("x", Offline(), INFO, CPU).learner
+    assert isinstance(td3bc, TD3BC)
+    assert (td3bc.alpha, td3bc.cycle, td3bc.smoothing, td3bc.tau) == (2.5, 2, (0.2, 0.5), 0.005)
+    crr = parts("x", Offline(method=offline.CriticRegularized()), INFO, CPU).learner
+    assert isinstance(crr, CRR)
+    assert crr.filtering == ("exp", 1.0, 20.0, 4, "mean")
+    iql = parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).learner
+    assert isinstance(iql, IQL)
+    assert iql.extraction == (0.7, 3.0, 100.0)
+
+
+def referenced(algorithm: str, task: str) -> OfflineParts:
+    """The parts of a cell with its reference's settings, of 17 numbers and 6 actions whatever its world is."""
+    torch.manual_seed(0)
+    algo = suites.spec("offline", algorithm, task).algo
+    assert isinstance(algo, Offline)
+    return parts("x", algo, INFO, CPU)
+
+
+def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
+    bcq = referenced("bcq", "walker2d-expert-v2").learner
+    assert isinstance(bcq, BCQ)
+    assert (bcq.net.proposer.latent, bcq.net.proposer.clip, bcq.choice.divergence) == (14, None, 7.0)
+    assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [300, 300, 400, 400]
+    corl = referenced("cql", "hopper-medium-v2")
+    assert isinstance(corl.learner, CQL)
+    assert corl.learner.conservatism == (10.0, 1.0, 10, False, None, True)
+    assert (type(corl.learner.sac), corl.schedules) == (SAC, [])
+    actor, critics = corl.learner.sac.actor, corl.learner.sac.critics
+    assert [p.shape[0] for p in actor.torso.parameters()] == [256] * 6
+    assert actor.affine.tolist() == [1.0, -1.0]
+    assert actor.mean.weight.abs().max() <= 0.01 * math.sqrt(6 / (256 + 12)) >= actor.log_std.weight.abs().max()
+    assert not actor.mean.bias.any() and not critics.layers[0].bias.any()
+    robomimic = referenced("cql", "walker2d-expert-v2")
+    assert isinstance(robomimic.learner, CQL) and isinstance(robomimic.learner.sac, ClonedSAC)
+    actor, critics = robomimic.learner.sac.actor, robomimic.learner.sac.critics
+    assert (actor.affine, actor.mean_bound) == (None, 9.0)
+    assert actor.mean.weight.abs().max() <= 1e-3 >= actor.log_std.bias.abs().max()
+    assert critics.layers[0].bias.any()
+    ((cloning, _),) = robomimic.schedules
+    assert [cloning(updates) for updates in (0, 39_999, 40_000)] == [1.0, 1.0, 0.0]
+    deterministic, conditional = referenced("iql", "hopper-medium-v2"), referenced("iql", "walker2d-expert-v2")
+    assert isinstance(deterministic.learner, IQL) and isinstance(conditional.learner, IQL)
+    assert isinstance(deterministic.learner.actor, DeterministicActor)
+    assert isinstance(conditional.learner.actor, ConditionalActor)
+    assert (len(deterministic.schedules), conditional.schedules) == (1, [])  # the rate falls along a cosine, or not
+
+
+def test_each_learning_rate_reaches_its_own_network() -> None:
+    algo = {"actor_lr": 0.1, "critic_lr": 0.2}
+    bcq = parts("x", Offline(method=offline.BatchConstrained(proposer_lr=0.3), **algo), INFO, CPU).learner
+    assert isinstance(bcq, BCQ)
+    pairs = zip(
+        bcq.optimizers, ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)), strict=True
+    )
+    iql = parts("x", Offline(method=offline.ImplicitQ(), **algo), INFO, CPU).learner
+    assert isinstance(iql, IQL)
+    more = zip(iql.optimizers, ((iql.actor, 0.1), (iql.critics, 0.2), (iql.value, 0.2)), strict=True)
+    cql = parts("x", Offline(method=offline.Conservative(), **algo), INFO, CPU).learner
+    assert isinstance(cql, CQL)
+    last = ((cql.sac.actor_optimizer, (cql.sac.actor, 0.1)), (cql.sac.critic_optimizer, (cql.sac.critics, 0.2)))
+    for optimizer, (net, lr) in (*pairs, *more, *last):
+        (group,) = optimizer.param_groups
+        assert group["lr"] == lr
+        assert [id(p) for p in group["params"]] == [id(p) for p in net.parameters()]
+
+
+def test_the_papers_own_settings_can_be_said() -> None:
+    bcq = Offline(
+        method=offline.BatchConstrained(proposer_widths=(750, 750)),
+        widths=(400, 300),
+        actor_lr=1e-3,
+        critic_lr=1e-3,
+        batch=100,
+    )
+    cql = Offline(
+        method=offline.Conservative(weight=5.0, threshold=None, soft=False, alpha_lr=1e-4, max_grad_norm=None),
+        widths=(256, 256, 256),
+        actor_lr=1e-4,
+    )
+    crr = Offline(method=offline.CriticRegularized(mode="binary", usual="max", critics=1, sync_every=100))
+    iql = Offline(method=offline.ImplicitQ(decay=1_000_000), return_span=1000.0)
+    il = Offline(method=offline.Imitation(policy="gaussian"))
+    kinds = {BCQ: bcq, CQL: cql, CRR: crr, IQL: iql, Imitation: il}
+    for kind, algo in kinds.items():
+        assert isinstance(parts("x", algo, INFO, CPU).learner, kind)
+    gaussian = parts("x", il, INFO, CPU).learner
+    assert isinstance(gaussian, Imitation)
+    assert isinstance(gaussian.actor, BoundedActor)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "implicitq", "expectile": 1.0},
+        {"kind": "implicitq", "low": 3.0},
+        {"kind": "batchconstrained", "caution": 1.5},
+        {"kind": "conservative", "target_entropy": -1.0, "alpha_lr": None},
+        {"kind": "criticregularized", "samples": 0},
+        {"kind": "td3bc", "alpha": 0.0},
+        {"kind": "td3bc", "expectile": 0.5},
+        {"kind": "nothing"},
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Offline.model_validate({"method": fields})
+
+
+def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
+    brought = parts("x", Offline(method=offline.ImplicitQ(decay=1000), actor_lr=0.4), INFO, CPU)
+    ((at, put),) = brought.schedules
+    assert [at(n) for n in (0, 250, 500, 1000, 2000)] == pytest.approx(
+        [0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.0, 0.0], abs=1e-15
+    )
+    put(at(500))
+    assert isinstance(brought.learner, IQL)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in brought.learner.optimizers]
+    assert rates == pytest.approx([0.2, 3e-4, 3e-4])
+    assert parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).schedules == []
+    assert parts("x", Offline(), INFO, CPU).schedules == []
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        offline.Imitation(),
+        offline.BatchConstrained(),
+        offline.Conservative(),
+        offline.CriticRegularized(),
+        offline.TD3BC(),
+        offline.ImplicitQ(),
+    ],
+)
+def test_the_record_of_an_epoch_is_read_back_as_what_it_was(method: offline.Method) -> None:
+    brought = parts("x", Offline(method=method), INFO, CPU)
+    record = brought.summary(7, tuple(float(n) for n in range(len(brought.metrics))))
+    assert record.count == 7
+    assert [getattr(record, name) for name in brought.metrics] == [float(n) for n in range(len(brought.metrics))]
+    adapter: TypeAdapter[Learned] = TypeAdapter(Learned)
+    assert adapter.validate_json(adapter.dump_json(record)) == record

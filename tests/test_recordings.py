@@ -1,0 +1,243 @@
+"""Games on film: what is recorded is what was played, in raw points and whole games, the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlbench import checkpoint, suites
+from rlbench.assembly import dqn
+from rlbench.assembly.environments import describe, environments
+from rlbench.assembly.policy_player import fingerprint, playing
+from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.samplers import Uniform
+from rlbench.collectors.explore import EpsilonGreedy, Untouched
+from rlbench.collectors.recording import Tracks, filmed
+from rlbench.datasets import recording_reader, recording_writer
+from rlbench.datasets.dataset_return import EXPERT, worth
+from rlbench.datasets.recipes import Games, games
+from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.types import Recorded
+from rlbench.errors import UsageError
+from rlbench.generate import Filming, kept_run
+from rlbench.ops.state_dict import of_module
+from rlbench.records.store import Store
+from rlbench.records.types import Outcome
+
+STEPS = 205
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run that keeps its best policy, a network as it was drawn."""
+    spec = suites.spec("toy", "qrdqn", "Catch")
+    torch.manual_seed(0)
+    learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    store = Store.claim(spec, tmp_path / "results", {})
+    assert store is not None
+    checkpoint.save(store.folder / "checkpoint" / "best", {"policy": of_module(learner.policy()), "epoch": 0})
+    store.release()
+    return store.folder
+
+
+def recipe(run: Path, **changes: object) -> Games:
+    """How it is played."""
+    digest = fingerprint(kept_run(run, "best")[1])
+    told = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
+    return Games.model_validate({**told, "epsilon": 0.2, **changes})
+
+
+def recorded(run: Path, folder: Path, **changes: object) -> tuple[Recorded, dict[str, str | float]]:
+    """What was played, and what is told of it."""
+    filming = Filming(recipe(run, **changes), run, "best", folder)
+    counts = list(filming)
+    assert counts == sorted(counts) and counts[-1] == filming.recipe.steps
+    told = filming.finish()
+    return recording_reader.read(folder), told
+
+
+def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Path) -> None:
+    rows, told = recorded(run, tmp_path / "rlb-x.frames")
+    assert rows.final is not None and (~rows.final).sum() == STEPS
+    ends = np.flatnonzero(rows.terminated | rows.truncated)
+    np.testing.assert_array_equal(ends + 1, np.flatnonzero(rows.final))
+    live = np.cumsum(~rows.final)
+    cuts = np.flatnonzero(rows.truncated)
+    assert told["episodes_cut"] == len(cuts) and all(live[cut] in {103, 205} for cut in cuts)
+    totals = np.add.reduceat(rows.reward, [0, *(ends[:-1] + 2)])[~rows.truncated[ends]]
+    assert (told["episodes"], told["return_mean"]) == (len(totals), pytest.approx(totals.mean()))
+    assert set(totals) <= {-1.0, 1.0} and told["smoke"] == "false"
+    assert Games.model_validate_json(str(told["recipe"])) == recipe(run)
+
+
+def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) -> None:
+    rows, _ = recorded(run, tmp_path / "rlb-x.frames")
+    spec, kept = kept_run(run, "best")
+    again = playing(spec, kept, epsilon=0.0, lanes=2, seed=0).envs
+    shown, at, waiting = again.reset(), [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2], [False] * 2
+    assert rows.final is not None
+    for _ in range(100):
+        for lane in range(2):
+            if not waiting[lane]:
+                np.testing.assert_array_equal(rows.obs[at[lane]], shown[lane])
+        again.send(np.array([rows.action[place] for place in at]))
+        answer = again.recv()
+        shown = answer.obs
+        for lane in range(2):
+            if waiting[lane]:
+                waiting[lane] = False
+                continue
+            assert rows.reward[at[lane]] == answer.score[lane] and rows.terminated[at[lane]] == answer.terminated[lane]
+            at[lane] += 1
+            if answer.over[lane]:
+                np.testing.assert_array_equal(rows.obs[at[lane]], shown[lane])
+                at[lane] += 1
+                waiting[lane] = True
+    again.close()
+
+
+def test_without_chance_the_actions_are_the_preferred_ones_and_with_it_so_many_are_not(
+    run: Path, tmp_path: Path
+) -> None:
+    spec, kept = kept_run(run, "best")
+    actor = playing(spec, kept, epsilon=0.0, lanes=1, seed=0).actor
+    for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
+        rows, _ = recorded(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
+        assert rows.final is not None
+        live = ~rows.final
+        preferred = actor.act(torch.from_numpy(rows.obs[live][:, None]), "eval").numpy()
+        assert low <= (rows.action[live] != preferred).mean() <= high
+
+
+def test_the_same_recipe_gives_the_same_bytes_and_another_seed_others(run: Path, tmp_path: Path) -> None:
+    places = [tmp_path / f"{name}.frames" for name in "abc"]
+    for place, seed in zip(places, (0, 0, 1), strict=True):
+        recorded(run, place, seed=seed)
+    one, same, other = ({path.name: path.read_bytes() for path in place.iterdir()} for place in places)
+    assert one == same and one["play.00000.segment"] != other["play.00000.segment"]
+
+
+class Random:
+    """Prefers whatever a generator says."""
+
+    def __init__(self, actions: int) -> None:
+        self.pick = EpsilonGreedy(actions=actions, generator=torch.Generator().manual_seed(1), epsilon=1.0)
+
+    def act(self, obs: Tensor, role: str) -> Tensor:
+        return self.pick(torch.zeros(len(obs), dtype=torch.int64))
+
+
+class Nothing:
+    """Stacks nothing."""
+
+    def observe(self, obs: np.ndarray) -> Tensor:
+        return torch.from_numpy(obs)
+
+    def record(self, *_: object) -> None:
+        pass
+
+
+class Watching(Random):
+    """Keeps what it was shown."""
+
+    def __init__(self, actions: int) -> None:
+        super().__init__(actions)
+        self.shown: list[Tensor] = []
+
+    def act(self, obs: Tensor, role: str) -> Tensor:
+        assert role == "eval"  # noise in the network is for learning
+        self.shown.append(obs.clone())
+        return super().act(obs, role)
+
+
+def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> None:
+    spec, cpu = suites.spec("toy", "dqn", "Catch"), torch.device("cpu")
+    envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
+    ring = Ring(
+        capacity=20,
+        lanes=2,
+        obs=Column((10, 5), torch.uint8),
+        action=Column((), torch.int64),
+        horizon=1,
+        gamma=0.9,
+        stack=3,
+        sampler=Uniform(torch.Generator()),
+        device=cpu,
+    )
+    made = Film(tmp_path / "x.frames")
+    list(filmed(actor, ring, Untouched(), envs, Tracks(made, lanes=2, steps=80)))
+    envs.close()
+    rows = recording_reader.read(tmp_path / "x.frames")
+    assert rows.final is not None and rows.terminated.sum() > 4
+    lanes = [[shown[lane].numpy().tobytes() for shown in actor.shown] for lane in range(2)]
+    began = lane = 0
+    for row, final in enumerate(rows.final):
+        if not final:
+            stack = rows.obs[[max(row - back, began) for back in (2, 1, 0)]].tobytes()
+            while lane < 2 and stack not in lanes[lane]:
+                lane += 1
+            assert lane < 2, row
+            del lanes[lane][: lanes[lane].index(stack) + 1]
+        else:
+            began = row + 1
+
+
+def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> None:
+    spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
+    envs = environments(spec.task, seeds=(1,), training=False)
+    made = Film(tmp_path / "x.frames", rows=300)
+    tracks = Tracks(made, lanes=1, steps=700)
+    list(filmed(Random(9), Nothing(), Untouched(), envs, tracks))
+    envs.close()
+    recording_writer.finish(tmp_path / "x.frames", made.written, {})
+    rows = recording_reader.read(tmp_path / "x.frames")
+    assert rows.obs.shape[1:] == (84, 84) and rows.obs.dtype == np.uint8
+    assert rows.reward.max() >= 10 and set(np.unique(rows.reward % 10)) == {0.0}
+    assert 1 <= rows.terminated.sum() <= 2  # three lives each: six losses and more
+    assert (
+        tracks.returns[0] and tracks.returns[0][0] == rows.reward[: int(np.flatnonzero(rows.terminated)[0]) + 1].sum()
+    )
+
+
+def test_a_run_plays_as_when_it_is_judged() -> None:
+    spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
+    learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
+    kept = {"policy": of_module(learner.policy()), "epoch": 0}
+    rules = playing(spec, kept, epsilon=0.2, lanes=1, seed=0).envs._referee
+    assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="plays Catch, not Doors"):
+        Filming(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
+    with pytest.raises(UsageError, match="no such checkpoint; a finished run keeps best and last"):
+        Filming(recipe(run), run, "last", tmp_path / "x.frames")
+    spec = suites.spec("toy", "ppo", "Catch")
+    with pytest.raises(UsageError, match="is no Q-learning"):
+        playing(spec, {}, epsilon=0.0, lanes=1, seed=0)
+    told = recipe(run).model_dump()
+    with pytest.raises(UsageError, match=r"call it rlb-pong"):
+        games(**{**told, "name": "pong"})
+    with pytest.raises(UsageError, match="fewer steps than the 2 lanes"):
+        games(**{**told, "steps": 1})
+    with pytest.raises(UsageError, match="epsilon"):
+        games(**{**told, "epsilon": 1.5})
+
+
+def test_a_set_says_what_its_expert_was_worth_when_it_was_judged(run: Path, tmp_path: Path) -> None:
+    assert EXPERT not in recorded(run, tmp_path / "running.frames")[1]  # nobody knows yet
+    store = Store.claim(suites.spec("toy", "qrdqn", "Catch"), tmp_path / "results", {})
+    assert store is not None and store.folder == run
+    checkpoint.save(run / "checkpoint" / "last", checkpoint.load(run / "checkpoint" / "best"))
+    numbers = {"env_steps": 1, "updates": 1, "epochs": 0, "seconds": 1.0, "best_epoch": 0, "weights": None}
+    store.finish(Outcome(status="done", reason="budget", final=-0.5, best=0.75, **numbers))
+    store.release()
+    for which, due in (("best", 0.75), ("last", -0.5)):
+        folder = tmp_path / f"{which}.frames"
+        filming = Filming(recipe(run), run, which, folder)
+        list(filming)
+        assert filming.finish()[EXPERT] == due and worth(folder).expert == due

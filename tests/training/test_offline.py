@@ -1,0 +1,184 @@
+"""The offline loop beside judges that only remember: what is taken when, in what order it is told, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from rlbench.config.run import Budget
+from rlbench.ops.state_dict import State, tensor, whole
+from rlbench.records.types import Epoch, Evaluated, Progress, QUpdated
+from rlbench.training.offline import AHEAD, Data, Offline
+
+BUDGET = Budget(steps=100, epoch=30, segment=1000)
+
+
+class Part:
+    """Has no state."""
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
+
+class Counted:
+    """Learns by counting, and says what it was asked since the last time."""
+
+    def __init__(self) -> None:
+        self.net, self.count = nn.Linear(1, 1, bias=False), 0
+        nn.init.zeros_(self.net.weight)
+
+    def policy(self) -> nn.Module:
+        return self.net
+
+    def state_dict(self) -> State:
+        return {"count": self.count, "weight": self.net.weight.detach().clone()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.count = whole(state, "count")
+        self.net.load_state_dict({"weight": tensor(state, "weight")})
+
+    def run(self, first: int, count: int) -> None:
+        self.count += count
+        with torch.no_grad():
+            self.net.weight += count
+
+    def take(self) -> QUpdated | None:
+        count, self.count = self.count, 0
+        return QUpdated(count=count, loss=0.5, q=1.25) if count else None
+
+
+class Remembering:
+    """Judges ``most`` at a time that answer in the order of ``answers``, an epoch every ``looks`` looks."""
+
+    def __init__(self, policy: nn.Module, most: int, *, looks: int = 3, backwards: bool = False) -> None:
+        self.policy, self.most, self.looks, self.backwards = policy, most, looks, backwards
+        self.kept: dict[int, dict[str, torch.Tensor]] = {}
+        self.answered: set[int] = set()
+        self.waited: list[float] = []
+        self.longest = 0
+
+    def begin(self, epoch: int) -> None:
+        self.kept[epoch] = {name: value.clone() for name, value in self.policy.state_dict().items()}
+        self.longest = max(self.longest, len(self.kept))
+
+    def heard(self, epoch: int, seconds: float) -> Evaluated | int:
+        self.waited.append(seconds)
+        if len(self.waited) % self.looks == 0:
+            left = sorted(set(self.kept) - self.answered, reverse=self.backwards)
+            self.answered |= set(left[:1])
+        return judged(epoch, self.kept[epoch]["weight"]) if epoch in self.answered else 0
+
+    def taken(self, epoch: int) -> State:
+        return dict(self.kept.pop(epoch))
+
+    def state_dict(self) -> State:
+        return {str(epoch): dict(policy) for epoch, policy in self.kept.items()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.kept = {int(epoch): policy for epoch, policy in state.items() if isinstance(policy, dict)}
+
+    def close(self) -> None:
+        self.kept.clear()
+
+
+def judged(epoch: int, weight: torch.Tensor) -> Evaluated:
+    """What a policy is worth: its weight."""
+    return Evaluated(returns=(float(weight.detach()), float(epoch)), lengths=(1, 1), seeds=(0, 1), seconds=0.0)
+
+
+class Within:
+    """An evaluation here and now, of two steps."""
+
+    def __init__(self, found: Evaluated) -> None:
+        self.found = found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((0, 1))
+
+    def result(self) -> Evaluated:
+        return self.found
+
+
+def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
+    learner = Counted()
+    judges = Remembering(learner.net, most, **how)
+    made = Offline(
+        updater=learner,
+        sampler=Part(),
+        learner=learner,
+        noise=SimpleNamespace(state_dict=dict, load_state_dict=lambda _: None),
+        evaluate=lambda epoch: Within(judged(epoch, learner.net.weight)),
+        judges=judges,
+        budget=BUDGET,
+        schedules=(),
+        data=Data("x", None),
+    )
+    return made, judges
+
+
+def told(made: Offline) -> list[tuple[object, ...]]:
+    """Every epoch, its times left out, and the policy that goes with it."""
+    return [
+        (e.number, e.updates, e.updated, e.evaluated, float(next(iter(made.judged.values())).sum()))
+        for e in made
+        if isinstance(e, Epoch)
+    ]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("looks", [1, 2, 30])
+def test_epochs_judged_elsewhere_are_those_judged_here_in_their_order_whoever_answers_first(
+    most: int, looks: int, *, backwards: bool
+) -> None:
+    here, _ = trainer(0)
+    golden = told(here)
+    assert [row[0] for row in golden] == [0, 1, 2, 3, 4]
+    assert [row[4] for row in golden] == [0, 30, 60, 90, 100]
+    there, _ = trainer(most, looks=looks, backwards=backwards)
+    assert told(there) == golden
+
+
+def test_learning_goes_on_while_somebody_judges_and_waits_once_it_is_too_far_ahead() -> None:
+    made, judges = trainer(1, looks=1000)
+    records: list[Progress | Epoch] = []
+    for record in made:
+        records.append(record)
+        if len(judges.waited) == 999:
+            break
+    assert judges.longest == AHEAD + 1
+    assert made.clock.updates == 30 * AHEAD + 25, "a stride beyond the epoch that nobody has time for"
+    assert made.clock.epochs == 0
+    assert not any(isinstance(record, Epoch) for record in records)
+    assert {0.0, 0.2} == set(judges.waited), "it looks while there is room, and waits when there is none"
+
+
+@pytest.mark.parametrize("then", [0, 1])
+def test_a_state_takes_along_what_is_not_judged_yet_and_it_is_judged_first(then: int) -> None:
+    golden = told(trainer(0)[0])
+    made, _ = trainer(2, looks=1000)
+    steps = iter(made)
+    while made.clock.updates < 75:
+        next(steps)
+    state = made.state_dict()
+    assert [epoch.number for epoch in made.pending] == [0, 1, 2]
+    again, _ = trainer(then)
+    again.load_state_dict(state)
+    assert told(again) == golden
+
+
+def test_an_older_state_knows_of_no_judges() -> None:
+    made, _ = trainer(0)
+    state = made.state_dict()
+    del state["judges"], state["pending"]
+    again, _ = trainer(1)
+    again.load_state_dict(state)
+    assert told(again) == told(trainer(0)[0])

@@ -1,0 +1,186 @@
+"""The loop's bookkeeping, with parts that only count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rlbench.config.online import Linear
+from rlbench.config.run import Budget
+from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.records.types import Epoch, Evaluated, Progress, QUpdated
+from rlbench.training.clock import Pace
+from rlbench.training.online import Online
+from rlbench.training.rng_state import Noise
+
+
+class Part:
+    """Has no state."""
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
+
+class Counting(Part):
+    """A collector of ten lanes of which one idles every third step."""
+
+    def __init__(self) -> None:
+        self.segment, self.steps, self.taken, self.exact = -1, 0, 0, True
+        self.opened: list[tuple[int, int]] = []
+        self.amounts: list[tuple[int, float]] = []
+        self.games = SimpleNamespace(last=None, take=lambda: ((), ()))
+
+    def open(self, segment: int) -> None:
+        self.segment = segment
+        self.opened.append((segment, self.steps))
+
+    def step(self) -> int:
+        self.taken += 1
+        live = 9 if self.taken % 3 == 0 else 10
+        self.steps += live
+        return live
+
+
+class Updates(Part):
+    """Remembers when it ran."""
+
+    def __init__(self, collector: Counting) -> None:
+        self.collector, self.ran, self.count = collector, [], 0
+
+    def run(self, first: int, count: int) -> None:
+        self.ran += [(n, self.collector.steps) for n in range(first, first + count)]
+        self.count += count
+
+    def take(self) -> QUpdated | None:
+        count, self.count = self.count, 0
+        return QUpdated(count=count, loss=0.0, q=0.0) if count else None
+
+
+class Judged:
+    """An evaluation of three steps that plays with torch's own generator."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        for n in range(3):
+            torch.rand(5)
+            yield n
+
+    def result(self) -> Evaluated:
+        return Evaluated(returns=(float(self.epoch),), lengths=(1,), seeds=(0,), seconds=0.0)
+
+
+def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
+    collector = Counting()
+    updates = Updates(collector)
+    settings = {
+        "budget": Budget(steps=1000, epoch=300, segment=400),
+        "schedules": [
+            (Linear(start=1.0, end=0.1, steps=500).at, lambda v: collector.amounts.append((collector.steps, v)))
+        ],
+        "rhythm": Pace(100, 0.1),
+        **changes,
+    }
+    made = Online(
+        collector=collector,
+        updater=updates,
+        buffer=Part(),
+        learner=Part(),
+        noise=Noise(None),
+        evaluate=Judged,
+        **settings,
+    )
+    return made, collector, updates
+
+
+def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_should() -> None:
+    made, _, _ = trainer()
+    epochs = [r for r in made if isinstance(r, Epoch)]
+    assert [e.number for e in epochs] == [0, 1, 2, 3, 4]
+    assert [e.evaluated.mean for e in epochs if e.evaluated] == [0, 1, 2, 3, 4]
+    ends = [e.env_steps for e in epochs]
+    assert ends[0] == 0
+    for end, due in zip(ends[1:], (300, 600, 900, 1000), strict=True):
+        assert due <= end < due + 10
+    assert [e.collected.steps for e in epochs] == [b - a for a, b in zip([0, *ends], ends, strict=False)]
+    assert epochs[0].updated is None
+
+
+def test_gradient_steps_follow_live_steps_exactly_and_begin_after_the_warm_up() -> None:
+    made, _, updates = trainer(rhythm=Pace(100, 0.25))
+    last = list(made)[-1]
+    assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
+    for number, steps in updates.ran:
+        assert steps >= 100 + (number + 1) * 4, "an update came before its steps"
+        assert steps < 100 + (number + 1) * 4 + 10, "an update came late"
+    assert isinstance(last, Epoch)
+    assert last.updates == len(updates.ran) == int((last.env_steps - 100) * 0.25)
+
+
+def test_exploration_follows_the_clock() -> None:
+    made, collector, _ = trainer()
+    list(made)
+    for steps, amount in collector.amounts:
+        assert amount == pytest.approx(max(0.1, 1.0 - 0.9 * steps / 500))
+    assert collector.amounts[0] == (0, 1.0)
+    assert collector.amounts[-1][1] == pytest.approx(0.1)
+
+
+def test_segments_begin_in_fresh_environments_at_their_multiples() -> None:
+    made, collector, _ = trainer()
+    list(made)
+    assert [s for s, _ in collector.opened] == [0, 1, 2]
+    assert [steps // 400 for _, steps in collector.opened] == [0, 1, 2]
+    assert all(steps % 400 < 10 for _, steps in collector.opened)
+
+
+def test_an_evaluation_moves_no_stream_of_the_training() -> None:
+    made, _, _ = trainer()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    records = iter(made)
+    while not isinstance(next(records), Epoch):
+        assert torch.equal(tensor(branch(made.state_dict(), "noise"), "host"), before), (
+            "a checkpoint in mid-evaluation must hold the training's stream"
+        )
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_progress_comes_after_every_vector_step() -> None:
+    made, collector, _ = trainer(budget=Budget(steps=100, epoch=100, segment=100))
+    steps = [r.env_steps for r in made if isinstance(r, Progress)]
+    assert sorted(set(steps)) == [0, 10, 20, 29, 39, 49, 58, 68, 78, 87, 97, 107]
+    assert collector.taken == 11
+
+
+def test_a_linear_schedule_is_a_function_of_absolute_steps() -> None:
+    schedule = Linear(start=1.0, end=0.05, steps=1_000_000)
+    assert schedule.at(0) == 1.0
+    assert schedule.at(500_000) == pytest.approx(0.525)
+    assert schedule.at(1_000_000) == schedule.at(9_000_000) == 0.05
+
+
+def test_where_a_state_was_not_gone_on_with_bit_for_bit_is_kept_through_every_later_state() -> None:
+    made, collector, _ = trainer()
+    list(islice(made, 5))
+    state = made.state_dict()
+    del state["inexact"]  # as checkpoints were before
+    made.load_state_dict(state)
+    assert made.inexact == ()
+    collector.exact = False
+    made.load_state_dict(made.state_dict())
+    first = made.clock.env_steps
+    list(islice(made, 5))
+    made.load_state_dict(made.state_dict())
+    assert made.inexact == (first, made.clock.env_steps)
+    collector.exact = True
+    made.load_state_dict(made.state_dict())
+    assert made.inexact == (first, made.clock.env_steps)

@@ -1,0 +1,97 @@
+"""The inner loop, with parts that write down what was asked of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlbench.algorithms.base import Periodic
+from rlbench.ops.types import Transition
+from rlbench.records.types import QUpdated
+from rlbench.training.metrics import Metrics
+from rlbench.training.updates import Eager
+
+
+class Said(NamedTuple):
+    loss: Tensor
+    q: Tensor
+    priority: Tensor
+
+
+class Source:
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.told: list[tuple[list[int], list[float]]] = []
+
+    def sample(self, batch: int) -> Transition:
+        self.asked.append(batch)
+        nothing = torch.zeros(batch)
+        return Transition(
+            nothing, nothing, nothing, nothing, nothing, nothing, torch.arange(batch) + 10 * len(self.asked)
+        )
+
+    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+        self.told.append((slot.tolist(), priority.tolist()))
+
+
+class Pupil:
+    """Counts its updates, in cycles of four, and is to be synced after every third."""
+
+    cycle = 4
+
+    def __init__(self) -> None:
+        self.phases: list[int] = []
+        self.synced: list[int] = []
+        self.every = (Periodic(3, lambda: self.synced.append(len(self.phases))),)
+
+    def update(self, batch: Transition, phase: int) -> Said:
+        self.phases.append(phase)
+        return Said(torch.tensor(float(len(self.phases))), torch.tensor(-1.0), batch.slot * 2.0)
+
+
+def test_the_phase_of_a_cycle_is_counted_over_all_calls() -> None:
+    pupil = Pupil()
+    for first, count in ((0, 2), (2, 3), (5, 1)):
+        _eager(pupil, Source()).run(first, count)
+    assert pupil.phases == [0, 1, 2, 3, 0, 1]
+
+
+def made() -> tuple[Eager, Source, list[int]]:
+    source, pupil = Source(), Pupil()
+    return _eager(pupil, source), source, pupil.synced
+
+
+def _eager(pupil: Pupil, source: Source) -> Eager:
+    return Eager(
+        source=source,
+        learner=pupil,
+        batch=2,
+        metrics=Metrics(("loss", "q"), torch.device("cpu")),
+        summary=lambda count, means: QUpdated(count=count, loss=means[0], q=means[1]),
+    )
+
+
+def test_targets_are_copied_after_every_third_update_counted_over_all_calls() -> None:
+    eager, _, synced = made()
+    eager.run(0, 2)
+    eager.run(2, 5)
+    eager.run(7, 3)
+    assert synced == [3, 6, 9]
+
+
+def test_what_was_learned_goes_back_to_where_it_came_from() -> None:
+    eager, source, _ = made()
+    eager.run(0, 2)
+    assert source.asked == [2, 2]
+    assert source.told == [([10, 11], [20.0, 22.0]), ([20, 21], [40.0, 42.0])]
+
+
+def test_an_epochs_means_are_over_its_own_updates() -> None:
+    eager, _, _ = made()
+    assert eager.take() is None
+    eager.run(0, 3)
+    assert eager.take() == QUpdated(count=3, loss=2.0, q=-1.0)
+    eager.run(3, 1)
+    assert eager.take() == QUpdated(count=1, loss=4.0, q=-1.0)
