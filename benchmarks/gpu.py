@@ -23,7 +23,7 @@ from benchmarks.parity import ParityRow, parity
 from benchmarks.report import Report, report, save
 from benchmarks.rigs import CELLS, fill, ring_of
 from rlbench import suites
-from rlbench.accel.graph_capture import Captured
+from rlbench.accel.graph_capture import GraphUpdater
 from rlbench.assembly.assemble import build
 from rlbench.assembly.engine import refusals
 from rlbench.assembly.environments import describe
@@ -188,7 +188,7 @@ def _updates(found: Findings, sizes: Sizes, suite: str, algorithm: str, engine: 
 
 def _noted(found: Findings, workload: str, run: Online | Offline, engine: str, speed: Speed) -> bool:
     """Keep a figure under the name of the engine that ran; whether it is one of captured updates."""
-    ran = "captured" if isinstance(run.updater, Captured) else "eager"
+    ran = "captured" if isinstance(run.updater, GraphUpdater) else "eager"
     reason = next(iter(refusals(run.updater, run.learner)), "")
     if reason or ran != engine:
         found.skipped[f"{workload} {engine}"] = f"ran eagerly: {reason or 'no CUDA card'}"

@@ -15,7 +15,7 @@ from rlbench import suites
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.training.clock import Rollouts
+from rlbench.training.clock import RolloutSchedule
 
 SETTINGS = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segment=100_000_000")
 
@@ -34,7 +34,7 @@ def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
     """Whole rollouts with their updates; the first one is the warm-up, here and in the peer."""
     spec = applied(documented, [parse(text, "benchmark") for text in SETTINGS])
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
-    if not isinstance(run.rhythm, Rollouts):
+    if not isinstance(run.rhythm, RolloutSchedule):
         raise TypeError(type(run.rhythm).__name__)
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = watched(run), 0, 0.0, 0.0

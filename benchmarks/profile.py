@@ -16,7 +16,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.training.clock import Rollouts
+from rlbench.training.clock import RolloutSchedule
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 
@@ -62,7 +62,7 @@ def _steps(run: Online | Offline) -> Iterator[int]:
             run.updater.run(number, STRIDE)
         return
     run.clock.epochs = 1  # the untrained policy counts as judged
-    whole = run.rhythm.updates if isinstance(run.rhythm, Rollouts) else 0
+    whole = run.rhythm.updates if isinstance(run.rhythm, RolloutSchedule) else 0
     first, learned = -1, 0
     for progress in run:
         if progress.updates < max(BEFORE, whole) or (whole and progress.updates == learned):

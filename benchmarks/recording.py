@@ -18,17 +18,17 @@ from rlbench import suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe
 from rlbench.assembly.policy_player import playing
-from rlbench.collectors.recording import Tracks, filmed
+from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.online import QLearning
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.datasets.recording_format import Piece
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.ops.state_dict import of_module
 
 LANES, TURN = 10, 2_000
 
 
-class Blind(Film):
+class Blind(RecordingWriter):
     """A film that keeps nothing."""
 
     def add(self, piece: Piece) -> None:
@@ -42,7 +42,7 @@ def written(case: Case) -> dict[str, list[float]]:
     """Steps a second, recorded and not, over ``case.steps`` of each."""
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         games = {
-            "rlbench": _games(Film(Path(folder, "kept.frames")), case),
+            "rlbench": _games(RecordingWriter(Path(folder, "kept.frames")), case),
             "played, not recorded": _games(Blind(Path(folder, "blind.frames")), case),
         }
         seconds, done = dict.fromkeys(games, 0.0), dict.fromkeys(games, 0)
@@ -60,7 +60,7 @@ def read(case: Case) -> dict[str, list[float]]:
     """Transitions a second from the files of a set to arrays."""
     with tempfile.TemporaryDirectory(prefix="rlbench-") as folder:
         path = Path(folder, "kept.frames")
-        reel = Film(path)
+        reel = RecordingWriter(path)
         game = _games(reel, case)
         steps = sum(_turn(game) for _ in range(max(2, case.steps // TURN)))
         reel.flush()
@@ -74,7 +74,7 @@ def read(case: Case) -> dict[str, list[float]]:
     return {"rlbench": [count / took]}
 
 
-def _games(reel: Film, case: Case) -> Iterator[int]:
+def _games(reel: RecordingWriter, case: Case) -> Iterator[int]:
     spec = suites.spec("atari", "qrdqn", "PongNoFrameskip-v4")
     torch.manual_seed(0)
     torch.set_num_threads(case.threads)
@@ -82,7 +82,7 @@ def _games(reel: Film, case: Case) -> Iterator[int]:
         raise TypeError(type(spec.algo).__name__)
     fresh = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, stacked, explorer, envs = playing(spec, {"policy": of_module(fresh)}, epsilon=0.2, lanes=LANES, seed=0)
-    return filmed(actor, stacked, explorer, envs, Tracks(reel, lanes=LANES, steps=10_000_000))
+    return record(actor, stacked, explorer, envs, ShardRecorder(reel, lanes=LANES, steps=10_000_000))
 
 
 def _turn(game: Iterator[int]) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.children import ROOT
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, differences, file_of, gather
 from rlbench.report.runs import Run
 
@@ -58,7 +58,7 @@ def pairs(results: Path, theirs: Path = THEIRS) -> list[Pair]:
     return made
 
 
-def ours(found: Mapping[Key, Runs], contest: Contest, data: str, files: set[str]) -> tuple[float, ...]:
+def ours(found: Mapping[CellKey, Runs], contest: Contest, data: str, files: set[str]) -> tuple[float, ...]:
     """Of runs on one of these files the evaluation after so many updates, by seed; settings are the documented ones."""
     wanted = (contest.algorithm, data)
     every = [run for key, runs in found.items() if (key.algorithm, key.dataset) == wanted for run in runs.all]

@@ -14,7 +14,7 @@ from rlbench.assembly.environments import describe
 from rlbench.buffers.ring import Ring
 from rlbench.config.online import QLearning
 from rlbench.envs.base import Discrete
-from rlbench.training.updates import Eager
+from rlbench.training.updates import EagerUpdater
 
 SIDE = 1024  # of the matrices that tell the machine's speed
 ROUNDS, UPDATES, PRODUCTS = 7, 4, 6  # per round, by turns
@@ -24,7 +24,7 @@ def value_updates(case: Case) -> dict[str, list[float]]:
     """Updates/s of the run's own updater on a full store, GFLOP/s of large products between them, and what follows."""
     run, flop = trainer(case), needed(case)
     updater, ring = run.updater, run.buffer
-    if not isinstance(updater, Eager) or not isinstance(ring, Ring):
+    if not isinstance(updater, EagerUpdater) or not isinstance(ring, Ring):
         raise TypeError(f"{type(updater).__name__}, {type(ring).__name__}")
     fill(ring, case)
     left, right = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rlbench import disk, faults
-from rlbench.errors import Halted, RefusedFile
+from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.ops.state_dict import State
 from rlbench.records import files, manifest
 from rlbench.records.manifest import Manifest
@@ -120,7 +120,9 @@ def _write(folder: Path, state: State) -> None:
         try:
             save_file(shard, path)
         except SafetensorError as error:  # its own name for a disk that will take no more
-            raise Halted(f"{path}: {error}; free some space and run the same command again: it resumes") from None
+            raise ResourceExhausted(
+                f"{path}: {error}; free some space and run the same command again: it resumes"
+            ) from None
         manifest.sync(path)
         faults.point("checkpoint.shard")
         sums[path.name] = manifest.sha256_of(path)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rlbench import faults
-from rlbench.errors import Halted, UsageError
+from rlbench.errors import ResourceExhausted, UsageError
 
 
 def replace(path: Path, raw: bytes, temporary: Path) -> None:
@@ -44,13 +44,13 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
 
     Raises:
         UsageError: its folder cannot be written.
-        Halted: the disk is full, or failed.
+        ResourceExhausted: the disk is full, or failed.
     """
     try:
         yield
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder{elsewhere}") from None
     except FileNotFoundError:
-        raise Halted(f"{path}: its folder is gone; put it back and {then}") from None
+        raise ResourceExhausted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:
-        raise Halted(f"{path}: {error.strerror or error}; free some space and {then}") from None
+        raise ResourceExhausted(f"{path}: {error.strerror or error}; free some space and {then}") from None

@@ -5,11 +5,11 @@
     │   ├── UnknownName         2   a name that does not exist; says which were meant
     │   └── DoesNotFit          2   more memory than this machine has; says how much
     ├── RefusedFile             2   a file that is damaged, newer than this version, or not ours
-    ├── BelowDocument           3   a score below the document or the baseline
+    ├── BelowReference           3   a score below the document or the baseline
     ├── Inconclusive            4   the evidence is too thin, under --strict
     ├── RunFailed               5   a run that cannot go on
     │   ├── Diverged            5   NaN or infinity in a loss, a weight or a return
-    │   ├── Halted              5   a full disk or no memory left; the same command resumes
+    │   ├── ResourceExhausted              5   a full disk or no memory left; the same command resumes
     │   └── BrokenEnvironment   5   an environment that broke its contract
     └── Interrupted   129/130/143   a signal; the state is saved
 
@@ -42,7 +42,7 @@ class UnknownName(UsageError):
     def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
         self.kind, self.name = kind, name
         prefix = f"{where}: " if where else ""
-        super().__init__(f"{prefix}unknown {kind} {name!r}{meant(name, known)}")
+        super().__init__(f"{prefix}unknown {kind} {name!r}{suggest(name, known)}")
 
 
 class DoesNotFit(UsageError):
@@ -55,7 +55,7 @@ class RefusedFile(RlbenchError):
     exit_code = 2
 
 
-class BelowDocument(RlbenchError):
+class BelowReference(RlbenchError):
     """At least one cell is below its document or its baseline."""
 
     exit_code = 3
@@ -77,7 +77,7 @@ class Diverged(RunFailed):
     """NaN or infinity where a number was due."""
 
 
-class Halted(RunFailed):
+class ResourceExhausted(RunFailed):
     """The machine, not the run, is at fault: a full disk, no memory left. The same command resumes."""
 
 
@@ -93,7 +93,7 @@ class Interrupted(RlbenchError):
         self.exit_code = 128 + signal
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'a' or 'b'?`` from the nearest names, or ``; known: a, b, c`` when none is near."""
     names = list(known)
     folded = {n.lower(): n for n in reversed(names)}

@@ -22,14 +22,14 @@ from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
 from rlbench.assembly.policy_export import exported
 from rlbench.assembly.policy_player import able, playing
-from rlbench.collectors.recording import Tracks, filmed
+from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
 from rlbench.datasets.dataset_return import EXPERT
 from rlbench.datasets.policies import Policy, parsed
 from rlbench.datasets.recipes import Games, Part, Recipe
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
@@ -51,7 +51,7 @@ class Player(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Blurred:
+class NoisyPolicy:
     """A policy with what a part of a recipe adds to it; draws as much in every step, whatever comes of it."""
 
     policy: Policy
@@ -71,7 +71,7 @@ class Blurred:
         return action
 
 
-class Tape:
+class TransitionRecorder:
     """The steps of N lanes, each up to its quota ``[N]``."""
 
     def __init__(self, quota: NDArray[np.int64], info: EnvInfo, actions: int) -> None:
@@ -139,7 +139,7 @@ class Recording:
             try:
                 self.versions = dict(envs.info.versions)
                 tape = _tape(self.task, policy, envs.info, steps)
-                for done in _recorded(envs, Blurred(policy, part, seeds.child("action").numpy()), tape):
+                for done in _recorded(envs, NoisyPolicy(policy, part, seeds.child("action").numpy()), tape):
                     yield before + done
             finally:
                 envs.close()
@@ -167,7 +167,7 @@ class Recording:
         }
 
 
-class Filming:
+class EpisodeRecorder:
     """Games of a run under way, in place of what is in ``folder``: iterate it to the end, then ``finish`` it."""
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
@@ -179,7 +179,7 @@ class Filming:
         able(spec)
         self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
         recording_writer.clear(folder)  # not before it is known that another one can be made
-        self.tracks = Tracks(Film(folder), lanes=recipe.lanes, steps=recipe.steps)
+        self.tracks = ShardRecorder(RecordingWriter(folder), lanes=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[int]:
@@ -190,7 +190,7 @@ class Filming:
         )
         try:
             self.versions = dict(envs.info.versions)
-            yield from filmed(actor, stacked, explorer, envs, self.tracks)
+            yield from record(actor, stacked, explorer, envs, self.tracks)
         finally:
             envs.close()
 
@@ -283,7 +283,7 @@ def _worth(whole: NDArray[np.float64], cut: int) -> dict[str, float]:
     return counts | {f"return_{name}": float(value) for name, value in found.items()}
 
 
-def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> Tape:
+def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> TransitionRecorder:
     """Room for a part's steps, where its player fits the task."""
     if not isinstance(info.actions, Box) or len(info.obs_shape) != 1:
         raise UsageError(f"{task.id}: only vectors seen and real actions taken are recorded; choose another task")
@@ -291,10 +291,10 @@ def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> Tape:
     policy.fits(task.id, features=info.obs_shape[0], actions=actions)
     quota = np.full(info.lanes, steps // info.lanes)
     quota[: steps % info.lanes] += 1
-    return Tape(quota, info, actions)
+    return TransitionRecorder(quota, info, actions)
 
 
-def _recorded(envs: VectorEnv, player: Player, tape: Tape) -> Iterator[int]:
+def _recorded(envs: VectorEnv, player: Player, tape: TransitionRecorder) -> Iterator[int]:
     """Fill the tape; gives the number of steps so far after every vector step."""
     obs = envs.reset()
     live, elapsed = np.ones(len(obs), np.bool_), np.zeros(len(obs), np.int64)

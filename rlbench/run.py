@@ -25,7 +25,7 @@ from rlbench.assembly.engine import engaged, refusals
 from rlbench.assembly.environments import describe
 from rlbench.config.run import EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
-from rlbench.errors import Diverged, Halted, Interrupted, RefusedFile, RlbenchError, RunFailed, UsageError
+from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state_dict import State, branch, of_module, whole
 from rlbench.records import manifest
 from rlbench.records.attempts import note
@@ -67,7 +67,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
         RunFailed: the run cannot go on; its outcome says why.
         RefusedFile: the checkpoint is damaged, another run's, or of older code.
-        Halted: memory is exhausted, or the disk full; the same call resumes.
+        ResourceExhausted: memory is exhausted, or the disk full; the same call resumes.
     """
     if store.outcome is not None and store.outcome.status != "interrupted":
         if store.outcome.status == "done":
@@ -79,12 +79,14 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         trainer = build(spec, _as_saved(runtime, saved), describe(spec), seal)
         _take_over(trainer, saved, store)
         yield from _under_way(spec, runtime, store, stop, trainer)
-    except (Interrupted, Halted, UsageError, RefusedFile):
+    except (Interrupted, ResourceExhausted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
         if _wants_memory(error):
             what = f"memory is exhausted ({_first_line(error)})"
-            raise Halted(f"{spec.name}: {what}; free some and run the same command again: it resumes") from error
+            raise ResourceExhausted(
+                f"{spec.name}: {what}; free some and run the same command again: it resumes"
+            ) from error
         if trainer is None:
             raise  # nothing has been tried
         store.explain(traceback.format_exc())
@@ -197,7 +199,7 @@ def _under_way(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: 
     try:
         yield from _followed(spec, runtime, store, stop, trainer)
     except UsageError as error:
-        raise Halted(f"{error}; or open it again, and the same command resumes") from error
+        raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
 
 
 def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:

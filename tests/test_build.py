@@ -15,7 +15,7 @@ from rlbench import suites
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly import assemble, device, evaluation
 from rlbench.assembly.environments import describe
-from rlbench.buffers.async_ring import Staggered
+from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.samplers import Uniform
@@ -26,14 +26,14 @@ from rlbench.config.overrides import applied, parse
 from rlbench.config.resources import MOST_THREADS
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import Task
-from rlbench.envs.async_vector import Apart
+from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import VectorEnv
-from rlbench.envs.envpool_async import EnvPoolMujocoApart
+from rlbench.envs.envpool_async import EnvPoolMujocoAsync
 from rlbench.envs.normalize import Scale
 from rlbench.errors import UsageError
 from rlbench.nets import iqn_fqf
 from rlbench.training.online import Online
-from rlbench.training.updates import Eager
+from rlbench.training.updates import EagerUpdater
 
 SIX = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 CPU = Runtime(device="cpu", threads=1)
@@ -43,12 +43,12 @@ def made(spec: Spec) -> Online:
     return assemble.build(spec, CPU, describe(spec))
 
 
-def parts(trainer: Online) -> tuple[QLearner, Ring, Collector, Eager]:
+def parts(trainer: Online) -> tuple[QLearner, Ring, Collector, EagerUpdater]:
     learner, ring, collector, updater = trainer.learner, trainer.buffer, trainer.collector, trainer.updater
     assert isinstance(learner, QLearner)
     assert isinstance(ring, Ring)
     assert isinstance(collector, Collector)
-    assert isinstance(updater, Eager)
+    assert isinstance(updater, EagerUpdater)
     return learner, ring, collector, updater
 
 
@@ -122,7 +122,7 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     _, ring, collector, _ = parts(trainer)
     assert isinstance(ring.sampler, Prioritized)
     for record in islice(trainer, 60):
-        if record.env_steps > 0 and getattr(record, "judged", None) is None:
+        if record.env_steps > 0 and getattr(record, "evaluated", None) is None:
             before = record.env_steps
     trainer._step()
     assert float(ring.sampler.beta) == pytest.approx(0.4 + 0.6 * min(1.0, before / 200))
@@ -243,21 +243,21 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "changes", "kind"),
     [
-        ("atari", "dqn", "PongNoFrameskip-v4", (), Apart),
-        ("atari", "rainbow", "PongNoFrameskip-v4", ("task.env=envpool",), Apart),
-        ("mujoco", "sac", "HalfCheetah-v4", ("task.env=envpool", "task.envs=10"), EnvPoolMujocoApart),
-        ("mujoco", "td3", "HalfCheetah-v4", ("task.envs=10", "algo.replay.priority=priority"), Apart),
+        ("atari", "dqn", "PongNoFrameskip-v4", (), AsyncVector),
+        ("atari", "rainbow", "PongNoFrameskip-v4", ("task.env=envpool",), AsyncVector),
+        ("mujoco", "sac", "HalfCheetah-v4", ("task.env=envpool", "task.envs=10"), EnvPoolMujocoAsync),
+        ("mujoco", "td3", "HalfCheetah-v4", ("task.envs=10", "algo.replay.priority=priority"), AsyncVector),
     ],
 )
 def test_lanes_that_need_not_wait_get_a_ring_and_a_collector_of_their_own(
-    suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[Apart | EnvPoolMujocoApart]
+    suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[AsyncVector | EnvPoolMujocoAsync]
 ) -> None:
     """And the same seeds, priorities and horizon as lanes in step, and n-step returns that are learned from."""
     settings = ("algo.replay.capacity=1000", "algo.replay.horizon=3", "algo.warmup=100", *changes)
     spec = applied(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
     together, trainer = made(spec), made(applied(spec, [parse("task.answers=3")]))
     ring, collector, step = trainer.buffer, trainer.collector, together.collector
-    assert isinstance(ring, Staggered) and isinstance(together.buffer, Ring)
+    assert isinstance(ring, AsyncRing) and isinstance(together.buffer, Ring)
     assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)
     assert (ring.length, ring.lanes, ring.horizon, ring.stack) == (100, 10, 3, together.buffer.stack)
     assert type(ring.sampler) is type(together.buffer.sampler)

@@ -23,7 +23,16 @@ from rlbench.datasets.recipes import POLICIES, Part, Recipe
 from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
-from rlbench.generate import Blurred, Recording, Tape, _recorded, joined, kept_policy, returns, task_of
+from rlbench.generate import (
+    NoisyPolicy,
+    Recording,
+    TransitionRecorder,
+    _recorded,
+    joined,
+    kept_policy,
+    returns,
+    task_of,
+)
 from rlbench.ops.action_distributions import Gaussian
 from rlbench.ops.state_dict import of_module
 from rlbench.records.store import Store
@@ -167,7 +176,7 @@ def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
         return obs / 1000
 
     envs = Counting()
-    tape = Tape(np.array([5, 4]), envs.info, 1)
+    tape = TransitionRecorder(np.array([5, 4]), envs.info, 1)
     assert list(_recorded(envs, player, tape)) == [2, 4, 5, 6, 8, 8, 9]
     rows, cut = tape.laid()
     assert rows.next_obs is not None
@@ -190,7 +199,7 @@ def test_a_lane_that_is_full_when_its_episode_ends_is_not_cut(lane: int, steps: 
     quota = np.full(2, 1)
     quota[lane] = steps
     envs = Counting()
-    tape = Tape(quota, envs.info, 1)
+    tape = TransitionRecorder(quota, envs.info, 1)
     assert list(_recorded(envs, lambda obs, _: obs, tape))[-1] == steps + 1
     rows, cut = tape.laid()
     last = quota.cumsum()[lane] - 1
@@ -220,7 +229,9 @@ def drawn(**changes: object) -> NDArray[np.float32]:
     """Many actions at 0.2."""
     policy = linear()
     mine = Part.model_validate({"policy": "half", "sha256": policy.sha256, **changes})
-    return Blurred(policy, mine, Seeds(3).numpy())(np.full((20_000, 1), 0.2, np.float32), np.zeros(20_000, np.int64))
+    return NoisyPolicy(policy, mine, Seeds(3).numpy())(
+        np.full((20_000, 1), 0.2, np.float32), np.zeros(20_000, np.int64)
+    )
 
 
 def test_preferred_actions_samples_noise_and_chance_are_what_they_say() -> None:

@@ -15,15 +15,15 @@ from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.policy_player import fingerprint, playing
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.collectors.explore import EpsilonGreedy, Untouched
-from rlbench.collectors.recording import Tracks, filmed
+from rlbench.collectors.explore import EpsilonGreedy, NoExploration
+from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.datasets.dataset_return import EXPERT, worth
+from rlbench.datasets.dataset_return import EXPERT, dataset_return
 from rlbench.datasets.recipes import Games, games
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.types import Recorded
 from rlbench.errors import UsageError
-from rlbench.generate import Filming, kept_run
+from rlbench.generate import EpisodeRecorder, kept_run
 from rlbench.ops.state_dict import of_module
 from rlbench.records.store import Store
 from rlbench.records.types import Outcome
@@ -53,7 +53,7 @@ def recipe(run: Path, **changes: object) -> Games:
 
 def recorded(run: Path, folder: Path, **changes: object) -> tuple[Recorded, dict[str, str | float]]:
     """What was played, and what is told of it."""
-    filming = Filming(recipe(run, **changes), run, "best", folder)
+    filming = EpisodeRecorder(recipe(run, **changes), run, "best", folder)
     counts = list(filming)
     assert counts == sorted(counts) and counts[-1] == filming.recipe.steps
     told = filming.finish()
@@ -168,8 +168,8 @@ def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> N
         sampler=Uniform(torch.Generator()),
         device=cpu,
     )
-    made = Film(tmp_path / "x.frames")
-    list(filmed(actor, ring, Untouched(), envs, Tracks(made, lanes=2, steps=80)))
+    made = RecordingWriter(tmp_path / "x.frames")
+    list(record(actor, ring, NoExploration(), envs, ShardRecorder(made, lanes=2, steps=80)))
     envs.close()
     rows = recording_reader.read(tmp_path / "x.frames")
     assert rows.final is not None and rows.terminated.sum() > 4
@@ -189,9 +189,9 @@ def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> N
 def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     envs = environments(spec.task, seeds=(1,), training=False)
-    made = Film(tmp_path / "x.frames", rows=300)
-    tracks = Tracks(made, lanes=1, steps=700)
-    list(filmed(Random(9), Nothing(), Untouched(), envs, tracks))
+    made = RecordingWriter(tmp_path / "x.frames", rows=300)
+    tracks = ShardRecorder(made, lanes=1, steps=700)
+    list(record(Random(9), Nothing(), NoExploration(), envs, tracks))
     envs.close()
     recording_writer.finish(tmp_path / "x.frames", made.written, {})
     rows = recording_reader.read(tmp_path / "x.frames")
@@ -213,9 +213,9 @@ def test_a_run_plays_as_when_it_is_judged() -> None:
 
 def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="plays Catch, not Doors"):
-        Filming(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
+        EpisodeRecorder(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
     with pytest.raises(UsageError, match="no such checkpoint; a finished run keeps best and last"):
-        Filming(recipe(run), run, "last", tmp_path / "x.frames")
+        EpisodeRecorder(recipe(run), run, "last", tmp_path / "x.frames")
     spec = suites.spec("toy", "ppo", "Catch")
     with pytest.raises(UsageError, match="is no Q-learning"):
         playing(spec, {}, epsilon=0.0, lanes=1, seed=0)
@@ -238,6 +238,6 @@ def test_a_set_says_what_its_expert_was_worth_when_it_was_judged(run: Path, tmp_
     store.release()
     for which, due in (("best", 0.75), ("last", -0.5)):
         folder = tmp_path / f"{which}.frames"
-        filming = Filming(recipe(run), run, which, folder)
+        filming = EpisodeRecorder(recipe(run), run, which, folder)
         list(filming)
-        assert filming.finish()[EXPERT] == due and worth(folder).expert == due
+        assert filming.finish()[EXPERT] == due and dataset_return(folder).expert == due

@@ -91,7 +91,7 @@ class Key(NamedTuple):
     due: tuple[bool, ...]  # which of what is rarely due follows the last of them
 
 
-class Captured:
+class GraphUpdater:
     """Eager updates, recorded; in between it may be told of anything by filling tensors in place.
 
     A state must be loaded here too whenever one is loaded elsewhere: that moves tensors, and drops the recordings.

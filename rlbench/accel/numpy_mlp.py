@@ -87,12 +87,12 @@ class Stack:
                     np.maximum(room.sums[i], 0, out=inner)
         return room.sums[-1]
 
-    def backward(self, row: Row, pull: Row, slope: Row) -> None:
-        """Write into ``slope`` what ``pull`` ``[K, B, outputs]`` makes of the last ``forward`` of as many rows."""
+    def backward(self, row: Row, pull: Row, gradient: Row) -> None:
+        """Write into ``gradient`` what ``pull`` ``[K, B, outputs]`` makes of the last ``forward`` of as many rows."""
         room = self._room(pull.shape[1])
         for i in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[i]
-            np.matmul(room.seen[i].swapaxes(-1, -2), pull, out=layer.of(slope))
+            np.matmul(room.seen[i].swapaxes(-1, -2), pull, out=layer.of(gradient))
             if i == 0:
                 return
             below, inner = room.pulls[i - 1], room.seen[i][:, :, :-1]

@@ -14,15 +14,15 @@ from torch import Tensor
 from rlbench.accel.numpy_mlp import Stack, numbers
 
 
-class Descent:
+class NumpyOptimizer:
     """Parameters, slopes and moments of one optimizer in flat rows, each moved as the optimizer would."""
 
     def __init__(self, stack: Stack, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
         self.optimizer, self.max_norm, self.adam = optimizer, max_norm, isinstance(optimizer, torch.optim.Adam)
         self.names = ("exp_avg", "exp_avg_sq") if self.adam else ("square_avg",)
         rows = [np.zeros(stack.size, np.float32) for _ in range(2 + len(self.names))]
-        self.row, self.slope = rows[:2]
-        self._rows, self._slopes, *self._moments = [[torch.from_numpy(row)] for row in rows]
+        self.row, self.gradient = rows[:2]
+        self._rows, self._gradients, *self._moments = [[torch.from_numpy(row)] for row in rows]
         self._steps = torch.zeros(())
         self._places = stack.views(self.row)
         self._held = [stack.views(row) for row in rows[2:]]
@@ -42,9 +42,9 @@ class Descent:
     def step(self) -> None:
         """Down the slope, whose length is cut first."""
         if self.max_norm is not None:
-            length = sqrt(float(self.slope @ self.slope))
+            length = sqrt(float(self.gradient @ self.gradient))
             if length + 1e-6 > self.max_norm:
-                self.slope *= np.float32(self.max_norm / (length + 1e-6))
+                self.gradient *= np.float32(self.max_norm / (length + 1e-6))
         self._steps += 1
         if self.adam:
             self._adam()
@@ -57,7 +57,7 @@ class Descent:
         beta1, beta2 = group["betas"]
         torch._fused_adam_(
             self._rows,
-            self._slopes,
+            self._gradients,
             mean,
             square,
             [],
@@ -73,7 +73,7 @@ class Descent:
 
     def _rmsprop(self) -> None:
         group, ((square,),) = self.optimizer.param_groups[0], self._moments
-        (row,), (slope,) = self._rows, self._slopes
+        (row,), (slope,) = self._rows, self._gradients
         square.mul_(group["alpha"]).addcmul_(slope, slope, value=1 - group["alpha"])
         row.addcdiv_(slope, square.sqrt().add_(group["eps"]), value=-group["lr"])
 

@@ -16,21 +16,21 @@ from torch import Tensor
 
 from rlbench.accel.numpy_heads import DiscreteHead, GaussianHead, Head
 from rlbench.accel.numpy_mlp import Row, Stack, layers, numbers, with_ones
-from rlbench.accel.numpy_optim import Descent
-from rlbench.algorithms.onpolicy import EPSILON, Lesson
+from rlbench.accel.numpy_optim import NumpyOptimizer
+from rlbench.algorithms.onpolicy import EPSILON, RolloutBatch
 from rlbench.algorithms.ppo import Objective
-from rlbench.nets.actor_critic import Apart, GaussianActor
+from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic
 
 
-class Page(NamedTuple):
-    """One batch of a ``Lesson`` on the host."""
+class Minibatch(NamedTuple):
+    """One batch of a ``RolloutBatch`` on the host."""
 
     obs: Row  # [B, F + 1], the last column 1
     action: Row  # [B, A], or [B] int64
     log_prob: Row  # [B], as all that follow
     value: Row
     advantage: Row
-    goal: Row
+    value_target: Row
     share: Row  # what a row counts in a mean: 0 for a final observation; they sum to 1
 
 
@@ -38,46 +38,51 @@ class Surrogate:
     """All batches of one pass over a rollout."""
 
     def __init__(
-        self, net: Apart, optimizer: torch.optim.Optimizer, objective: Objective, *, max_grad_norm: float | None
+        self,
+        net: SeparateActorCritic,
+        optimizer: torch.optim.Optimizer,
+        objective: Objective,
+        *,
+        max_grad_norm: float | None,
     ) -> None:
         self.objective, actor = objective, net.actor
         gaussian = isinstance(actor, GaussianActor)
         loose = [actor.log_std] if isinstance(actor, GaussianActor) else []
         self.stack = Stack([layers(actor), layers(net.critic)], activation=net.actor.torso.activation, loose=loose)
-        self.descent = Descent(self.stack, optimizer, max_norm=max_grad_norm)
-        row, slope, behind = self.descent.row, self.descent.slope, self.stack.behind
+        self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=max_grad_norm)
+        row, slope, behind = self.descent.row, self.descent.gradient, self.stack.behind
         self.head: Head = GaussianHead(row[behind:], slope[behind:]) if gaussian else DiscreteHead()
         self.actions = layers(actor)[-1].out_features
 
     @torch.no_grad()
-    def __call__(self, known: Lesson, batches: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
         """Policy loss, value loss, entropy and divergence of every batch, ``[batches, 4]``."""
         self.descent.begin()
         with np.errstate(all="ignore"):  # what diverges is found where it is reported, as in torch
-            reports = [self._step(page) for page in _pages(known, batches)]
+            reports = [self._step(page) for page in _minibatches(known, batches)]
         self.descent.end()
         return torch.tensor(reports)
 
-    def _step(self, page: Page) -> tuple[float, float, float, float]:
+    def _step(self, page: Minibatch) -> tuple[float, float, float, float]:
         descent, ours, share = self.descent, self.objective, page.share
         found = self.stack.forward(descent.row, page.obs)
         value = found[1, :, 0]
-        log_prob, entropy = self.head.judge(found[0, :, : self.actions], page.action)
+        log_prob, entropy = self.head.evaluate(found[0, :, : self.actions], page.action)
         gain, steep = self._gain(log_prob, page)
         error, pull_value = self._miss(value, page)
         pull = np.zeros_like(found)
-        self.head.pull(-share * steep, np.float32(-ours.entropy) * share, pull[0, :, : self.actions])
+        self.head.backward(-share * steep, np.float32(-ours.entropy) * share, pull[0, :, : self.actions])
         pull[1, :, 0] = np.float32(ours.value) * share * pull_value
-        self.stack.backward(descent.row, pull, descent.slope)
+        self.stack.backward(descent.row, pull, descent.gradient)
         descent.step()
         moved = page.log_prob - log_prob
         return -float(share @ gain), float(share @ error), float(share @ entropy), float(share @ moved)
 
-    def _gain(self, log_prob: Row, page: Page) -> tuple[Row, Row]:
+    def _gain(self, log_prob: Row, page: Minibatch) -> tuple[Row, Row]:
         """What is to grow, and its slope by the log-probability, each ``[B]``."""
         clip, dual_clip, advantage = self.objective.clip, self.objective.dual_clip, page.advantage
         if self.objective.normalize:
-            advantage = _standardised(advantage, page.share)
+            advantage = _normalize(advantage, page.share)
         if clip is None:
             return log_prob * advantage, advantage
         ratio = np.exp(log_prob - page.log_prob)
@@ -89,14 +94,14 @@ class Surrogate:
             gain, steep = np.maximum(gain, worst), steep * (gain >= worst)
         return gain, steep
 
-    def _miss(self, value: Row, page: Page) -> tuple[Row, Row]:
+    def _miss(self, value: Row, page: Minibatch) -> tuple[Row, Row]:
         """Squared errors of the critic, and their slope by its value, each ``[B]``."""
-        gap, clip = value - page.goal, self.objective.clip
+        gap, clip = value - page.value_target, self.objective.clip
         error, steep = gap * gap, gap + gap
         if not self.objective.value_clip or clip is None:
             return error, steep
         moved = value - page.value
-        near = page.value + np.minimum(np.maximum(moved, np.float32(-clip)), np.float32(clip)) - page.goal
+        near = page.value + np.minimum(np.maximum(moved, np.float32(-clip)), np.float32(clip)) - page.value_target
         other = near * near
         return np.maximum(error, other), steep * ((np.abs(moved) <= np.float32(clip)) | (error > other))
 
@@ -104,44 +109,44 @@ class Surrogate:
 class Regression:
     """Steps of a critic towards the goals of a whole rollout."""
 
-    def __init__(self, net: Apart, optimizer: torch.optim.Optimizer, *, steps: int) -> None:
+    def __init__(self, net: SeparateActorCritic, optimizer: torch.optim.Optimizer, *, steps: int) -> None:
         self.steps = steps
         self.stack = Stack([layers(net.critic)], activation=net.actor.torso.activation, loose=[])
-        self.descent = Descent(self.stack, optimizer, max_norm=None)
+        self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=None)
 
     @torch.no_grad()
-    def __call__(self, known: Lesson) -> Tensor:
+    def __call__(self, known: RolloutBatch) -> Tensor:
         """The critic's mean squared errors before each step, ``[steps]``."""
         descent, losses = self.descent, list[float]()
-        (page,) = _pages(known, (torch.arange(len(known.weight)),))
+        (page,) = _minibatches(known, (torch.arange(len(known.weight)),))
         descent.begin()
         for _ in range(self.steps):
             found = self.stack.forward(descent.row, page.obs)
-            gap = found[0, :, 0] - page.goal
+            gap = found[0, :, 0] - page.value_target
             losses.append(float(page.share @ (gap * gap)))
-            self.stack.backward(descent.row, (2 * page.share * gap)[None, :, None], descent.slope)
+            self.stack.backward(descent.row, (2 * page.share * gap)[None, :, None], descent.gradient)
             descent.step()
         descent.end()
         return torch.tensor(losses)
 
 
-def _pages(known: Lesson, batches: tuple[Tensor, ...]) -> Iterator[Page]:
+def _minibatches(known: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[Minibatch]:
     """The lesson in the order of its batches, copied once and then cut up."""
-    whole = _page(known, numbers(torch.cat(batches)).astype(np.int64, copy=False))
+    whole = _minibatch(known, numbers(torch.cat(batches)).astype(np.int64, copy=False))
     start = 0
     for rows in batches:
-        page = Page._make(column[start : start + len(rows)] for column in whole)
+        page = Minibatch._make(column[start : start + len(rows)] for column in whole)
         yield page._replace(share=page.share / max(page.share.sum(), np.float32(1)))
         start += len(rows)
 
 
-def _page(known: Lesson, rows: NDArray[np.int64]) -> Page:
+def _minibatch(known: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
     """Some rows of a lesson; what they count is still their weight."""
     obs, *columns = (numbers(column)[rows] for column in known)
-    return Page(with_ones(obs), *columns)
+    return Minibatch(with_ones(obs), *columns)
 
 
-def _standardised(x: Row, share: Row) -> Row:
+def _normalize(x: Row, share: Row) -> Row:
     """As ``rollouts.standardised``."""
     off = x - share @ x
     rows = np.float32((share > 0).sum())

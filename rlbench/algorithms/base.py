@@ -49,7 +49,7 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
         """Take them over."""
 
 
-def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
+def optimize(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
     """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere."""
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     gradients = torch.autograd.grad(loss, parameters)
@@ -59,11 +59,11 @@ def descend(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_no
     if max_norm is not None:
         nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True)
     for optimizer in optimizers:
-        move(optimizer)
+        step(optimizer)
 
 
 @torch.no_grad()
-def move(optimizer: torch.optim.Optimizer) -> None:
+def step(optimizer: torch.optim.Optimizer) -> None:
     """``optimizer.step()``, bit for bit; of a plain fused Adam that has begun only the kernel that it would call.
 
     In a profile of TD3+BC, networks of 256 units, ``step`` took 0.32 ms and its kernel 0.08.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, descend
-from rlbench.algorithms.critic_loss import regression, track
-from rlbench.nets.bcq_vae import Candidates
-from rlbench.ops.losses import counted, evidence_loss, imitation_error, soft_minimum, standard_divergence
+from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.critic_loss import polyak_update, td_loss
+from rlbench.nets.bcq_vae import BCQPolicy
+from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, vae_loss, weighted_mean
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 
@@ -50,7 +50,7 @@ class BCQ:
     every: tuple[Periodic, ...] = ()
     cycle = 1
 
-    def __init__(self, net: Candidates, *, optimizers: Optimizers, tau: float, choice: Choice) -> None:
+    def __init__(self, net: BCQPolicy, *, optimizers: Optimizers, tau: float, choice: Choice) -> None:
         self.net, self.optimizers, self.tau, self.choice = net, optimizers, tau, choice
         self.target_perturbation = copy.deepcopy(net.perturbation).requires_grad_(False)
         self.target_critics = copy.deepcopy(net.critics).requires_grad_(False)
@@ -58,9 +58,9 @@ class BCQ:
     def model_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """The proposer's loss, and its mean squared error and divergence, all ``[]``."""
         action, mean, log_std = self.net.proposer(batch.obs, batch.action)
-        error, divergence = imitation_error(action, batch.action), standard_divergence(mean, log_std)
-        loss = (batch.weight * evidence_loss(error, divergence, self.choice.divergence)).mean()
-        return loss, counted(batch.weight, error.detach()), counted(batch.weight, divergence.detach())
+        error, divergence = bc_mse(action, batch.action), kl_to_standard_normal(mean, log_std)
+        loss = (batch.weight * vae_loss(error, divergence, self.choice.divergence)).mean()
+        return loss, weighted_mean(batch.weight, error.detach()), weighted_mean(batch.weight, divergence.detach())
 
     @torch.no_grad()
     def proposals(self, batch: Transition) -> tuple[Tensor, Tensor]:
@@ -75,9 +75,9 @@ class BCQ:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
         with torch.no_grad():
             action = self.target_perturbation(batch.next_obs, proposed)
-            value = soft_minimum(self.target_critics.each(batch.next_obs, action), self.choice.caution)  # [M, B]
+            value = lambda_mix(self.target_critics.each(batch.next_obs, action), self.choice.caution)  # [M, B]
             goal = batch.reward + batch.discount * value.amax(0)
-        return regression(self.net.critics, batch, goal)
+        return td_loss(self.net.critics, batch, goal)
 
     def policy_loss(self, batch: Transition, proposed: Tensor) -> Tensor:
         """How bad the first critic thinks ``proposed`` actions ``[B, A]`` are once they are moved, ``[]`` (eq. 12)."""
@@ -88,14 +88,14 @@ class BCQ:
     def update(self, batch: Transition, phase: int = 0) -> ConstrainedUpdate:  # noqa: ARG002 - all updates are alike
         """A step of the proposer, of the critics and of the perturbation, one after another; the targets follow."""
         model_loss, repeated, divergence = self.model_loss(batch)
-        descend(model_loss, (self.optimizers.proposer,))
+        optimize(model_loss, (self.optimizers.proposer,))
         here, there = self.proposals(batch)
         critic_loss, q, error = self.critic_loss(batch, there)
-        descend(critic_loss, (self.optimizers.critics,))
+        optimize(critic_loss, (self.optimizers.critics,))
         actor_loss = self.policy_loss(batch, here)
-        descend(actor_loss, (self.optimizers.perturbation,))
-        track(self.target_critics, self.net.critics, self.tau)
-        track(self.target_perturbation, self.net.perturbation, self.tau)
+        optimize(actor_loss, (self.optimizers.perturbation,))
+        polyak_update(self.target_critics, self.net.critics, self.tau)
+        polyak_update(self.target_perturbation, self.net.perturbation, self.tau)
         return ConstrainedUpdate(critic_loss.detach(), actor_loss.detach(), q, repeated, divergence, error)
 
     @torch.no_grad()
@@ -104,7 +104,7 @@ class BCQ:
         action: Tensor = self.net(obs, self.choice.judged)
         return action
 
-    def policy(self) -> Candidates:
+    def policy(self) -> BCQPolicy:
         """Proposer, perturbation and critics: all of them act."""
         return self.net
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, descend
+from rlbench.algorithms.base import Periodic, optimize
 from rlbench.nets.actors import BoundedActor, DeterministicActor
-from rlbench.nets.behavior import Imitator
+from rlbench.nets.behavior import BehaviorPolicy
 from rlbench.ops.action_distributions import Deterministic, Discrete
-from rlbench.ops.losses import counted, imitation_error
+from rlbench.ops.losses import bc_mse, weighted_mean
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 
@@ -33,7 +33,7 @@ class Imitation:
     cycle = 1
 
     def __init__(
-        self, actor: DeterministicActor | BoundedActor | Imitator, *, actor_optimizer: torch.optim.Optimizer
+        self, actor: DeterministicActor | BoundedActor | BehaviorPolicy, *, actor_optimizer: torch.optim.Optimizer
     ) -> None:
         self.actor, self.actor_optimizer = actor, actor_optimizer
 
@@ -43,15 +43,15 @@ class Imitation:
         if isinstance(policy, Discrete):
             error = (policy.mode() != batch.action).to(batch.reward.dtype)
         else:
-            error = imitation_error(policy.mode(), batch.action)
+            error = bc_mse(policy.mode(), batch.action)
         surprise = error if isinstance(policy, Deterministic) else -policy.log_prob(batch.action)
         return (batch.weight * surprise).mean(), error.detach()
 
     def update(self, batch: Transition, phase: int = 0) -> ClonedUpdate:  # noqa: ARG002 - every update is like the others
         """A step of the actor."""
         loss, error = self.loss(batch)
-        descend(loss, (self.actor_optimizer,))
-        return ClonedUpdate(loss.detach(), counted(batch.weight, error), error)
+        optimize(loss, (self.actor_optimizer,))
+        return ClonedUpdate(loss.detach(), weighted_mean(batch.weight, error), error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -63,7 +63,7 @@ class Imitation:
             action = policy.draw() if isinstance(policy, Discrete) else policy.draws(1)[0]
         return action
 
-    def policy(self) -> DeterministicActor | BoundedActor | Imitator:
+    def policy(self) -> DeterministicActor | BoundedActor | BehaviorPolicy:
         """The actor."""
         return self.actor
 

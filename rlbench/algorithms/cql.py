@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, move
-from rlbench.algorithms.critic_loss import against, track
-from rlbench.algorithms.multiplier import Multiplier
+from rlbench.algorithms.base import Periodic, step
+from rlbench.algorithms.critic_loss import polyak_update, squared_td_errors
+from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC
 from rlbench.nets.actors import SquashedActor
-from rlbench.ops.action_distributions import anywhere
-from rlbench.ops.losses import conservative_gap, counted
+from rlbench.ops.action_distributions import uniform_actions
+from rlbench.ops.losses import conservative_gap, weighted_mean
 from rlbench.ops.state_dict import State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 
@@ -48,7 +48,7 @@ class CQL:
     every: tuple[Periodic, ...] = ()
     cycle = 1
 
-    def __init__(self, sac: SAC, *, multiplier: Multiplier, conservatism: Conservatism) -> None:
+    def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, conservatism: Conservatism) -> None:
         self.sac, self.multiplier, self.conservatism = sac, multiplier, conservatism
 
     @torch.no_grad()
@@ -62,7 +62,7 @@ class CQL:
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
         action, log_prob = policy.repeated(count).sample()
         (here, there), (likely, next_likely) = action.chunk(2, 1), log_prob.chunk(2, 1)
-        random, density = anywhere(batch.action, count)
+        random, density = uniform_actions(batch.action, count)
         future = self.sac.target_critics(batch.next_obs, there[0]).amin(0)
         if self.conservatism.soft:
             future = future - self.sac.temperature.value() * next_likely[0]
@@ -73,23 +73,23 @@ class CQL:
         """Loss with gaps, mean value and weighted gap, ``[]``, and errors ``[B]`` of the critics (eq. 4)."""
         others, log_density, goal = self.considered(batch)
         value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
-        loss, q, error = against(value[:, 0], goal, batch.weight)
+        loss, q, error = squared_td_errors(value[:, 0], goal, batch.weight)
         asked = self.conservatism
         gap = asked.weight * conservative_gap(value[:, 0], value[:, 1:], log_density, asked.temperature)
         loss = loss + self.multiplier.value() * (batch.weight * gap).mean(1).sum()
-        return loss, q, error, counted(batch.weight, gap.detach().mean(0))
+        return loss, q, error, weighted_mean(batch.weight, gap.detach().mean(0))
 
     def update(self, batch: Transition, phase: int = 0) -> ConservativeUpdate:  # noqa: ARG002 - all updates are alike
         """A step of the critics, of the multiplier, of the actor and of the temperature; the targets follow."""
         if self.conservatism.actor_first:
-            self.sac.improve(batch)
+            self.sac.update_actor(batch)
         loss, q, error, gap = self.critic_loss(batch)
         multiplier = self.multiplier.value()
-        descend_apart(loss, self.sac.critic_optimizer, max_norm=self.conservatism.max_grad_norm)
+        optimize_each(loss, self.sac.critic_optimizer, max_norm=self.conservatism.max_grad_norm)
         self.multiplier.learn(gap, batch.weight.sum())
         if not self.conservatism.actor_first:
-            self.sac.improve(batch)
-        track(self.sac.target_critics, self.sac.critics, self.sac.tau)
+            self.sac.update_actor(batch)
+        polyak_update(self.sac.target_critics, self.sac.critics, self.sac.tau)
         actor_loss, entropy = self.sac.held.clone()
         alpha = self.sac.temperature.value()
         return ConservativeUpdate(loss.detach(), actor_loss, q, entropy, alpha, gap, multiplier, error)
@@ -111,7 +111,7 @@ class CQL:
         into_parts({"sac": self.sac, "multiplier": self.multiplier}, state)
 
 
-def descend_apart(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
+def optimize_each(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
     """One step of K critics ``[K, ...]``, the gradient of each cut at ``max_norm`` by itself."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     gradients = torch.autograd.grad(loss, parameters)
@@ -121,4 +121,4 @@ def descend_apart(loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: f
         gradients = tuple(g * share for g in gradients)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
-    move(optimizer)
+    step(optimizer)

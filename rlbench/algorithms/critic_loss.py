@@ -22,16 +22,16 @@ class ACUpdate(NamedTuple):
     priority: Tensor  # [B]
 
 
-def regression(critics: Critics, batch: Transition, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The squared errors of all critics against ``goal`` ``[B]``.
+def td_loss(critics: Critics, batch: Transition, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The squared TD errors of all critics against ``goal`` ``[B]`` (1802.09477, algorithm 1).
 
     Gives the loss (each member's weighted mean, summed), the members' mean value, both ``[]``, and the mean absolute
     error of each row, ``[B]``.
     """
-    return against(critics(batch.obs, batch.action), goal, batch.weight)
+    return squared_td_errors(critics(batch.obs, batch.action), goal, batch.weight)
 
 
-def against(value: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def squared_td_errors(value: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same of values ``[K, B]`` that are known already."""
     error = value - goal
     loss = (weight * error.square()).mean(1).sum()
@@ -39,6 +39,6 @@ def against(value: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor
 
 
 @torch.no_grad()
-def track(target: nn.Module, online: nn.Module, rate: float) -> None:
+def polyak_update(target: nn.Module, online: nn.Module, rate: float) -> None:
     """Move ``target`` towards ``online`` by this share of the way, in place."""
     torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), rate)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.advantage_weighted import FilteredUpdate
-from rlbench.algorithms.base import Periodic, descend
-from rlbench.algorithms.critic_loss import against, track
+from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.critic_loss import polyak_update, squared_td_errors
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.action_distributions import Gaussian
-from rlbench.ops.losses import binary_weight, counted, exponential_weight
+from rlbench.ops.losses import binary_weight, exponential_weight, weighted_mean
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 
@@ -49,7 +49,7 @@ class CRR:
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
         self.filtering, self.tau = filtering, tau if sync_every is None else 1.0
-        self.every = (Periodic(1 if sync_every is None else sync_every, self.follow),)
+        self.every = (Periodic(1 if sync_every is None else sync_every, self.update_targets),)
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
@@ -57,7 +57,7 @@ class CRR:
             action = self.target_actor(batch.next_obs).draws(1)[0]
             goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
         value = self.critics(batch.obs, batch.action)
-        return *against(value, goal, batch.weight), value.detach()
+        return *squared_td_errors(value, goal, batch.weight), value.detach()
 
     @torch.no_grad()
     def weight(self, obs: Tensor, policy: Gaussian, value: Tensor) -> Tensor:
@@ -73,19 +73,19 @@ class CRR:
         policy = self.actor(batch.obs)
         weight = self.weight(batch.obs, policy, value)
         loss = -(batch.weight * weight * policy.log_prob(batch.action)).mean()
-        return loss, counted(batch.weight, weight)
+        return loss, weighted_mean(batch.weight, weight)
 
     def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - all updates are alike
         """A step of the critics and the actor."""
         critic_loss, q, error, value = self.critic_loss(batch)
         actor_loss, imitated = self.policy_loss(batch, value.amin(0))
-        descend(critic_loss + actor_loss, (self.actor_optimizer, self.critic_optimizer))
+        optimize(critic_loss + actor_loss, (self.actor_optimizer, self.critic_optimizer))
         return FilteredUpdate(critic_loss.detach(), torch.zeros_like(q), actor_loss.detach(), q, imitated, error)
 
-    def follow(self) -> None:
+    def update_targets(self) -> None:
         """The targets move."""
-        track(self.target_actor, self.actor, self.tau)
-        track(self.target_critics, self.critics, self.tau)
+        polyak_update(self.target_actor, self.actor, self.tau)
+        polyak_update(self.target_critics, self.critics, self.tau)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

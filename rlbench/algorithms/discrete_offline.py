@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.nets.behavior import Advised
+from rlbench.nets.behavior import QNetWithPolicy
 from rlbench.ops.action_distributions import Discrete
-from rlbench.ops.losses import binary_weight, exponential_weight, likely, numbered_gap
+from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, likely
 from rlbench.ops.return_distributions import Expected, Value, pick
 from rlbench.ops.types import Role, Transition
 
 
-def likely_alone(net: Advised, threshold: float) -> Selector:
+def behavior_mask(net: QNetWithPolicy, threshold: float) -> Selector:
     """Discrete BCQ's choice (https://arxiv.org/abs/1910.01708): the actions that the data hold likely enough."""
 
     def select(features: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def likely_alone(net: Advised, threshold: float) -> Selector:
     return select
 
 
-def imitation(net: Advised, penalty: float) -> Extra:
+def imitation(net: QNetWithPolicy, penalty: float) -> Extra:
     """Discrete BCQ's term: cross entropy with the data's actions, and a penalty on squared logits."""
 
     def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - it imitates whatever it is worth
@@ -39,7 +39,7 @@ def conservatism(weight: float) -> Extra:
     """CQL's term (https://arxiv.org/abs/2006.04779, eq. 4): what is promised more of all actions than of the data's."""
 
     def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - it looks at values alone
-        return weight * (batch.weight * numbered_gap(value.mean(), batch.action)).mean()
+        return weight * (batch.weight * discrete_conservative_gap(value.mean(), batch.action)).mean()
 
     return extra
 
@@ -59,12 +59,12 @@ class CRR(QLearner):
     As documented, on one torso; but no value learns from what it says of an advantage.
     """
 
-    online: Advised
-    target: Advised
+    online: QNetWithPolicy
+    target: QNetWithPolicy
 
     def __init__(
         self,
-        net: Advised,
+        net: QNetWithPolicy,
         *,
         optimizer: torch.optim.Optimizer,
         max_grad_norm: float | None,
@@ -82,10 +82,10 @@ class CRR(QLearner):
         )
         self.filtering, self.greedy = filtering, greedy
 
-    def future(self, obs: Tensor) -> Value:
+    def bootstrap_value(self, obs: Tensor) -> Value:
         """What the target network says of its own policy at ``obs``, ``[B]``."""
         features = self.target.torso(obs)
-        return Expected(usual(self.target.policy(features), self.target.head(features, "target").mean()))
+        return Expected(expected_value(self.target.policy(features), self.target.head(features, "target").mean()))
 
     def weighted(self, features: Tensor, value: Value, batch: Transition) -> Tensor:
         """The policy's loss (eq. 1), and the gap where it is asked for, ``[]``."""
@@ -98,7 +98,7 @@ class CRR(QLearner):
     @torch.no_grad()
     def weight(self, policy: Discrete, mean: Tensor, action: Tensor) -> Tensor:
         """What each ``action`` ``[B]`` counts, among those worth ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
-        advantage = pick(mean, action) - usual(policy, mean)
+        advantage = pick(mean, action) - expected_value(policy, mean)
         match self.filtering.mode:
             case "exp":
                 return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.bound)
@@ -114,6 +114,6 @@ class CRR(QLearner):
         return policy.mode() if role == "eval" and self.greedy else policy.draw()
 
 
-def usual(policy: Discrete, mean: Tensor) -> Tensor:
+def expected_value(policy: Discrete, mean: Tensor) -> Tensor:
     """What a policy expects, ``[B]``, of actions worth ``mean`` ``[B, A]``."""
     return (policy.logits.softmax(-1) * mean).sum(-1)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, descend
-from rlbench.algorithms.critic_loss import ACUpdate, track
+from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.critic_loss import ACUpdate, polyak_update
 from rlbench.algorithms.sac import Temperature
-from rlbench.nets.discrete_actor_critic import Chooser
+from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.ops.action_distributions import Discrete
 from rlbench.ops.return_distributions import pick
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
@@ -29,7 +29,7 @@ class DiscreteSAC:
 
     def __init__(
         self,
-        net: Chooser,
+        net: DiscreteActorCritic,
         *,
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizers: Sequence[torch.optim.Optimizer],
@@ -41,12 +41,12 @@ class DiscreteSAC:
         self.temperature, self.tau = temperature, tau
 
     @torch.no_grad()
-    def goal(self, batch: Transition) -> Tensor:
+    def td_target(self, batch: Transition) -> Tensor:
         """What the critics are to say, ``[B]``: the soft value of what comes next (eq. 3 and 10)."""
-        future = self.worth(self.net.policy(batch.next_obs), self.target(batch.next_obs)[1].amin(0))
+        future = self.soft_value(self.net.policy(batch.next_obs), self.target(batch.next_obs)[1].amin(0))
         return batch.reward + batch.discount * future
 
-    def worth(self, policy: Discrete, value: Tensor) -> Tensor:
+    def soft_value(self, policy: Discrete, value: Tensor) -> Tensor:
         """The soft value ``[B]`` of a policy whose actions are worth ``value`` ``[B, A]``."""
         expected = (policy.logits.softmax(-1) * value).sum(-1)
         return expected + self.temperature.value() * policy.entropy()
@@ -60,22 +60,22 @@ class DiscreteSAC:
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 12) and its entropy, both ``[]``; the critics are only asked."""
         policy, value = self.net(batch.obs)
-        loss = -(batch.weight * self.worth(policy, value.detach().amin(0))).mean()
+        loss = -(batch.weight * self.soft_value(policy, value.detach().amin(0))).mean()
         entropy = (batch.weight * policy.entropy().detach()).sum() / batch.weight.sum()
         return loss, entropy
 
     def update(self, batch: Transition, phase: int = 0) -> ACUpdate:  # noqa: ARG002 - every update is like the others
         """A step of each critic, each on the torso that the last one left; then the actor, α and the targets."""
-        goal, found = self.goal(batch), []
+        goal, found = self.td_target(batch), []
         for member, optimizer in enumerate(self.critic_optimizers):
             loss, q, error = self.critic_loss(batch, goal, member)
-            descend(loss, (optimizer,))
+            optimize(loss, (optimizer,))
             found.append((loss.detach(), q, error))
         losses, values, errors = (torch.stack(column) for column in zip(*found, strict=True))
         actor_loss, entropy = self.policy_loss(batch)
-        descend(actor_loss, (self.actor_optimizer,))
+        optimize(actor_loss, (self.actor_optimizer,))
         self.temperature.learn(entropy)
-        track(self.target, self.net, self.tau)
+        polyak_update(self.target, self.net, self.tau)
         alpha = self.temperature.value()
         return ACUpdate(losses.sum(), actor_loss.detach(), values.mean(), entropy, alpha, errors.mean(0))
 
@@ -85,7 +85,7 @@ class DiscreteSAC:
         policy = self.net.policy(obs)
         return policy.mode() if role == "eval" else policy.draw()
 
-    def policy(self) -> Chooser:
+    def policy(self) -> DiscreteActorCritic:
         """Actor and critics."""
         return self.net
 

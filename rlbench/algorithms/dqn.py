@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, descend
+from rlbench.algorithms.base import Periodic, optimize
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.return_distributions import Value
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
@@ -63,7 +63,7 @@ class QLearner:
         values = self.online.head(features, "learn")
         value = values.at(batch.action)
         with torch.no_grad():
-            goal = self.future(batch.next_obs).backup(batch.reward, batch.discount)
+            goal = self.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
         distance = value.distance(goal)
         loss = (batch.weight * distance).mean()
         q, priority = value.mean().mean().detach(), value.priority(goal, distance).detach()
@@ -72,7 +72,7 @@ class QLearner:
         extra = self.added(features, values, batch)
         return loss + extra, QUpdate((loss + extra).detach(), q, priority, extra.detach())
 
-    def future(self, obs: Tensor) -> Value:
+    def bootstrap_value(self, obs: Tensor) -> Value:
         """What the target network says of the best that can be done at ``obs``, ``[B]``."""
         future: Value = self.target(obs, "target")
         best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
@@ -89,7 +89,7 @@ class QLearner:
     def update(self, batch: Transition, phase: int = 0) -> QUpdate:  # noqa: ARG002 - every update is like the others
         """One step down the weighted loss, each optimizer on its own parameters."""
         loss, report = self.loss(batch)
-        descend(loss, self.optimizers, max_norm=self.max_grad_norm)
+        optimize(loss, self.optimizers, max_norm=self.max_grad_norm)
         return report
 
     def sync(self) -> None:

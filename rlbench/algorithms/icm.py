@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlbench.algorithms.base import descend
+from rlbench.algorithms.base import optimize
 from rlbench.algorithms.critic_loss import ACUpdate
 from rlbench.algorithms.dqn import QUpdate
-from rlbench.algorithms.onpolicy import PGUpdate, average
-from rlbench.nets.icm import Foreseen, Foresight
+from rlbench.algorithms.onpolicy import PGUpdate, weighted_mean
+from rlbench.nets.icm import ICM, ICMOutput
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
-from rlbench.ops.types import Walk
+from rlbench.ops.types import NStepTrajectory
 
 
 class CuriousUpdate(NamedTuple):
@@ -32,7 +32,7 @@ class Curiosity:
 
     def __init__(
         self,
-        net: Foresight,
+        net: ICM,
         *,
         optimizer: torch.optim.Optimizer,
         loss_scale: float,
@@ -42,25 +42,25 @@ class Curiosity:
         self.net, self.optimizer, self.loss_scale = net, optimizer, loss_scale
         self.reward_scale, self.forward_share = reward_scale, forward_share
 
-    def loss(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def loss(self, seen: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What is minimised (eq. 7 without the policy), the forward and the inverse part of it, each ``[]``."""
-        forward = average(seen.error, weight)
-        inverse = average(F.cross_entropy(seen.guess, action, reduction="none"), weight)
+        forward = weighted_mean(seen.error, weight)
+        inverse = weighted_mean(F.cross_entropy(seen.guess, action, reduction="none"), weight)
         both = self.forward_share * forward + (1 - self.forward_share) * inverse
         return self.loss_scale * both, forward.detach(), inverse.detach()
 
-    def learn(self, seen: Foreseen, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def learn(self, seen: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """One step of the model on ``action`` and ``weight`` ``[B]``; gives both parts of its loss, each ``[]``."""
         loss, forward, inverse = self.loss(seen, action, weight)
-        descend(loss, (self.optimizer,))
+        optimize(loss, (self.optimizer,))
         return forward, inverse
 
     @torch.no_grad()
-    def bonus(self, walk: Walk) -> Tensor:
+    def bonus(self, walk: NStepTrajectory) -> Tensor:
         """What each step of each walk pays (eq. 6), ``[B, H]``."""
         features = self.net.torso(walk.obs.flatten(0, 1)).unflatten(0, walk.obs.shape[:2])
         before, after = features[:, :-1].flatten(0, 1), features[:, 1:].flatten(0, 1)
-        seen: Foreseen = self.net(before, walk.action.flatten(), after)
+        seen: ICMOutput = self.net(before, walk.action.flatten(), after)
         return self.reward_scale * seen.error.view(walk.action.shape)
 
     def state_dict(self) -> State:

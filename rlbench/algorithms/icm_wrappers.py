@@ -14,9 +14,9 @@ from rlbench.algorithms.critic_loss import ACUpdate
 from rlbench.algorithms.dqn import QUpdate
 from rlbench.algorithms.icm import Curiosity, CuriousUpdate
 from rlbench.algorithms.onpolicy import OnPolicyLearner
-from rlbench.nets.icm import Foreseen
+from rlbench.nets.icm import ICMOutput
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
-from rlbench.ops.types import Role, Rollout, Transition, Walk
+from rlbench.ops.types import NStepTrajectory, Role, Rollout, Transition
 
 
 class CuriousReplay:
@@ -27,18 +27,18 @@ class CuriousReplay:
         self.every: tuple[Periodic, ...] = inner.every
         self.cycle = inner.cycle
 
-    def rewarded(self, walk: Walk) -> tuple[Transition, Tensor]:
+    def rewarded(self, walk: NStepTrajectory) -> tuple[Transition, Tensor]:
         """The transitions with every bonus on their way in their sums, and the bonuses, ``[B, H]``."""
         bonus = self.curiosity.bonus(walk)
         return walk.drawn._replace(reward=walk.drawn.reward + (walk.share * bonus).sum(1)), bonus
 
-    def update(self, walk: Walk, phase: int) -> CuriousUpdate:
+    def update(self, walk: NStepTrajectory, phase: int) -> CuriousUpdate:
         """A gradient step of the learner within, then one of the model."""
         batch, bonus = self.rewarded(walk)
         learned = self.inner.update(batch, phase)
         weight = (batch.weight > 0).to(bonus.dtype)
         features = self.curiosity.net.torso(walk.obs[:, :2].flatten(0, 1))
-        seen: Foreseen = self.curiosity.net(features[::2], batch.action, features[1::2])
+        seen: ICMOutput = self.curiosity.net(features[::2], batch.action, features[1::2])
         forward, inverse = self.curiosity.learn(seen, batch.action, weight)
         paid = (bonus[:, 0] * weight).sum() / weight.sum().clamp_min(1)
         return CuriousUpdate(learned, forward, inverse, paid, learned.priority)
@@ -69,15 +69,15 @@ class CuriousRollouts:
     def __init__(self, inner: OnPolicyLearner, curiosity: Curiosity) -> None:
         self.inner, self.curiosity, self.steps = inner, curiosity, inner.steps
 
-    def seen(self, rollout: Rollout) -> Foreseen:
+    def seen(self, rollout: Rollout) -> ICMOutput:
         """What the model makes of every step, those of dead rows too, M = T · N."""
         features = self.curiosity.net.torso(rollout.obs.flatten(0, 1)).unflatten(0, rollout.obs.shape[:2])
-        seen: Foreseen = self.curiosity.net(
+        seen: ICMOutput = self.curiosity.net(
             features[:-1].flatten(0, 1), rollout.action.flatten(), features[1:].flatten(0, 1)
         )
         return seen
 
-    def rewarded(self, rollout: Rollout, seen: Foreseen) -> tuple[Rollout, Tensor]:
+    def rewarded(self, rollout: Rollout, seen: ICMOutput) -> tuple[Rollout, Tensor]:
         """The rollout with every bonus in its rewards, and the bonuses, ``[T, N]``; a dead row pays none."""
         bonus = self.curiosity.reward_scale * seen.error.detach().view(rollout.dead.shape) * ~rollout.dead
         return rollout._replace(reward=rollout.reward + bonus), bonus

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.advantage_weighted import FilteredUpdate
-from rlbench.algorithms.base import Periodic, descend
-from rlbench.algorithms.critic_loss import regression, track
+from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.critic_loss import polyak_update, td_loss
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.ops.action_distributions import Deterministic
-from rlbench.ops.losses import counted, expectile_loss, exponential_weight
+from rlbench.ops.losses import expectile_loss, exponential_weight, weighted_mean
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
 from rlbench.ops.types import Role, Transition
 
@@ -67,7 +67,7 @@ class IQL:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the value of what comes next (eq. 6)."""
         with torch.no_grad():
             goal = batch.reward + batch.discount * self.value(batch.next_obs)
-        return regression(self.critics, batch, goal)
+        return td_loss(self.critics, batch, goal)
 
     def policy_loss(self, batch: Transition, advantage: Tensor) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 7) and the mean weight of what it imitates, both ``[]``.
@@ -80,15 +80,15 @@ class IQL:
             error = (policy.action - batch.action).square().sum(-1)
         else:
             error = -policy.log_prob(batch.action)
-        return (batch.weight * weight * error).mean(), counted(batch.weight, weight)
+        return (batch.weight * weight * error).mean(), weighted_mean(batch.weight, weight)
 
     def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - every update is like the others
         """A step of all three networks; the targets follow."""
         value_loss, advantage = self.value_loss(batch)
         critic_loss, q, error = self.critic_loss(batch)
         actor_loss, imitated = self.policy_loss(batch, advantage)
-        descend(value_loss + critic_loss + actor_loss, self.optimizers)
-        track(self.target_critics, self.critics, self.tau)
+        optimize(value_loss + critic_loss + actor_loss, self.optimizers)
+        polyak_update(self.target_critics, self.critics, self.tau)
         losses = (critic_loss.detach(), value_loss.detach(), actor_loss.detach())
         return FilteredUpdate(*losses, q, imitated, error)
 

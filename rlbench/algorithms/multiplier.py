@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import descend
+from rlbench.algorithms.base import optimize
 from rlbench.ops.state_dict import State, branch, into_optimizer, of_optimizer, tensor
 
 
-class Multiplier:
+class LagrangeMultiplier:
     """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
 
     def __init__(self, *, device: torch.device, threshold: float | None = None, lr: float = 0.0, most: float) -> None:
@@ -27,7 +27,7 @@ class Multiplier:
         """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
         if self.threshold is not None:
             excess = torch.where(rows > 0, gap - self.threshold, 0.0)
-            descend(-self.log.exp() * excess, (self.optimizer,))
+            optimize(-self.log.exp() * excess, (self.optimizer,))
             self.log.data.clamp_(max=math.log(self.most))  # the logarithm itself, or it would never come back
 
     def state_dict(self) -> State:

@@ -7,12 +7,12 @@ from typing import NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.actor_critic import Apart, Judgement, Shared
+from rlbench.nets.actor_critic import PolicyValue, SeparateActorCritic, SharedActorCritic
 from rlbench.ops.returns import Moments, advantages, fresh, merged
 from rlbench.ops.state_dict import State, tensor
 from rlbench.ops.types import Role, Rollout
 
-ActorValue: TypeAlias = Apart | Shared
+ActorValue: TypeAlias = SeparateActorCritic | SharedActorCritic
 EPSILON = 1e-8  # beneath every root that is divided by, as documented
 
 
@@ -48,7 +48,7 @@ class OnPolicyLearner(Protocol):
         """Take it over."""
 
 
-class Lesson(NamedTuple):
+class RolloutBatch(NamedTuple):
     """A rollout, judged: every row of every lane one after another, M = T · N."""
 
     obs: Tensor  # [M, ...]
@@ -56,7 +56,7 @@ class Lesson(NamedTuple):
     log_prob: Tensor  # [M] under the policy that acted
     value: Tensor  # [M] in the critic's own scale
     advantage: Tensor  # [M]
-    goal: Tensor  # [M] what the critic is to say
+    value_target: Tensor  # [M] what the critic is to say
     weight: Tensor  # [M] 0 for a final observation, where nothing was done
 
 
@@ -97,37 +97,37 @@ class Returns:
 
 
 @torch.no_grad()
-def judged(net: ActorValue, rollout: Rollout) -> tuple[Tensor, Tensor]:
+def evaluate_actions(net: ActorValue, rollout: Rollout) -> tuple[Tensor, Tensor]:
     """Log-probabilities of what was done, ``[T, N]``, and values, ``[T + 1, N]``, in one pass over all rows."""
-    found: Judgement = net(rollout.obs.flatten(0, 1))
+    found: PolicyValue = net(rollout.obs.flatten(0, 1))
     done = torch.cat([rollout.action, rollout.action[-1:]]).flatten(0, 1)  # nothing was done yet in the last row
     shape = rollout.obs.shape[:2]
     return found.policy.log_prob(done).view(shape)[:-1], found.value.view(shape)
 
 
 @torch.no_grad()
-def valued(net: ActorValue, rollout: Rollout) -> Tensor:
+def state_values(net: ActorValue, rollout: Rollout) -> Tensor:
     """Values alone, ``[T + 1, N]``."""
-    value: Tensor = net.worth(rollout.obs.flatten(0, 1))
+    value: Tensor = net.state_value(rollout.obs.flatten(0, 1))
     return value.view(rollout.obs.shape[:2])
 
 
-def lesson(net: ActorValue, rollout: Rollout, returns: Returns) -> Lesson:
+def rollout_batch(net: ActorValue, rollout: Rollout, returns: Returns) -> RolloutBatch:
     """The rollout as ``net`` sees it now."""
-    log_prob, value = judged(net, rollout)
+    log_prob, value = evaluate_actions(net, rollout)
     advantage, goal = returns(rollout, value)
-    return Lesson(
+    return RolloutBatch(
         obs=rollout.obs[:-1].flatten(0, 1),
         action=rollout.action.flatten(0, 1),
         log_prob=log_prob.flatten(),
         value=value[:-1].flatten(),
         advantage=advantage.flatten(),
-        goal=goal.flatten(),
+        value_target=goal.flatten(),
         weight=(~rollout.dead).flatten().to(value.dtype),
     )
 
 
-def standardised(x: Tensor, weight: Tensor) -> Tensor:
+def normalize(x: Tensor, weight: Tensor) -> Tensor:
     """``x`` ``[M]`` with mean 0 and standard deviation 1 over the rows that count."""
     rows = weight.sum().clamp_min(1)
     mean = (x * weight).sum() / rows
@@ -135,6 +135,6 @@ def standardised(x: Tensor, weight: Tensor) -> Tensor:
     return (x - mean) / (spread + EPSILON)
 
 
-def average(x: Tensor, weight: Tensor) -> Tensor:
+def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
     """The mean of ``x`` ``[M]`` over the rows that count, ``[]``."""
     return (x * weight).sum() / weight.sum().clamp_min(1)

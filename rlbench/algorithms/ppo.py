@@ -8,9 +8,18 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import descend
-from rlbench.algorithms.onpolicy import ActorValue, Lesson, PGUpdate, Returns, average, lesson, standardised, valued
-from rlbench.nets.actor_critic import Judgement
+from rlbench.algorithms.base import optimize
+from rlbench.algorithms.onpolicy import (
+    ActorValue,
+    PGUpdate,
+    Returns,
+    RolloutBatch,
+    normalize,
+    rollout_batch,
+    state_values,
+    weighted_mean,
+)
+from rlbench.nets.actor_critic import PolicyValue
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts, tensor
 from rlbench.ops.types import Role, Rollout
 
@@ -36,7 +45,7 @@ class Passes(NamedTuple):
     recompute: bool = False  # what actions were worth is found anew before each repeat but the first
 
 
-Pass: TypeAlias = Callable[[Lesson, tuple[Tensor, ...]], Tensor]
+Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
 
 
 class PPO:
@@ -61,39 +70,39 @@ class PPO:
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """Every repeat over the shuffled batches of a rollout."""
-        known, reports = lesson(self.net, rollout, self.returns), []
+        known, reports = rollout_batch(self.net, rollout, self.returns), []
         for repeat in range(self.passes.repeats):
             if repeat and self.passes.recompute:
-                known = self.rejudged(known, rollout)
+                known = self.recompute_values(known, rollout)
             order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
             reports.append(self.through(known, order.tensor_split(self.passes.batches)))
         return PGUpdate(*torch.cat(reports).mean(0).unbind())
 
-    def eagerly(self, known: Lesson, batches: tuple[Tensor, ...]) -> Tensor:
+    def eagerly(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
         """A step for each of the rows ``batches`` chooses; their reports, ``[batches, 4]``."""
         reports = []
         for rows in batches:
-            loss, report = self.loss(Lesson(*(column[rows] for column in known)))
-            descend(loss, (self.optimizer,), max_norm=self.max_grad_norm)
+            loss, report = self.loss(RolloutBatch(*(column[rows] for column in known)))
+            optimize(loss, (self.optimizer,), max_norm=self.max_grad_norm)
             reports.append(torch.stack(report))
         return torch.stack(reports)
 
-    def rejudged(self, known: Lesson, rollout: Rollout) -> Lesson:
+    def recompute_values(self, known: RolloutBatch, rollout: Rollout) -> RolloutBatch:
         """The lesson with values, advantages and goals of the critic as it is now; log-probabilities stay."""
-        value = valued(self.net, rollout)
+        value = state_values(self.net, rollout)
         advantage, goal = self.returns(rollout, value)
-        return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), goal=goal.flatten())
+        return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), value_target=goal.flatten())
 
-    def loss(self, batch: Lesson) -> tuple[Tensor, PGUpdate]:
+    def loss(self, batch: RolloutBatch) -> tuple[Tensor, PGUpdate]:
         """What is minimised, ``[]`` (eq. 9): pure and of fixed shape, it compiles whole."""
-        found: Judgement = self.net(batch.obs)
+        found: PolicyValue = self.net(batch.obs)
         ours, weight = self.objective, batch.weight
         log_prob = found.policy.log_prob(batch.action)
-        advantage = standardised(batch.advantage, weight) if ours.normalize else batch.advantage
-        policy_loss = -average(self.gain(log_prob, batch.log_prob, advantage), weight)
-        value_loss = average(self.miss(found.value, batch), weight)
-        entropy = average(found.policy.entropy(), weight)
-        moved = average(batch.log_prob - log_prob, weight)
+        advantage = normalize(batch.advantage, weight) if ours.normalize else batch.advantage
+        policy_loss = -weighted_mean(self.gain(log_prob, batch.log_prob, advantage), weight)
+        value_loss = weighted_mean(self.miss(found.value, batch), weight)
+        entropy = weighted_mean(found.policy.entropy(), weight)
+        moved = weighted_mean(batch.log_prob - log_prob, weight)
         loss = policy_loss + ours.value * value_loss - ours.entropy * entropy
         report = (policy_loss, value_loss, entropy, moved)
         return loss, PGUpdate(*(x.detach() for x in report))
@@ -109,13 +118,13 @@ class PPO:
             gain = torch.where(advantage < 0, torch.max(gain, dual_clip * advantage), gain)
         return gain
 
-    def miss(self, value: Tensor, batch: Lesson) -> Tensor:
+    def miss(self, value: Tensor, batch: RolloutBatch) -> Tensor:
         """Squared errors of the critic, ``[B]``; with ``value_clip`` the worse of it and of its clipped self."""
-        error = (value - batch.goal).square()
+        error = (value - batch.value_target).square()
         if not self.objective.value_clip or self.objective.clip is None:
             return error
         near = batch.value + (value - batch.value).clamp(-self.objective.clip, self.objective.clip)
-        return torch.max(error, (near - batch.goal).square())
+        return torch.max(error, (near - batch.value_target).square())
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import descend
-from rlbench.algorithms.onpolicy import EPSILON, PGUpdate, average
+from rlbench.algorithms.base import optimize
+from rlbench.algorithms.onpolicy import EPSILON, PGUpdate, weighted_mean
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.ops.returns import Moments, discounted, fresh, merged
 from rlbench.ops.state_dict import Parts, State, branch, into_parts, of_parts, tensor
@@ -28,16 +28,16 @@ class Reinforce:
         *,
         optimizer: torch.optim.Optimizer,
         gamma: float,
-        standardise: bool,
+        normalize_returns: bool,
         greedy: bool,
     ) -> None:
         self.actor, self.optimizer, self.gamma = actor, optimizer, gamma
-        self.standardise, self.greedy = standardise, greedy
+        self.normalize_returns, self.greedy = normalize_returns, greedy
         self.moments = fresh((), next(actor.parameters()))
 
-    def worth(self, rollout: Rollout) -> Tensor:
+    def return_weights(self, rollout: Rollout) -> Tensor:
         """What each action is multiplied with, ``[T, N]``; counts the returns."""
-        if not self.standardise:
+        if not self.normalize_returns:
             return discounted(rollout, torch.zeros_like(self.moments.mean).float(), gamma=self.gamma)
         known = self.moments
         reached = discounted(rollout, known.mean.float(), gamma=self.gamma)
@@ -46,17 +46,17 @@ class Reinforce:
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """One step up the gradient."""
-        worth, weight = self.worth(rollout).flatten(), (~rollout.dead).flatten().float()
+        worth, weight = self.return_weights(rollout).flatten(), (~rollout.dead).flatten().float()
         loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), worth, weight)
-        descend(loss, (self.optimizer,))
+        optimize(loss, (self.optimizer,))
         return report
 
     def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, PGUpdate]:
         """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
-        loss = -average(policy.log_prob(action) * worth, weight)
+        loss = -weighted_mean(policy.log_prob(action) * worth, weight)
         nothing = torch.zeros_like(loss.detach())
-        return loss, PGUpdate(loss.detach(), nothing, average(policy.entropy(), weight).detach(), nothing)
+        return loss, PGUpdate(loss.detach(), nothing, weighted_mean(policy.entropy(), weight).detach(), nothing)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

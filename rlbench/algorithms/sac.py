@@ -8,10 +8,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Periodic, descend
-from rlbench.algorithms.critic_loss import ACUpdate, regression, track
+from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.critic_loss import ACUpdate, polyak_update, td_loss
 from rlbench.nets.actors import SquashedActor
-from rlbench.nets.critics import Critics, drawn
+from rlbench.nets.critics import Critics, random_subset
 from rlbench.ops.action_distributions import Squashed
 from rlbench.ops.state_dict import Parts, State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
 from rlbench.ops.types import Role, Transition
@@ -36,7 +36,7 @@ class Temperature:
     def learn(self, entropy: Tensor) -> None:
         """One step towards the target, where there is one, from the policy's entropy ``[]``."""
         if self.target is not None:
-            descend(self.loss(entropy), (self.optimizer,))
+            optimize(self.loss(entropy), (self.optimizer,))
 
     def state_dict(self) -> State:
         """α and what its optimizer has gathered."""
@@ -75,9 +75,9 @@ class SAC:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of what comes next (eq. 5 and 6)."""
         with torch.no_grad():
             action, log_prob = self.actor(batch.next_obs).sample()
-            future = drawn(self.target_critics(batch.next_obs, action), self.subset).amin(0)
+            future = random_subset(self.target_critics(batch.next_obs, action), self.subset).amin(0)
             goal = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
-        return regression(self.critics, batch, goal)
+        return td_loss(self.critics, batch, goal)
 
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 9) and its entropy, both ``[]``; an ensemble is averaged, twins are minimised."""
@@ -96,16 +96,16 @@ class SAC:
     def update(self, batch: Transition, phase: int) -> ACUpdate:
         """A step of the critics and their targets; at the end of a cycle one of the actor and the temperature too."""
         loss, q, error = self.critic_loss(batch)
-        descend(loss, (self.critic_optimizer,))
+        optimize(loss, (self.critic_optimizer,))
         if phase == self.cycle - 1:
-            self.improve(batch)
-        track(self.target_critics, self.critics, self.tau)
+            self.update_actor(batch)
+        polyak_update(self.target_critics, self.critics, self.tau)
         return ACUpdate(loss.detach(), self.held[0], q, self.held[1], self.temperature.value(), error)
 
-    def improve(self, batch: Transition) -> None:
+    def update_actor(self, batch: Transition) -> None:
         """A step of the actor and of the temperature."""
         actor_loss, entropy = self.policy_loss(batch)
-        descend(actor_loss, (self.actor_optimizer,))
+        optimize(actor_loss, (self.actor_optimizer,))
         self.temperature.learn(entropy)
         self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
 

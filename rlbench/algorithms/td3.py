@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, descend
-from rlbench.algorithms.critic_loss import ACUpdate, regression, track
+from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.critic_loss import ACUpdate, polyak_update, td_loss
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts, tensor
@@ -51,7 +51,7 @@ class TD3:
             policy = self.target_actor(batch.next_obs)
             action = policy.mode() if self.smoothing is None else policy.smoothed(*self.smoothing)
             goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
-        return regression(self.critics, batch, goal)
+        return td_loss(self.critics, batch, goal)
 
     def policy_loss(self, batch: Transition) -> Tensor:
         """How bad the first critic thinks the actor's actions are, ``[]`` (eq. 9 of the DPG paper, negated)."""
@@ -61,13 +61,13 @@ class TD3:
     def update(self, batch: Transition, phase: int) -> ACUpdate:
         """A step of the critics; at the end of a cycle one of the actor too, and the targets follow."""
         loss, q, error = self.critic_loss(batch)
-        descend(loss, (self.critic_optimizer,))
+        optimize(loss, (self.critic_optimizer,))
         if phase == self.cycle - 1:
             actor_loss = self.policy_loss(batch)
-            descend(actor_loss, (self.actor_optimizer,))
+            optimize(actor_loss, (self.actor_optimizer,))
             self.actor_loss.copy_(actor_loss.detach())
-            track(self.target_actor, self.actor, self.tau)
-            track(self.target_critics, self.critics, self.tau)
+            polyak_update(self.target_actor, self.actor, self.tau)
+            polyak_update(self.target_critics, self.critics, self.tau)
         nothing = torch.zeros_like(q)
         return ACUpdate(loss.detach(), self.actor_loss, q, nothing, nothing, error)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from rlbench.algorithms.td3 import TD3, Smoothing
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
-from rlbench.ops.losses import counted, imitation_error
+from rlbench.ops.losses import bc_mse, weighted_mean
 from rlbench.ops.types import Transition
 
 
@@ -45,7 +45,7 @@ class TD3BC(TD3):
         """
         action = self.actor(batch.obs).mode()
         value = self.critics(batch.obs, action, members=1)[0]
-        size = counted(batch.weight, value.detach().abs())
+        size = weighted_mean(batch.weight, value.detach().abs())
         scale = self.alpha / size.clamp_min(torch.finfo(size.dtype).eps)
-        loss: Tensor = (batch.weight * (imitation_error(action, batch.action) - scale * value)).mean()
+        loss: Tensor = (batch.weight * (bc_mse(action, batch.action) - scale * value)).mean()
         return loss

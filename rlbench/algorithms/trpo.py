@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import descend
-from rlbench.algorithms.onpolicy import Lesson, PGUpdate, Returns, average, lesson, standardised
-from rlbench.nets.actor_critic import Apart
+from rlbench.algorithms.base import optimize
+from rlbench.algorithms.onpolicy import PGUpdate, Returns, RolloutBatch, normalize, rollout_batch, weighted_mean
+from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.action_distributions import Policy
 from rlbench.ops.conjugate_gradient import fisher, flat, shaped, solved
 from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
@@ -34,7 +34,7 @@ class Natural:
 
     def __init__(
         self,
-        net: Apart,
+        net: SeparateActorCritic,
         *,
         optimizer: torch.optim.Optimizer,
         returns: Returns,
@@ -44,45 +44,47 @@ class Natural:
     ) -> None:
         self.net, self.optimizer, self.returns = net, optimizer, returns  # the optimizer is the critic's
         self.step, self.critic_steps, self.steps, self.greedy = step, critic_steps, 1, greedy
-        self.regress: Callable[[Lesson], Tensor] = self.eagerly  # build may put a faster way of computing the same here
+        self.regress: Callable[[RolloutBatch], Tensor] = (
+            self.eagerly
+        )  # build may put a faster way of computing the same here
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """One step of the actor, then the critic's."""
-        known = lesson(self.net, rollout, self.returns)
-        known = known._replace(advantage=standardised(known.advantage, known.weight))
+        known = rollout_batch(self.net, rollout, self.returns)
+        known = known._replace(advantage=normalize(known.advantage, known.weight))
         loss, entropy, divergence = self.actor_step(known)
         return PGUpdate(loss, self.regress(known).mean(), entropy, divergence)
 
-    def eagerly(self, known: Lesson) -> Tensor:
+    def eagerly(self, known: RolloutBatch) -> Tensor:
         """The critic's steps; its mean squared error before each, ``[critic_steps]``."""
         losses = []
         for _ in range(self.critic_steps):
             value_loss = self.value_loss(known)
-            descend(value_loss, (self.optimizer,))
+            optimize(value_loss, (self.optimizer,))
             losses.append(value_loss.detach())
         return torch.stack(losses)
 
-    def value_loss(self, known: Lesson) -> Tensor:
+    def value_loss(self, known: RolloutBatch) -> Tensor:
         """The critic's mean squared error, ``[]``."""
         value: Tensor = self.net.critic(known.obs).squeeze(-1)
-        return average((value - known.goal).square(), known.weight)
+        return weighted_mean((value - known.value_target).square(), known.weight)
 
-    def policy_loss(self, policy: Policy, known: Lesson) -> Tensor:
+    def policy_loss(self, policy: Policy, known: RolloutBatch) -> Tensor:
         """The surrogate, negated, ``[]`` (TRPO, eq. 14)."""
         ratio = (policy.log_prob(known.action) - known.log_prob).exp()
-        return -average(ratio * known.advantage, known.weight)
+        return -weighted_mean(ratio * known.advantage, known.weight)
 
-    def actor_step(self, known: Lesson) -> tuple[Tensor, Tensor, Tensor]:
+    def actor_step(self, known: RolloutBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Move the actor; gives the loss before, the entropy before and the divergence that was made, each ``[]``."""
         parameters = list(self.net.actor.parameters())
         policy = self.net.actor(known.obs)
         before = policy.detached()
         loss = self.policy_loss(policy, known)
         slope = flat(torch.autograd.grad(loss, parameters, retain_graph=True))
-        mean = average(before.divergence(policy), known.weight)
+        mean = weighted_mean(before.divergence(policy), known.weight)
         product = fisher(mean, parameters, damping=self.step.damping)
         direction = -solved(product, slope, iterations=self.step.iterations, tolerance=self.step.tolerance)
-        entropy = average(policy.entropy(), known.weight).detach()
+        entropy = weighted_mean(policy.entropy(), known.weight).detach()
         if self.step.region is None:
             _, made = self._moved(flat(parameters).detach() + self.step.size * direction, known, before)
         else:
@@ -90,7 +92,7 @@ class Natural:
             made = self._searched(reach * direction, known, before, loss.detach(), self.step.region)
         return loss.detach(), entropy, made
 
-    def _searched(self, stride: Tensor, known: Lesson, before: Policy, loss: Tensor, region: float) -> Tensor:
+    def _searched(self, stride: Tensor, known: RolloutBatch, before: Policy, loss: Tensor, region: float) -> Tensor:
         """Take the longest of ever shorter strides that betters the loss within the region, else stay; KL made, ``[]``.
 
         All are tried, so that nothing waits for the host; the documented code kept its last try when all had failed.
@@ -106,12 +108,12 @@ class Natural:
         return made
 
     @torch.no_grad()
-    def _moved(self, start: Tensor, known: Lesson, before: Policy) -> tuple[Tensor, Tensor]:
+    def _moved(self, start: Tensor, known: RolloutBatch, before: Policy) -> tuple[Tensor, Tensor]:
         """Put the actor's parameters at ``start``; gives its loss and its divergence from ``before``, each ``[]``."""
         parameters: list[Tensor] = list(self.net.actor.parameters())
         torch._foreach_copy_(parameters, shaped(start, parameters))
         policy = self.net.actor(known.obs)
-        return self.policy_loss(policy, known), average(before.divergence(policy), known.weight)
+        return self.policy_loss(policy, known), weighted_mean(before.divergence(policy), known.weight)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -119,7 +121,7 @@ class Natural:
         policy = self.net.policy(obs)
         return policy.mode() if role == "eval" and self.greedy else policy.draw()
 
-    def policy(self) -> Apart:
+    def policy(self) -> SeparateActorCritic:
         """Actor and critic."""
         return self.net
 

@@ -12,7 +12,7 @@ from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3, Smoothing
 from rlbench.assembly.components import OffPolicyLearner, Parts
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import GaussianNoise, Untouched
+from rlbench.collectors.explore import GaussianNoise, NoExploration
 from rlbench.config.online import ActorCritic, Deterministic, Soft
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, EnvInfo
@@ -32,7 +32,7 @@ def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) ->
         learner=_learner(algo, info, actions, device),
         action=Column((actions,), torch.float32),
         training=lambda generator: GaussianNoise(generator=generator, scale=scale),
-        judging=lambda _: Untouched(),
+        judging=lambda _: NoExploration(),
         exploration=lambda env_steps: float(env_steps < algo.warmup),
         metrics=METRICS,
         summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),

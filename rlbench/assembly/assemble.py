@@ -11,19 +11,19 @@ from rlbench.algorithms.onpolicy import OnPolicyLearner
 from rlbench.assembly import actor_critic, discrete_sac, dqn, icm, offline, policy_gradient
 from rlbench.assembly.components import OffPolicyLearner, Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
-from rlbench.assembly.engine import engine_of, hastened, quicken
+from rlbench.assembly.engine import engine_of, select_engine, select_rollout_engine
 from rlbench.assembly.environments import apart, environments, wanted
-from rlbench.assembly.evaluation import Stage, evaluation, ring_of
-from rlbench.buffers.async_ring import Staggered
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
+from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.rollout_view import Recent
+from rlbench.buffers.rollout_view import RolloutView
 from rlbench.buffers.samplers import Uniform
-from rlbench.buffers.trajectory_view import Walks
+from rlbench.buffers.trajectory_view import TrajectoryView
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.base import Actor
-from rlbench.collectors.explore import Explorer, Untouched
+from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.collectors.sync import Collector
 from rlbench.config import offline as spec_offline
 from rlbench.config.offline_discrete import OfflineQ
@@ -33,16 +33,16 @@ from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
-from rlbench.ops.types import Transition, Walk
+from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
-from rlbench.training.clock import Pace, Rollouts
+from rlbench.training.clock import ReplayRatio, RolloutSchedule
 from rlbench.training.metrics import Metrics
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.protocols import Schedule
-from rlbench.training.rng_state import Noise
-from rlbench.training.rollout_updates import PerRollout
-from rlbench.training.updates import Eager
+from rlbench.training.rng_state import RngState
+from rlbench.training.rollout_updates import RolloutUpdater
+from rlbench.training.updates import EagerUpdater
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:
@@ -72,13 +72,13 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     parts = parts_of(spec, algo, info, device)
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
-    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else Staggered
+    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else AsyncRing
     ring = ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
     learner, eager = _replayed(spec, algo, parts, source, info, device)
-    updater = hastened(
+    updater = select_engine(
         eager,
         engine_of(spec, runtime, device),
         learner=learner,
@@ -91,18 +91,20 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         updater=updater,
         buffer=source,
         learner=learner,
-        noise=Noise(device if device.type == "cuda" else None),
+        noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=schedules,
-        rhythm=Pace(algo.warmup, algo.updates_per_step),
+        rhythm=ReplayRatio(algo.warmup, algo.updates_per_step),
     )
 
 
-def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> Stage:
+def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> EvaluationSetup:
     """Where what learns from a replay plays."""
     threads = stepping_threads(runtime)
-    return Stage(actor=actor, action=parts.action, judging=parts.judging, bound=None, scale=None, threads=threads)
+    return EvaluationSetup(
+        actor=actor, action=parts.action, judging=parts.judging, bound=None, scale=None, threads=threads
+    )
 
 
 def _replayed(
@@ -112,21 +114,25 @@ def _replayed(
     source: Ring | Hindsight,
     info: EnvInfo,
     device: torch.device,
-) -> tuple[OffPolicyLearner | CuriousReplay, Eager[Transition] | Eager[Walk]]:
+) -> tuple[OffPolicyLearner | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
     """What learns from the replay, and how."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
         metrics = Metrics(parts.metrics, device)
-        plain = Eager(source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+        plain = EagerUpdater(
+            source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary
+        )
         return parts.learner, plain
     lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
     learner = CuriousReplay(parts.learner, icm.model(spec, algo.curiosity, lr, info, device))
     metrics, summary = Metrics(icm.metrics(parts.metrics), device), icm.summary(parts.summary)
-    return learner, Eager(source=Walks(source), learner=learner, batch=algo.batch, metrics=metrics, summary=summary)
+    return learner, EagerUpdater(
+        source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=metrics, summary=summary
+    )
 
 
 def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
-    inner, optimizer, action = policy_gradient.brought(spec, algo, info, device)
-    quicken(inner, runtime, device, rows=algo.rows * spec.task.envs)
+    inner, optimizer, action = policy_gradient.build_on_policy(spec, algo, info, device)
+    select_rollout_engine(inner, runtime, device, rows=algo.rows * spec.task.envs)
     lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rows + spec.task.stack + 2) * lanes
@@ -134,26 +140,26 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
     learner, updater = _rolled(spec, algo, inner, ring, info, device)
     stage = rolling(algo, info, action, learner, scale, runtime)
     return Online(
-        collector=_collector(spec, stage, ring, Untouched()),
+        collector=_collector(spec, stage, ring, NoExploration()),
         updater=updater,
         buffer=ring,
         learner=learner,
-        noise=Noise(device if device.type == "cuda" else None),
+        noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=policy_gradient.schedules(algo, optimizer),
-        rhythm=Rollouts(algo.rows, learner.steps),
+        rhythm=RolloutSchedule(algo.rows, learner.steps),
     )
 
 
 def rolling(
     algo: PolicyGradient, info: EnvInfo, action: Column, actor: Actor, scale: Scale | None, runtime: Runtime
-) -> Stage:
+) -> EvaluationSetup:
     """Where what learns from rollouts plays."""
-    return Stage(
+    return EvaluationSetup(
         actor=actor,
         action=action,
-        judging=lambda _: Untouched(),
+        judging=lambda _: NoExploration(),
         bound=policy_gradient.bound(algo, info),
         scale=scale,
         threads=stepping_threads(runtime),
@@ -162,19 +168,19 @@ def rolling(
 
 def _rolled(
     spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
-) -> tuple[OnPolicyLearner | CuriousRollouts, PerRollout]:
+) -> tuple[OnPolicyLearner | CuriousRollouts, RolloutUpdater]:
     """What learns from rollouts, and how."""
-    names, summary, source = policy_gradient.METRICS, policy_gradient.summary, Recent(ring)
+    names, summary, source = policy_gradient.METRICS, policy_gradient.summary, RolloutView(ring)
     if algo.curiosity is None:
         metrics = Metrics(names, device)
-        return inner, PerRollout(source=source, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
+        return inner, RolloutUpdater(source=source, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
     learner = CuriousRollouts(inner, icm.model(spec, algo.curiosity, algo.lr, info, device))
     metrics, told = Metrics(icm.metrics(names), device), icm.summary(summary)
-    return learner, PerRollout(source=source, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
+    return learner, RolloutUpdater(source=source, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
 
 
-def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
-    if isinstance(ring, Staggered) and isinstance(spec.task, AtariTask | MujocoTask):
+def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
+    if isinstance(ring, AsyncRing) and isinstance(spec.task, AtariTask | MujocoTask):
         return _apart(spec, spec.task, stage, ring, explorer)
 
     def opened(segment: int) -> VectorEnv:
@@ -193,7 +199,7 @@ def _collector(spec: Spec, stage: Stage, ring: Ring, explorer: Explorer) -> Coll
 
 
 def _apart(
-    spec: Spec, task: AtariTask | MujocoTask, stage: Stage, ring: Staggered, explorer: Explorer
+    spec: Spec, task: AtariTask | MujocoTask, stage: EvaluationSetup, ring: AsyncRing, explorer: Explorer
 ) -> AsyncCollector:
     def opened(segment: int) -> AsyncVectorEnv:
         lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)

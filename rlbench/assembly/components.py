@@ -15,7 +15,7 @@ from rlbench.algorithms.cql import ConservativeUpdate
 from rlbench.algorithms.critic_loss import ACUpdate
 from rlbench.algorithms.dqn import QUpdate
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import Explorer, Untouched
+from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.ops.types import Transition
 from rlbench.records.types import Learned
 from rlbench.training.protocols import Schedule
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 def _as_preferred(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - no coin is thrown
-    return Untouched()
+    return NoExploration()
 
 
 class OfflineParts(NamedTuple):

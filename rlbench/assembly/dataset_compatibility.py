@@ -20,7 +20,7 @@ SHOWN = {"Ant-v4": 27}
 """Numbers of an observation that the world shows; the contact forces that D4RL's sets hold after them are all zero."""
 
 
-def meant(task: OfflineTask, path: Path) -> None:
+def check_identity(task: OfflineTask, path: Path) -> None:
     """Refuse what says of itself, or is named as, something else than what is to be learned from.
 
     Raises:
@@ -68,7 +68,7 @@ def recorded_on(told: Mapping[str, str], name: str, path: Path) -> str | None:
     return None if known is None else known.env_id
 
 
-def fitted(task: OfflineTask, recorded: Recorded, info: EnvInfo, *, stretched: bool) -> Recorded:
+def check_compatibility(task: OfflineTask, recorded: Recorded, info: EnvInfo, *, stretched: bool) -> Recorded:
     """The data in the world's numbers: actions in [−1, 1] unless they were ``stretched``; Ant's without its zeros.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from rlbench.config.resources import beside, paying
+from rlbench.config.resources import eval_worker_count, paying
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import UsageError
 
@@ -58,10 +58,10 @@ def stepping_threads(runtime: Runtime) -> int:
     return min(runtime.threads or _asked() or cores(), cores(), 2)
 
 
-def judges_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
+def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Processes that judge beside the training: what was asked for, or what this run's share of the cores is worth."""
     share = min(runtime.threads or _asked() or cores(), cores())
-    return beside(spec, asked=runtime.judges, cores=share, threads=threads_of(spec, runtime, device))
+    return eval_worker_count(spec, asked=runtime.judges, cores=share, threads=threads_of(spec, runtime, device))
 
 
 def _asked() -> int | None:

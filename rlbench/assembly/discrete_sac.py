@@ -14,11 +14,11 @@ from rlbench.assembly.components import Parts
 from rlbench.assembly.dqn import count
 from rlbench.assembly.torsos import torso
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import Untouched
+from rlbench.collectors.explore import NoExploration
 from rlbench.config import online as spec_algo
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
-from rlbench.nets.discrete_actor_critic import Chooser
+from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.records.types import ACUpdated
 
 
@@ -26,7 +26,7 @@ def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.
     """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)
-    net = Chooser(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
+    net = DiscreteActorCritic(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
     learner = DiscreteSAC(
         net,
         actor_optimizer=_adam(net, net.logits, algo.actor_lr),
@@ -37,15 +37,15 @@ def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.
     return Parts(
         learner=learner,
         action=Column((), torch.int64),
-        training=lambda _: Untouched(),
-        judging=lambda _: Untouched(),
+        training=lambda _: NoExploration(),
+        judging=lambda _: NoExploration(),
         exploration=lambda _: 0.0,
         metrics=METRICS,
         summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),
     )
 
 
-def _adam(net: Chooser, head: nn.Module, lr: float) -> torch.optim.Optimizer:
+def _adam(net: DiscreteActorCritic, head: nn.Module, lr: float) -> torch.optim.Optimizer:
     return torch.optim.Adam([*net.torso.parameters(), *head.parameters()], lr=lr, fused=True)
 
 

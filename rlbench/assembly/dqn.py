@@ -18,7 +18,7 @@ from rlbench.config.run import Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets import q_heads
-from rlbench.nets.dueling import Streams
+from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.return_distributions import Value
@@ -54,8 +54,8 @@ def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)
 
-    def streams(width: int) -> Streams:
-        return Streams(
+    def streams(width: int) -> DuelingMLP:
+        return DuelingMLP(
             features=body.features,
             hidden=algo.hidden,
             actions=actions,
@@ -67,7 +67,7 @@ def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
     return QNet(body, head(algo.head, body.features, streams))
 
 
-def head(chosen: Head, features: int, streams: Callable[[int], Streams]) -> q_heads.Head:
+def head(chosen: Head, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.Head:
     """The one choice that makes DQN, C51, QR-DQN, IQN or FQF, on streams of as many numbers per action as it asks."""
     match chosen:
         case Expected(huber=huber):

@@ -12,7 +12,7 @@ import torch
 
 from rlbench.accel.compiled import Backend, Compiled
 from rlbench.accel.cuda_graph import CudaGraphs
-from rlbench.accel.graph_capture import Captured, Updates
+from rlbench.accel.graph_capture import GraphUpdater, Updates
 from rlbench.accel.numpy_ppo import Regression, Surrogate
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.behavior_cloning import Imitation
@@ -31,7 +31,7 @@ from rlbench.algorithms.trpo import Natural
 from rlbench.config.online import PolicyGradient
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import UsageError
-from rlbench.nets.actor_critic import Apart
+from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.state_dict import Stateful
 from rlbench.training.protocols import Updater
 
@@ -91,7 +91,7 @@ def _lacking(device: torch.device) -> str:
     return "" if found else "no C++ compiler"
 
 
-def hastened(
+def select_engine(
     eager: Updates,
     engine: Engine,
     *,
@@ -107,10 +107,10 @@ def hastened(
     card = next(generator.device for generator in generators)
     streams = (*generators, torch.cuda.default_generators[card.index or 0])
     recorder = CudaGraphs(card, streams)
-    return Captured(eager, recorder=recorder, learner=learner, sampler=sampler, generators=streams)
+    return GraphUpdater(eager, recorder=recorder, learner=learner, sampler=sampler, generators=streams)
 
 
-def quicken(learner: OnPolicyLearner, runtime: Runtime, device: torch.device, *, rows: int) -> None:
+def select_rollout_engine(learner: OnPolicyLearner, runtime: Runtime, device: torch.device, *, rows: int) -> None:
     """Let ``learner``, which sees ``rows`` steps in a rollout, compute as ``runtime`` says.
 
     Raises:
@@ -121,12 +121,12 @@ def quicken(learner: OnPolicyLearner, runtime: Runtime, device: torch.device, *,
     if runtime.engine not in {"auto", "byhand"}:
         return
     match learner:
-        case PPO(net=Apart() as net) if device.type == "cpu":
+        case PPO(net=SeparateActorCritic() as net) if device.type == "cpu":
             if runtime.engine == "byhand" or _multiplications(net, rows // learner.passes.batches) <= SMALL:
                 learner.through = Surrogate(
                     net, learner.optimizer, learner.objective, max_grad_norm=learner.max_grad_norm
                 )
-        case Natural(net=Apart() as net) if device.type == "cpu":
+        case Natural(net=SeparateActorCritic() as net) if device.type == "cpu":
             if runtime.engine == "byhand" or _multiplications(net, rows) <= SMALL:
                 learner.regress = Regression(net, learner.optimizer, steps=learner.critic_steps)
         case _ if runtime.engine == "byhand":
@@ -175,7 +175,7 @@ def refusals(updater: object, learner: object) -> tuple[str, ...]:
     """Why updates are eager although another engine was chosen, as far as it has been tried; each once."""
     wrapped = (getattr(owner, name) for owner, name in losses(learner))
     tried = [loss.refusal for loss in wrapped if isinstance(loss, Compiled)]
-    found = [updater.refusal if isinstance(updater, Captured) else None, *tried]
+    found = [updater.refusal if isinstance(updater, GraphUpdater) else None, *tried]
     return tuple(dict.fromkeys(reason for reason in found if reason is not None))
 
 
@@ -184,13 +184,13 @@ def engaged(updater: object, learner: object) -> str:
     inner = learner.inner if isinstance(learner, CuriousReplay | CuriousRollouts) else learner
     wrapped = [getattr(owner, name) for owner, name in losses(learner)]
     by_hand = getattr(inner, "through", None), getattr(inner, "regress", None)
-    if isinstance(updater, Captured) and updater.refusal is None:
+    if isinstance(updater, GraphUpdater) and updater.refusal is None:
         return "captured"
     if any(isinstance(loss, Compiled) and loss.refusal is None for loss in wrapped):
         return "compiled"
     return "byhand" if isinstance(by_hand[0], Surrogate) or isinstance(by_hand[1], Regression) else "eager"
 
 
-def _multiplications(net: Apart, rows: int) -> int:
+def _multiplications(net: SeparateActorCritic, rows: int) -> int:
     """Of the widest layer, forwards."""
     return rows * max(parameter.numel() for parameter in net.parameters())

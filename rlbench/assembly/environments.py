@@ -34,12 +34,12 @@ def environments(
 def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], answers: int) -> AsyncVectorEnv:
     """The same lanes for training, of which the first ``answers`` that are done answer."""
     if isinstance(task, MujocoTask) and task.env == "envpool":
-        from rlbench.envs.envpool_async import EnvPoolMujocoApart
+        from rlbench.envs.envpool_async import EnvPoolMujocoAsync
 
-        return EnvPoolMujocoApart(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), answers=answers)
-    from rlbench.envs.async_vector import Apart
+        return EnvPoolMujocoAsync(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), answers=answers)
+    from rlbench.envs.async_vector import AsyncVector
 
-    return Apart(lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], answers=answers)
+    return AsyncVector(lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], answers=answers)
 
 
 def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:

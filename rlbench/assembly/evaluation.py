@@ -26,7 +26,7 @@ from rlbench.seeds import Seeds
 DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
 
 
-class Stage(NamedTuple):
+class EvaluationSetup(NamedTuple):
     """Who plays and how, in training and when judged."""
 
     actor: Actor
@@ -37,12 +37,14 @@ class Stage(NamedTuple):
     threads: int  # that step the environments
 
 
-def evaluation(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, epoch: int) -> Evaluation:
+def evaluation(spec: Spec, info: EnvInfo, stage: EvaluationSetup, device: torch.device, epoch: int) -> Evaluation:
     """The ``epoch``-th evaluation of a run."""
-    return judged(spec, info, stage, device, Seeds(spec.seed).child("evaluation", epoch))
+    return protocol_evaluation(spec, info, stage, device, Seeds(spec.seed).child("evaluation", epoch))
 
 
-def judged(spec: Spec, info: EnvInfo, stage: Stage, device: torch.device, seeds: Seeds) -> Evaluation:
+def protocol_evaluation(
+    spec: Spec, info: EnvInfo, stage: EvaluationSetup, device: torch.device, seeds: Seeds
+) -> Evaluation:
     """An evaluation by the protocol: fresh environments, and a ring that only stacks what they show."""
     protocol = spec.protocol
     lanes = seeds.child("env").numbers(protocol.envs)

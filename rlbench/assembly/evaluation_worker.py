@@ -25,13 +25,13 @@ from torch import Tensor, nn
 
 from rlbench.assembly.device import keep_memory
 from rlbench.assembly.environments import describe
-from rlbench.assembly.evaluation import Stage, evaluation
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation
 from rlbench.assembly.offline import staged
 from rlbench.config.run import Spec
 from rlbench.datasets.normalization import Scale
 from rlbench.envs.base import EnvInfo
 from rlbench.evaluation import messages
-from rlbench.evaluation.messages import Failed, Judged, Terms
+from rlbench.evaluation.messages import EvaluationFailure, EvaluationProgress, WorkerConfig
 from rlbench.ops.state_dict import into_module
 
 OFTEN: Final = 0.1  # seconds between two words on how far an evaluation has come
@@ -47,10 +47,10 @@ class Bench:
     spec: Spec
     info: EnvInfo
     policy: nn.Module
-    stage: Stage
+    stage: EvaluationSetup
 
 
-def bench(terms: Terms, scale: dict[str, Tensor]) -> Bench:
+def bench(terms: WorkerConfig, scale: dict[str, Tensor]) -> Bench:
     """The run's own policy, and its stage, on the host; ``scale`` is mean and deviation ``[D]``."""
     keep_memory()
     torch.set_num_threads(terms.threads)
@@ -60,20 +60,20 @@ def bench(terms: Terms, scale: dict[str, Tensor]) -> Bench:
     return Bench(spec, info, parts.learner.policy(), stage)
 
 
-def judge(bench: Bench, epoch: int, policy: dict[str, Tensor], answers: int) -> None:
+def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], answers: int) -> None:
     """Play an evaluation as the training would with weights ``[...]`` by name; tell how it goes on, and its result."""
     into_module(bench.policy, dict(policy))
     tell = partial(_tell, answers)
-    tell(Judged(0))
+    tell(EvaluationProgress(0))
     under_way, told = evaluation(bench.spec, bench.info, bench.stage, torch.device("cpu"), epoch), monotonic()
     for games in under_way:
         if monotonic() - told > OFTEN:
-            tell(Judged(games))
+            tell(EvaluationProgress(games))
             told = monotonic()
     tell(under_way.result())
 
 
-def _tell(answers: int, told: messages.Told) -> None:
+def _tell(answers: int, told: messages.Reply) -> None:
     line = messages.to_line(told)
     while line:
         line = line[os.write(answers, line) :]
@@ -98,11 +98,11 @@ def main(words: Sequence[str]) -> int:
             first = messages.terms_of(source)
             made = None if first is None else bench(*first)
             while made is not None and (found := messages.question_of(source)) is not None:
-                judge(made, found[0].epoch, found[1], answers)
+                evaluate(made, found[0].epoch, found[1], answers)
     except BrokenPipeError:
         return 0
     except Exception as error:  # noqa: BLE001 - of whatever kind, the run is to say it
-        _tell(answers, Failed(type(error).__name__, str(error), traceback.format_exc()))
+        _tell(answers, EvaluationFailure(type(error).__name__, str(error), traceback.format_exc()))
         return 1
     return 0
 

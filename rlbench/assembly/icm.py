@@ -12,7 +12,7 @@ from rlbench.assembly.torsos import torso
 from rlbench.config import online as spec_algo
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
-from rlbench.nets.icm import Foresight
+from rlbench.nets.icm import ICM
 from rlbench.records.types import CuriousUpdated, Learned
 
 OWN = ("forward_loss", "inverse_loss", "bonus")
@@ -24,7 +24,7 @@ def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, dev
     Raises:
         UsageError: actions are real vectors.
     """
-    net = Foresight(torso(wanted.torso, spec, info), hidden=wanted.hidden, actions=count(spec, info)).to(device)
+    net = ICM(torso(wanted.torso, spec, info), hidden=wanted.hidden, actions=count(spec, info)).to(device)
     return Curiosity(
         net,
         optimizer=torch.optim.Adam(net.parameters(), lr=lr if wanted.lr is None else wanted.lr, fused=True),

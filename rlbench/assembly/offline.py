@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from rlbench.assembly import offline_continuous, offline_discrete
 from rlbench.assembly.components import OfflineParts
-from rlbench.assembly.dataset_compatibility import fitted, meant
-from rlbench.assembly.device import judges_of, stepping_threads, threads_of
-from rlbench.assembly.engine import engine_of, hastened
+from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
+from rlbench.assembly.device import eval_workers_of, stepping_threads, threads_of
+from rlbench.assembly.engine import engine_of, select_engine
 from rlbench.assembly.environments import environments
-from rlbench.assembly.evaluation import Stage, evaluation
+from rlbench.assembly.evaluation import EvaluationSetup, evaluation
 from rlbench.buffers.dataset import ring
 from rlbench.config.footprint import SMOKE
 from rlbench.config.offline import Offline
@@ -31,14 +31,14 @@ from rlbench.datasets.types import Recorded
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
 from rlbench.evaluation import messages
-from rlbench.evaluation.pool import Beside
+from rlbench.evaluation.pool import EvalPool
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
 from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.training import offline as trainer
 from rlbench.training.metrics import Metrics
-from rlbench.training.rng_state import Noise
-from rlbench.training.updates import Eager
+from rlbench.training.rng_state import RngState
+from rlbench.training.updates import EagerUpdater
 
 
 class Experience(NamedTuple):
@@ -65,7 +65,7 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     file = loader.data_file(path)
     if seal is None or not checksums.untouched(file, seal):
         seal = checksums.verified(file)
-    meant(task, path)
+    check_identity(task, path)
     if recording_reader.is_frames(
         path
     ):  # how many there are is known by now alone; and a million are no matter of seconds
@@ -114,17 +114,19 @@ def learned(
     )
     stage = watching(parts, _fixed(scale), stepping_threads(runtime))
     told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
-    terms = messages.packed(messages.Terms(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
+    terms = messages.packed(messages.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
     metrics = Metrics(parts.metrics, device)
-    eager = Eager(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+    eager = EagerUpdater(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
     engine = engine_of(spec, runtime, device)
     return trainer.Offline(
-        updater=hastened(eager, engine, learner=parts.learner, sampler=data.sampler, generators=(coins,)),
+        updater=select_engine(eager, engine, learner=parts.learner, sampler=data.sampler, generators=(coins,)),
         sampler=data.sampler,
         learner=parts.learner,
-        noise=Noise(device if device.type == "cuda" else None),
+        noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
-        judges=Beside(parts.learner.policy(), terms, most=judges_of(spec, runtime, device), patience=runtime.patience),
+        judges=EvalPool(
+            parts.learner.policy(), terms, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.patience
+        ),
         budget=spec.budget,
         schedules=parts.schedules,
         data=trainer.Data(found.sha256, None if scale is None else {**told}),
@@ -136,12 +138,12 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
     found = experience(spec, spec.task, runtime, seal)
-    return found._replace(recorded=fitted(spec.task, found.recorded, info, stretched=found.stretched))
+    return found._replace(recorded=check_compatibility(spec.task, found.recorded, info, stretched=found.stretched))
 
 
 def staged(
     spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
-) -> tuple[OfflineParts, Stage]:
+) -> tuple[OfflineParts, EvaluationSetup]:
     """What a run's policies are judged with elsewhere: a fresh learner, and where it plays.
 
     Raises:
@@ -158,9 +160,9 @@ def _fixed(scale: Scale | None) -> Fixed | None:
     return None if scale is None else Fixed(scale.mean, scale.deviation)
 
 
-def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> Stage:
+def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> EvaluationSetup:
     """Where what only learned from data is judged."""
-    return Stage(
+    return EvaluationSetup(
         actor=parts.learner,
         action=parts.action,
         judging=parts.judging,

@@ -15,7 +15,7 @@ from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.clonedsac import ClonedSAC
 from rlbench.algorithms.cql import CQL, Conservatism
 from rlbench.algorithms.crr import CRR, Filter
-from rlbench.algorithms.multiplier import Multiplier
+from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import Smoothing
 from rlbench.algorithms.td3bc import TD3BC
@@ -27,7 +27,7 @@ from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets import initial
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
-from rlbench.nets.bcq_vae import Candidates, Perturbation, Proposer
+from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.records.types import (
     ACUpdated,
@@ -164,7 +164,7 @@ def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
 
 
 def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) -> bcq.BCQ:
-    proposer = Proposer(
+    proposer = ActionVAE(
         obs=shape.obs,
         actions=shape.actions,
         latent=method.latent_dim or method.latent * shape.actions,
@@ -172,7 +172,7 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
         clip=method.latent_clip,
     )
     perturbation = Perturbation(obs=shape.obs, actions=shape.actions, widths=algo.widths, reach=method.reach)
-    net = Candidates(proposer, perturbation, _critics(algo, shape)).to(shape.device)
+    net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
     return bcq.BCQ(
         net,
         optimizers=bcq.Optimizers(
@@ -188,7 +188,7 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
 def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> CQL:
     return CQL(
         _soft(algo, method, shape),
-        multiplier=Multiplier(
+        multiplier=LagrangeMultiplier(
             device=shape.device, threshold=method.threshold, lr=method.multiplier_lr, most=method.most
         ),
         conservatism=Conservatism(

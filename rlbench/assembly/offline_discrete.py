@@ -7,7 +7,7 @@ from typing import assert_never
 import torch
 
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR, Filter, conservatism, imitation, likely_alone
+from rlbench.algorithms.discrete_offline import CRR, Filter, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
 from rlbench.assembly.components import OfflineLearner, OfflineParts
 from rlbench.assembly.dqn import count, head, optimizers, proposing
@@ -18,8 +18,8 @@ from rlbench.config import offline_discrete as asked
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
-from rlbench.nets.behavior import Advised, Imitator
-from rlbench.nets.dueling import Streams
+from rlbench.nets.behavior import BehaviorPolicy, QNetWithPolicy
+from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import QNet
 from rlbench.records.types import ClonedUpdated, ExtendedUpdated
 
@@ -54,24 +54,24 @@ def _extended(number: int, means: tuple[float, ...]) -> ExtendedUpdated:
 def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> OfflineLearner:
     body, actions = torso(algo.torso, spec, info), count(spec, info)
 
-    def streams(width: int) -> Streams:
-        return Streams(
+    def streams(width: int) -> DuelingMLP:
+        return DuelingMLP(
             features=body.features, hidden=algo.hidden, actions=actions, width=width, dueling=False, noisy=None
         )
 
     match algo.method:
         case asked.Imitation():
-            actor = Imitator(body, streams(1)).to(device)
+            actor = BehaviorPolicy(body, streams(1)).to(device)
             adam = torch.optim.Adam(actor.parameters(), lr=algo.lr, eps=algo.adam_epsilon, fused=True)
             return Imitation(actor, actor_optimizer=adam)
         case asked.Conservative(weight=weight):
             plain = QNet(body, head(algo.head, body.features, streams)).to(device)
             return _valued(algo, plain, extra=conservatism(weight))
         case asked.BatchConstrained(threshold=threshold, penalty=penalty):
-            net = Advised(body, head(algo.head, body.features, streams), streams(1)).to(device)
-            return _valued(algo, net, select=likely_alone(net, threshold), extra=imitation(net, penalty))
+            net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
+            return _valued(algo, net, select=behavior_mask(net, threshold), extra=imitation(net, penalty))
         case asked.CriticRegularized() as method:
-            net = Advised(body, head(algo.head, body.features, streams), streams(1)).to(device)
+            net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
             return CRR(
                 net,
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],

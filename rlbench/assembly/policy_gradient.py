@@ -17,7 +17,7 @@ from rlbench.config.online import Linear, Mlp, Nature, PolicyGradient
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
-from rlbench.nets.actor_critic import Apart, DiscreteActor, GaussianActor, Shared, orthogonal
+from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic, orthogonal
 from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.records.types import PGUpdated
 from rlbench.seeds import Seeds
@@ -27,7 +27,7 @@ METRICS = ("policy_loss", "value_loss", "entropy", "divergence")
 LAST = 0.01  # what the weights of the layer that gives the mean are multiplied by at the start
 
 
-class Brought(NamedTuple):
+class OnPolicyParts(NamedTuple):
     """The family's share of a run."""
 
     learner: OnPolicyLearner
@@ -35,7 +35,7 @@ class Brought(NamedTuple):
     action: Column
 
 
-def brought(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device) -> Brought:
+def build_on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device) -> OnPolicyParts:
     """The learner, its networks freshly drawn from torch's own generator.
 
     Raises:
@@ -48,9 +48,9 @@ def brought(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.devic
         actor = _actor(spec, algo, info).to(device)
         optimizer = _optimizer(algo, actor)
         learner: OnPolicyLearner = Reinforce(
-            actor, optimizer=optimizer, gamma=algo.gamma, standardise=algo.scale_returns, greedy=algo.greedy
+            actor, optimizer=optimizer, gamma=algo.gamma, normalize_returns=algo.scale_returns, greedy=algo.greedy
         )
-        return Brought(learner, optimizer, column)
+        return OnPolicyParts(learner, optimizer, column)
     net = network(spec, algo, info).to(device)
     returns = Returns(
         gamma=algo.gamma, trace=algo.trace, scaled=algo.scale_returns, like=next(net.parameters()).detach()
@@ -60,13 +60,13 @@ def brought(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.devic
             optimizer = _optimizer(algo, net)
             learner = _ppo(algo, method, net, optimizer, returns, Seeds(spec.seed).child("shuffle").torch(device))
         case spec_algo.Natural():
-            if not isinstance(net, Apart):
+            if not isinstance(net, SeparateActorCritic):
                 raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
             optimizer = _optimizer(algo, net.critic)
             learner = _natural(algo, method, net, optimizer, returns)
         case _:
             assert_never(method)
-    return Brought(learner, optimizer, column)
+    return OnPolicyParts(learner, optimizer, column)
 
 
 def _ppo(
@@ -97,7 +97,11 @@ def _ppo(
 
 
 def _natural(
-    algo: PolicyGradient, method: spec_algo.Natural, net: Apart, optimizer: torch.optim.Optimizer, returns: Returns
+    algo: PolicyGradient,
+    method: spec_algo.Natural,
+    net: SeparateActorCritic,
+    optimizer: torch.optim.Optimizer,
+    returns: Returns,
 ) -> Natural:
     step = Step(
         size=method.step,
@@ -123,13 +127,13 @@ def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
             if not isinstance(info.actions, Discrete):
                 raise UsageError(f"{spec.name}: convolutions choose among numbered actions; choose algo.torso=mlp")
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
-            shared = Shared(torso, hidden=algo.hidden, actions=info.actions.n)
+            shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
             if scale:  # as documented: the newer settings came together
                 orthogonal([shared.torso])
             return shared
         case Mlp():
             critic = _torso(spec, algo.torso, info)
-            net = Apart(_actor(spec, algo, info), critic)
+            net = SeparateActorCritic(_actor(spec, algo, info), critic)
             orthogonal([net.critic])
             return net
         case _:

@@ -12,7 +12,7 @@ import torch
 from rlbench.assembly import assemble, offline, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
 from rlbench.assembly.environments import describe
-from rlbench.assembly.evaluation import Stage, judged
+from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
@@ -25,7 +25,7 @@ from rlbench.ops.state_dict import State, branch, into_module, tensor
 from rlbench.seeds import Seeds
 
 
-def game(spec: Spec, kept: State, runtime: Runtime, seeds: Seeds) -> Evaluation:
+def restore_evaluation(spec: Spec, kept: State, runtime: Runtime, seeds: Seeds) -> Evaluation:
     """Games about to be played by ``spec.protocol``, of the policy ``kept`` of a run of ``spec``.
 
     Raises:
@@ -36,10 +36,10 @@ def game(spec: Spec, kept: State, runtime: Runtime, seeds: Seeds) -> Evaluation:
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # as in training
     torch.backends.cudnn.allow_tf32 = False
-    return judged(spec, info, _stage(spec, kept, info, device, runtime), device, seeds)
+    return protocol_evaluation(spec, info, _stage(spec, kept, info, device, runtime), device, seeds)
 
 
-def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> Stage:
+def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
     """Who plays and how, its parameters put in."""
     match spec.algo:
         case Offline() | OfflineQ():
@@ -49,7 +49,7 @@ def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime
                 offline.watching(parts, _fixed(spec, kept), stepping_threads(runtime)),
             )
         case PolicyGradient():
-            learner, _, action = policy_gradient.brought(spec, spec.algo, info, device)
+            learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
             scale = _scale(spec, spec.algo, kept, info)
             policy, stage = learner.policy(), assemble.rolling(spec.algo, info, action, learner, scale, runtime)
         case QLearning() | ActorCritic() | DiscreteSAC():

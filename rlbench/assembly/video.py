@@ -11,13 +11,13 @@ from rlbench.envs.ale import AleVector
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.normalize import Normalized
-from rlbench.envs.render import Board, Camera, Double, Rendered, Screen, Watched
+from rlbench.envs.render import Board, Camera, RecordVideo, Rendered, Screen, ShadowEmulator
 from rlbench.errors import UsageError
 
 BEAT: Final = 0.25  # seconds of a toy's step: as fast as it can be followed
 
 
-def watch(spec: Spec, evaluation: Evaluation) -> Watched:
+def watch(spec: Spec, evaluation: Evaluation) -> RecordVideo:
     """Have the first lane of games about to be played filmed.
 
     Raises:
@@ -28,7 +28,7 @@ def watch(spec: Spec, evaluation: Evaluation) -> Watched:
     except UsageError:
         evaluation.envs.close()
         raise
-    watched = Watched(evaluation.envs, camera)
+    watched = RecordVideo(evaluation.envs, camera)
     evaluation.envs = watched
     return watched
 
@@ -39,7 +39,7 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
     match task:
         case AtariTask(env="ale"):
             double = AleVector(task=task, seeds=(seed,), training=False, coloured=True)
-            return Double(double, frame_skip=task.frame_skip)
+            return ShadowEmulator(double, frame_skip=task.frame_skip)
         case AtariTask() if isinstance(inner, GymnasiumVector):
             return Screen(inner.inside(0), frame_skip=task.frame_skip)
         case MujocoTask() | GoalTask() if isinstance(inner, GymnasiumVector):

@@ -16,7 +16,7 @@ from rlbench.buffers.samplers import Ragged, Span
 from rlbench.ops.state_dict import State, branch, tensor
 
 
-class Staggered(Ring):
+class AsyncRing(Ring):
     """A ring written in some lanes ``[M]`` at a time; in all of them where none are named."""
 
     def observe(self, frames: NDArray[np.generic], lane: NDArray[np.int64] | None = None) -> Tensor:

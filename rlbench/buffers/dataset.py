@@ -25,7 +25,7 @@ from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, tensor
 
 
-class Listed:
+class IndexSampler:
     """A sampler of listed slots, each alike, with replacement; a span would count dead rows too."""
 
     def __init__(self, slots: Tensor, generator: torch.Generator) -> None:
@@ -87,7 +87,7 @@ def ring(
         horizon=horizon,
         gamma=gamma,
         stack=stack,
-        sampler=Listed(torch.as_tensor(live, device=device), generator),
+        sampler=IndexSampler(torch.as_tensor(live, device=device), generator),
         device=device,
     )
     _fill_marks(made, rows, recorded)

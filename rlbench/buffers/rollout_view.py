@@ -8,7 +8,7 @@ from rlbench.buffers.ring import Ring
 from rlbench.ops.types import Rollout
 
 
-class Recent:
+class RolloutView:
     """The newest rows of a ring."""
 
     def __init__(self, ring: Ring) -> None:

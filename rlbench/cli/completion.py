@@ -162,11 +162,11 @@ def jobs() -> list[str]:
     return ["auto"]
 
 
-def engines() -> list[str]:
+def executors() -> list[str]:
     """Where runs can be carried on."""
-    from rlbench.cli.sweep import ENGINES
+    from rlbench.cli.sweep import EXECUTORS
 
-    return list(ENGINES)
+    return list(EXECUTORS)
 
 
 def devices() -> list[str]:

@@ -12,7 +12,7 @@ from rlbench.cli.generate import generate
 from rlbench.cli.options import Json
 from rlbench.cli.output import emit, emit_json, remark, terminal_width
 from rlbench.config.names import printable
-from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, meant
+from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
 
 if TYPE_CHECKING:
     from rlbench.datasets.catalogue import Known
@@ -271,7 +271,7 @@ def bring(
             raise UsageError(f"{path}: is no zip; --output is for policies")
         assembled(str(path), more, name, task, workers)
     elif more:
-        kind = meant(str(path), KINDS)
+        kind = suggest(str(path), KINDS)
         raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
     elif not path.exists():
         raise UsageError(f"{path}: no such file{beside(path)}; check the path")

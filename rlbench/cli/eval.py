@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rlbench.collectors.evaluate import Evaluation
     from rlbench.config.run import Spec
     from rlbench.records.types import Evaluated
-    from rlbench.report.reference_scores import Documented
+    from rlbench.report.reference_scores import ReferenceScore
 
 EVAL_SCHEMA = 1
 KEPT = ("last", "best")
@@ -31,7 +31,7 @@ SILENCE = 5.0  # seconds between two words on how far it is
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _EvalOptions:
     """What the command line says."""
 
     folder: Path
@@ -47,13 +47,13 @@ class _Asked:
 class _Clip:
     """The film that was made."""
 
-    pictures: int
+    frames: int
     seconds: float
     look: str  # screen, board or rendered
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _EvalResult:
     """What came of it."""
 
     spec: Spec
@@ -90,7 +90,7 @@ def evaluate(
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Seed of the games; default: 0.", show_default=False),
     ] = None,
-    again: Annotated[
+    replay_recorded: Annotated[
         bool,
         typer.Option(
             "--again", help="Play the very games of the recorded evaluation, to see whether they end the same."
@@ -120,13 +120,13 @@ def evaluate(
     """
     from rlbench.cli import video_writer
 
-    if again and (episodes, seed) != (None, None):
+    if replay_recorded and (episodes, seed) != (None, None):
         raise UsageError("--again plays what was recorded; leave --episodes and --seed out")
     program = None if video is None else video_writer.check(video)
     folder = run_folder(run, results)
     _there(folder, checkpoint)
-    asked = _Asked(folder, checkpoint, episodes, None if again else seed or 0, device, video, program)
-    found = _judged(asked)
+    asked = _EvalOptions(folder, checkpoint, episodes, None if replay_recorded else seed or 0, device, video, program)
+    found = _evaluated(asked)
     if json:
         emit_json(_document(asked, found))
     else:
@@ -142,9 +142,9 @@ def _there(folder: Path, checkpoint: str) -> None:
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
 
 
-def _judged(asked: _Asked) -> _Judged:
+def _evaluated(asked: _EvalOptions) -> _EvalResult:
     """Load the policy and let it play."""
-    from rlbench.assembly.restore import game
+    from rlbench.assembly.restore import restore_evaluation
     from rlbench.config.run import Runtime
     from rlbench.generate import kept_run
     from rlbench.ops.state_dict import whole
@@ -158,11 +158,11 @@ def _judged(asked: _Asked) -> _Judged:
         raise UsageError(f"{asked.folder}: its record has no evaluation of this policy; leave --again out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if asked.games is None else Seeds(asked.games).child("eval")
     shared = _shared(spec, asked.episodes)
-    evaluation = game(shared, kept, Runtime(device=asked.device), seeds)
+    evaluation = restore_evaluation(shared, kept, Runtime(device=asked.device), seeds)
     env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
     clip, played = _played(spec, evaluation, asked), evaluation.result()
     same = recorded is not None and (played.returns, played.lengths) == (recorded.returns, recorded.lengths)
-    return _Judged(
+    return _EvalResult(
         spec=spec,
         epoch=epoch,
         env=env,
@@ -183,7 +183,7 @@ def _shared(spec: Spec, episodes: int | None) -> Spec:
     return spec.model_copy(update={"protocol": protocol})
 
 
-def _played(spec: Spec, evaluation: Evaluation, asked: _Asked) -> _Clip | None:
+def _played(spec: Spec, evaluation: Evaluation, asked: _EvalOptions) -> _Clip | None:
     """Play every game to its end, and put the first on film where that is asked for."""
     said = monotonic()
     if asked.video is None:
@@ -191,13 +191,13 @@ def _played(spec: Spec, evaluation: Evaluation, asked: _Asked) -> _Clip | None:
             said = _say(ended, evaluation, said)
         return None
     from rlbench.assembly.video import watch
-    from rlbench.cli.video_writer import filming
+    from rlbench.cli.video_writer import video_writer
 
     watched = watch(spec, evaluation)
-    with filming(asked.video, seconds=watched.seconds, program=asked.program) as film:
+    with video_writer(asked.video, seconds=watched.seconds, program=asked.program) as film:
         for ended in evaluation:
             said = _say(ended, evaluation, said)
-            for picture in watched.pictures():
+            for picture in watched.frames():
                 film.add(picture)
     return _Clip(film.count, film.count * watched.seconds, watched.camera.look)
 
@@ -218,7 +218,7 @@ def _in_rounds(played: Evaluated, lanes: int) -> tuple[tuple[float, int, int], .
     return tuple((played.returns[i], played.lengths[i], played.seeds[i]) for i in order)
 
 
-def _published(spec: Spec) -> tuple[float, Documented] | None:
+def _published(spec: Spec) -> tuple[float, ReferenceScore] | None:
     """What the cell is judged against: raw points, and the document."""
     from rlbench.report.reference_scores import primary
 
@@ -226,7 +226,7 @@ def _published(spec: Spec) -> tuple[float, Documented] | None:
     return None if points is None or found is None else (points, found)
 
 
-def _document(asked: _Asked, found: _Judged) -> dict[str, object]:
+def _document(asked: _EvalOptions, found: _EvalResult) -> dict[str, object]:
     spec, published, clip = found.spec, _published(found.spec), found.clip
     return {
         "schema_version": EVAL_SCHEMA,
@@ -254,7 +254,7 @@ def _document(asked: _Asked, found: _Judged) -> dict[str, object]:
             "source": published[1].source,
         },
         "video": clip
-        and {"file": str(asked.video), "pictures": clip.pictures, "seconds": clip.seconds, "look": clip.look},
+        and {"file": str(asked.video), "pictures": clip.frames, "seconds": clip.seconds, "look": clip.look},
     }
 
 
@@ -262,7 +262,7 @@ def _mean(returns: Sequence[float]) -> dict[str, float]:
     return {"mean": fmean(returns), "std": pstdev(returns)}
 
 
-def _text(asked: _Asked, found: _Judged) -> str:
+def _text(asked: _EvalOptions, found: _EvalResult) -> str:
     """A line an episode, then what they come to beside what was recorded and documented."""
     spec, published, clip = found.spec, _published(found.spec), found.clip
     whose = "the recorded games again" if asked.games is None else f"games of seed {asked.games}"
@@ -277,7 +277,7 @@ def _text(asked: _Asked, found: _Judged) -> str:
         points, document = published
         lines += [f"{'documented':<10}  {points:,.2f} ({document.estimator}; {document.system})"]
     if clip is not None:
-        lines += [f"{'film':<10}  {asked.video}: {clip.pictures:,} pictures, {clip.seconds:,.1f} s, {clip.look}"]
+        lines += [f"{'film':<10}  {asked.video}: {clip.frames:,} pictures, {clip.seconds:,.1f} s, {clip.look}"]
     return "\n".join(lines)
 
 

@@ -147,10 +147,10 @@ class Checked(NamedTuple):
 
     def told(self) -> dict[str, object]:
         """Its name, its file, the SHA-256 of that, its worth; for the record."""
-        from rlbench.datasets.dataset_return import worth
+        from rlbench.datasets.dataset_return import dataset_return
 
         file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
-        return {**file, **worth(self.path, self.name)._asdict()}
+        return {**file, **dataset_return(self.path, self.name)._asdict()}
 
 
 def checked(spec: Spec, runtime: Runtime) -> Checked | None:
@@ -160,7 +160,7 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
         UsageError: they are nowhere.
         RefusedFile: they are damaged, or of another task.
     """
-    from rlbench.assembly.dataset_compatibility import meant
+    from rlbench.assembly.dataset_compatibility import check_identity
     from rlbench.assembly.offline import source
     from rlbench.config.tasks import OfflineTask
     from rlbench.datasets import checksums, loader
@@ -169,7 +169,7 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
     if not isinstance(spec.task, OfflineTask) or path is None:
         return None
     seal = checksums.verified(loader.data_file(path))  # before HDF5 opens it: damage could end the process
-    meant(spec.task, path)  # before anything is recorded
+    check_identity(spec.task, path)  # before anything is recorded
     return Checked(spec.task.data, path, seal)
 
 
@@ -208,11 +208,11 @@ def dataset_of(spec: Spec) -> str:
 
 def documented(spec: Spec) -> float | None:
     """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
-    from rlbench.report.reference_scores import Key, primary, row_of
+    from rlbench.report.reference_scores import CellKey, primary, row_of
     from rlbench.report.references import in_points, reference
 
     if spec.smoke or dataset_of(spec):
         return None
     document = primary(spec.suite, spec.algorithm, spec.task.id)
-    key = Key(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
+    key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
     return None if document is None else in_points(document, reference(key))

@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import Json, Quiet
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UsageError, beside, meant
+from rlbench.errors import UsageError, beside, suggest
 
 if TYPE_CHECKING:
     from rlbench.datasets.hdf5_writer import Written
@@ -181,7 +181,7 @@ def _loaded(text: str, task: str, kept: str) -> Policy:
 
         return kept_policy(path, kept)
     if not path.exists():
-        near = beside(path) or meant(text, sorted(found.stem for found in POLICIES.glob("*.safetensors")))
+        near = beside(path) or suggest(text, sorted(found.stem for found in POLICIES.glob("*.safetensors")))
         raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
     return parsed(imported(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
 

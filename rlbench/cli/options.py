@@ -89,7 +89,7 @@ Device: TypeAlias = Annotated[
         autocompletion=completion.devices,
     ),
 ]
-Patience: TypeAlias = Annotated[
+EnvTimeout: TypeAlias = Annotated[
     float,
     typer.Option(
         "--patience",
@@ -160,16 +160,16 @@ Jobs: TypeAlias = Annotated[
         autocompletion=completion.jobs,
     ),
 ]
-Engine: TypeAlias = Annotated[
+Executor: TypeAlias = Annotated[
     str,
     typer.Option(
         "--engine",
         metavar="local|ray",
         help="Where the runs are carried on: local is this machine, ray a cluster of Ray.",
-        autocompletion=completion.engines,
+        autocompletion=completion.executors,
     ),
 ]
-Updates: TypeAlias = Annotated[
+UpdateEngine: TypeAlias = Annotated[
     Literal["auto", "eager", "byhand", "compiled", "captured"],
     typer.Option(
         "--updates",
@@ -177,7 +177,7 @@ Updates: TypeAlias = Annotated[
         help="How gradient steps are computed; auto: by hand where networks are small, else eagerly.",
     ),
 ]
-Judges: TypeAlias = Annotated[
+EvalWorkers: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--judges",
@@ -206,7 +206,7 @@ Track: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="tensorboard|wandb", help="Show the records there as they come; may be repeated."),
 ]
-TrackTo: TypeAlias = Annotated[
+TrackDir: TypeAlias = Annotated[
     Path, typer.Option("--track-to", envvar="RLBENCH_TRACK_TO", metavar="DIR", help="Where trackers put their files.")
 ]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]

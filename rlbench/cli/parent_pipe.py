@@ -41,7 +41,7 @@ def _follow(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Piped(Silent):
+class PipeDisplay(Silent):
     """Tells the parent."""
 
     def __init__(self, pipe: int) -> None:

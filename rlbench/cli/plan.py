@@ -15,7 +15,7 @@ from rlbench.errors import UnknownName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.report.remaining_work import Missing
+    from rlbench.report.remaining_work import RemainingRuns
 
 PLAN_SCHEMA = 1
 DISK = 300_000
@@ -59,13 +59,13 @@ def plan(
     from rlbench.cli.seeds import parse_seeds
     from rlbench.report.cells import SUITES
     from rlbench.report.columns import sentences
-    from rlbench.report.remaining_work import missing
+    from rlbench.report.remaining_work import remaining_runs
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
     wanted = parse_seeds(seeds)
     chosen = SUITES if suite == "all" else (suite,)
-    found = [row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted)]
+    found = [row for name in chosen for row in remaining_runs(name, results, algorithms=algo or (), seeds=wanted)]
     found = [row for row in found if row.runnable or not (runnable or lines)]
     if budget is not None:
         _affordable(found, chosen, results, budget, lines=lines, json=json)
@@ -79,14 +79,16 @@ def plan(
         emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row) for row in found]})
     else:
         every = [
-            row for name in chosen for row in missing(name, results, algorithms=algo or (), seeds=wanted, whole=True)
+            row
+            for name in chosen
+            for row in remaining_runs(name, results, algorithms=algo or (), seeds=wanted, whole=True)
         ]
         told = _text(found) if found else f"nothing is missing from {results}"
         emit("\n".join([told, *sentences([_whole(every)], terminal_width())]))
 
 
 def _affordable(
-    found: Sequence[Missing], suites: Sequence[str], results: Path, budget: str, *, lines: bool, json: bool
+    found: Sequence[RemainingRuns], suites: Sequence[str], results: Path, budget: str, *, lines: bool, json: bool
 ) -> None:
     """What decides most verdicts in the time, the next in line, and how much is left out."""
     from rlbench.cli.status import spoken
@@ -114,7 +116,7 @@ def _affordable(
     emit("\n".join([*([_text(choice.rows)] if choice.rows else []), *words]))
 
 
-def _whole(rows: Sequence[Missing]) -> str:
+def _whole(rows: Sequence[RemainingRuns]) -> str:
     """What the table would cost if nothing of it had been run."""
     from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
@@ -128,16 +130,16 @@ def _whole(rows: Sequence[Missing]) -> str:
     )
 
 
-def _line(row: Missing) -> str:
+def _line(row: RemainingRuns) -> str:
     return f"{row.key.suite} {row.key.algorithm} {row.key.dataset or row.key.task} {','.join(map(str, row.seeds))}"
 
 
-def _length(row: Missing) -> tuple[float, int]:
+def _length(row: RemainingRuns) -> tuple[float, int]:
     """Hours where they are known, and steps."""
     return (float("inf") if row.hours is None else row.hours, row.steps)
 
 
-def _row(row: Missing) -> dict[str, object]:
+def _row(row: RemainingRuns) -> dict[str, object]:
     return {
         "suite": row.key.suite,
         "algorithm": row.key.algorithm,
@@ -154,7 +156,7 @@ def _row(row: Missing) -> dict[str, object]:
     }
 
 
-def _text(found: Sequence[Missing]) -> str:
+def _text(found: Sequence[RemainingRuns]) -> str:
     from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
     from rlbench.report.columns import aligned

@@ -62,7 +62,7 @@ def writable(folder: Path) -> None:
 
 
 def _memory(specs: list[Spec], runtime: Runtime) -> None:
-    from rlbench.assembly.device import device_of, free_memory, judges_of
+    from rlbench.assembly.device import device_of, eval_workers_of, free_memory
     from rlbench.cli.experience import steps_of
     from rlbench.config.footprint import footprint, size
     from rlbench.config.tasks import OfflineTask
@@ -71,7 +71,7 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
     device, host, steps = device_of(runtime), available_memory(), steps_of(runtime.dataset)
     apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
     for spec in specs:
-        need = footprint(spec, judges_of(spec, runtime, device), steps=steps(spec))
+        need = footprint(spec, eval_workers_of(spec, runtime, device), steps=steps(spec))
         held = need.replay + need.networks
         less = "lower algo.replay.capacity with --set"
         if isinstance(spec.task, OfflineTask):

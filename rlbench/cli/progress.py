@@ -72,8 +72,8 @@ class Drawing:
 
     def note(self, spec: Spec, record: Progress, speed: Speed, more: str = "") -> str:
         """Where a run is, at which speed, and for how long still; ``more`` where there is room for it."""
-        if record.judged is not None:
-            return f"evaluating: {record.judged}/{spec.protocol.episodes} games"
+        if record.evaluated is not None:
+            return f"evaluating: {record.evaluated}/{spec.protocol.episodes} games"
         pace = speed.at(record.steps)
         parts = [f"{pace:,.0f} steps/s"]
         if pace > 0:

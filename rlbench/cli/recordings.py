@@ -10,7 +10,7 @@ from rlbench.config.names import printable
 from rlbench.errors import UsageError, beside
 
 if TYPE_CHECKING:
-    from rlbench.generate import Filming
+    from rlbench.generate import EpisodeRecorder
 
 GAMES_SCHEMA = 1
 SAYINGS = 20
@@ -29,7 +29,7 @@ def filmed(
     from rlbench.assembly.policy_player import fingerprint
     from rlbench.datasets import locations, recording_writer
     from rlbench.datasets.recipes import games
-    from rlbench.generate import Filming, kept_run
+    from rlbench.generate import EpisodeRecorder, kept_run
 
     if not run.is_dir():
         raise UsageError(
@@ -49,7 +49,7 @@ def filmed(
     )
     folder = _free(locations.folder("own"), name, force=force)
     with recording_writer.alone(folder):
-        _said(Filming(recipe, run, which, folder), quiet=quiet, json=json)
+        _said(EpisodeRecorder(recipe, run, which, folder), quiet=quiet, json=json)
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
@@ -67,7 +67,7 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
     return path
 
 
-def _said(filming: Filming, *, quiet: bool, json: bool) -> None:
+def _said(filming: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
     """Carry a recipe out, with a line on stderr now and then, and say what came of it."""
     from rlbench.datasets.checksums import sealed
     from rlbench.datasets.recording_writer import CONTENTS

@@ -39,17 +39,17 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
     ] = False,
-    patience: options.Patience = 600.0,
+    env_timeout: options.EnvTimeout = 600.0,
     quiet: options.Quiet = False,
     json: Json = False,
     jobs: options.Jobs = None,
-    judges: options.Judges = None,
-    updates: options.Updates = "auto",
-    engine: options.Engine = "local",
+    eval_workers: options.EvalWorkers = None,
+    update_engine: options.UpdateEngine = "auto",
+    executor: options.Executor = "local",
     ray_address: options.RayAddress = None,
     shard: options.Shard = None,
     track: options.Track = None,
-    track_to: options.TrackTo = options.TRACKED,
+    track_dir: options.TrackDir = options.TRACKED,
     pipe: options.Pipe = None,
 ) -> None:
     """Train an algorithm and compare it with its published score.
@@ -66,27 +66,29 @@ def run(
         _plan(specs, results, json=json)
         return
     _thread_policy(specs)
-    with following(track or (), specs, results, track_to):
-        if jobs is None and engine == "local":
-            runtime = Runtime(device=device, dataset=data.path, patience=patience, judges=judges, engine=updates)
+    with following(track or (), specs, results, track_dir):
+        if jobs is None and executor == "local":
+            runtime = Runtime(
+                device=device, dataset=data.path, patience=env_timeout, judges=eval_workers, engine=update_engine
+            )
             told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
         else:
-            from rlbench.cli.sweep import Asked, parse_jobs, repeated, swept
+            from rlbench.cli.sweep import SweepOptions, parse_jobs, repeated, swept
 
-            asked = Asked(
+            asked = SweepOptions(
                 results=results,
                 device=device,
                 sets=repeated(config, os.environ, sets or []),
                 steps=steps,
                 dataset=dataset,
-                patience=patience,
-                judges=judges,
-                updates=updates,
+                env_timeout=env_timeout,
+                eval_workers=eval_workers,
+                update_engine=update_engine,
                 smoke=smoke,
                 force=force,
                 quiet=quiet,
                 jobs=parse_jobs(jobs),
-                engine=engine,
+                executor=executor,
                 address=ray_address,
             )
             told, worst = swept(specs, asked, row)
@@ -117,7 +119,7 @@ def _in_turn(
     specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
 ) -> tuple[list[dict[str, object]], int]:
     """Carry the runs on, one after another in this process; what became of them, and the exit code."""
-    from rlbench.cli.parent_pipe import Piped
+    from rlbench.cli.parent_pipe import PipeDisplay
     from rlbench.cli.preflight import fits
     from rlbench.cli.progress_display import display
     from rlbench.cli.watchdog import asked_to_stop
@@ -125,7 +127,10 @@ def _in_turn(
     told: list[dict[str, object]] = []
     worst = 0
     fits(specs, runtime, results)
-    with asked_to_stop() as stop, Piped(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown:
+    with (
+        asked_to_stop() as stop,
+        PipeDisplay(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown,
+    ):
         for spec in specs:
             ending = carried(spec, runtime, results, stop, shown, force=force)
             told.append(ending)

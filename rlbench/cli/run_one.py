@@ -44,7 +44,7 @@ def _claimed(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Dis
         same(found, runtime)
         shown.end(f"{spec.name} seed {spec.seed}: {ended.status} already ({ended.reason}); --force runs it again")
         return row(spec, folder, ended.status, ended)
-    from rlbench.errors import Halted, Interrupted, RunFailed
+    from rlbench.errors import Interrupted, ResourceExhausted, RunFailed
     from rlbench.records.store import Store
 
     store: Store | None = None
@@ -56,7 +56,7 @@ def _claimed(spec: Spec, runtime: Runtime, results: Path, stop: Stop, shown: Dis
         _iterated(spec, runtime, store, stop, shown, data)
     except Interrupted as error:
         shown.end(str(error))
-    except Halted as error:
+    except ResourceExhausted as error:
         shown.end(f"{spec.name} seed {spec.seed}: halted: {error}")
         return {**_told(spec, folder), "status": "halted", "reason": str(error)}
     except RunFailed as error:
@@ -86,12 +86,12 @@ def _of_another(spec: Spec, folder: Path, shown: Display) -> Row:
 def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Display, data: Checked | None) -> None:
     """Every record of a run, shown, while another thread watches over this one."""
     from rlbench.cli.output import remark
-    from rlbench.cli.watchdog import Watch
+    from rlbench.cli.watchdog import Watchdog
     from rlbench.run import run as carry_on
 
     if store.died is not None:
         remark(f"{spec.name} seed {spec.seed}: {store.died}")
-    with Watch(store, runtime.patience):
+    with Watchdog(store, runtime.patience):
         for record in carry_on(spec, runtime, store, stop, data and data.seal):
             if not stop.under_way:
                 stop.under_way = True

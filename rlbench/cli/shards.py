@@ -10,7 +10,7 @@ from rlbench.cli.output import emit, remark
 from rlbench.errors import RefusedFile, UsageError
 
 if TYPE_CHECKING:
-    from rlbench.datasets.shard_conversion import Brought
+    from rlbench.datasets.shard_conversion import Conversion
 
 KINDS: Final = ("rlu", "dqn-replay")
 SHARD: Final = 10**9
@@ -40,7 +40,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refused = 0
     count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))
-    files = shard_conversion.brought(paths, folder, convert, workers=count, origin=origin, task=task)
+    files = shard_conversion.convert_shards(paths, folder, convert, workers=count, origin=origin, task=task)
     for number, brought in enumerate(files, 1):
         remark(f"{number} of {len(paths)}: {_spoken(brought)}")
         refused += brought.refused is not None
@@ -50,7 +50,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
         raise RefusedFile(f"{name}: {refused} of {len(paths)} files were refused, see above; the others are kept")
 
 
-def _spoken(brought: Brought) -> str:
+def _spoken(brought: Conversion) -> str:
     if brought.refused is not None:
         return brought.refused
     counts = ", ".join(f"{count:,} {what}" for what, count in brought.counts.items())

@@ -18,7 +18,7 @@ from rlbench.errors import RefusedFile, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlbench.report.run_status import Standing
+    from rlbench.report.run_status import RunStatus
 
 STATUS_SCHEMA = 1
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -79,7 +79,7 @@ def spoken(seconds: float | None) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def _text(runs: Sequence[Standing]) -> str:
+def _text(runs: Sequence[RunStatus]) -> str:
     """Aligned columns, by run where a terminal is too narrow for them, and a line that counts the states."""
     from rlbench.report.columns import aligned, fits
 
@@ -94,7 +94,7 @@ def _text(runs: Sequence[Standing]) -> str:
     return "\n".join([*lines, "", ", ".join(f"{count} {state}" for state, count in counts.items())])
 
 
-def _grouped(runs: Sequence[Standing], width: int) -> list[str]:
+def _grouped(runs: Sequence[RunStatus], width: int) -> list[str]:
     """A line for each name, and below it one or more for each of its seeds."""
     from rlbench.report.columns import blocks
 
@@ -111,7 +111,7 @@ def _grouped(runs: Sequence[Standing], width: int) -> list[str]:
     return lines
 
 
-def _row(run: Standing) -> tuple[str, ...]:
+def _row(run: RunStatus) -> tuple[str, ...]:
     if run.state == "damaged":
         return (run.state, run.name, "", "", "", "", "")
     steps = f"{run.env_steps:,} / {run.budget:,}"
@@ -120,7 +120,7 @@ def _row(run: Standing) -> tuple[str, ...]:
     return (run.state, run.name, str(run.seed), steps, best, spoken(run.eta), remark)
 
 
-def _document(run: Standing) -> dict[str, object]:
+def _document(run: RunStatus) -> dict[str, object]:
     return {
         "folder": str(run.folder),
         "state": run.state,

@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from rlbench.errors import meant
+from rlbench.errors import suggest
 
 VERB: Final = "No such command "
 
@@ -20,8 +20,8 @@ def mistyped(error: typer.TyperException) -> str:
         name = str(getattr(error, "option_name", ""))
         spoken = [option for option in context.command.get_params(context) if not getattr(option, "hidden", False)]
         known = [word for option in spoken for word in option.opts if word.startswith("--")]
-        message = f"unknown option {name!r}{meant(name, known)}"
+        message = f"unknown option {name!r}{suggest(name, known)}"
     elif message.startswith(VERB):
         name = message.removeprefix(VERB)[1:-1]
-        message = f"unknown verb {name!r}{meant(name, context.command.commands)}"
+        message = f"unknown verb {name!r}{suggest(name, context.command.commands)}"
     return f"{message} (see: {context.command_path} --help)"

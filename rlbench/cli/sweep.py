@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rlbench.records.types import Outcome
     from rlbench.sweep.events import Ending
     from rlbench.sweep.plan import Job, Machine, Order
-    from rlbench.sweep.scheduler import Engine, Stop
-ENGINES = ("local", "ray")
+    from rlbench.sweep.scheduler import Executor, Stop
+EXECUTORS = ("local", "ray")
 GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 
 Row: TypeAlias = "Callable[[Spec, Path, str, Outcome | None], dict[str, object]]"
@@ -32,7 +32,7 @@ print(*(torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count()))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class SweepOptions:
     """What the command line says of how a sweep is carried out, and what its processes are told again."""
 
     results: Path
@@ -40,14 +40,14 @@ class Asked:
     sets: Sequence[str]  # of files, environment and options, in order of precedence
     steps: int | None
     dataset: str | None
-    patience: float  # seconds for one answer of the environments
-    updates: str  # how gradient steps are computed
-    judges: int | None  # processes that judge beside each run
+    env_timeout: float  # seconds for one answer of the environments
+    update_engine: str  # how gradient steps are computed
+    eval_workers: int | None  # processes that judge beside each run
     smoke: bool
     force: bool
     quiet: bool
     jobs: int | None  # None: as many as there are cores
-    engine: str
+    executor: str
     address: str | None
 
 
@@ -73,14 +73,14 @@ def repeated(config: Path | None, environ: Mapping[str, str], sets: Sequence[str
     return [*(f"{path}={written(value)}" for path, value in plain), *sets]
 
 
-def swept(specs: Sequence[Spec], asked: Asked, row: Row) -> tuple[list[dict[str, object]], int]:
+def swept(specs: Sequence[Spec], asked: SweepOptions, row: Row) -> tuple[list[dict[str, object]], int]:
     """Carry every run on to its end; what became of each, and the exit code."""
     from rlbench.cli.run import CODES
     from rlbench.cli.sweep_display import display
     from rlbench.sweep.scheduler import Stop, Sweep
 
     stop = Stop()
-    with _engine(specs, asked) as (jobs, engine), display(jobs, quiet=asked.quiet) as shown, _heard(stop):
+    with _executor(specs, asked) as (jobs, engine), display(jobs, quiet=asked.quiet) as shown, _heard(stop):
         try:
             endings = Sweep(jobs, engine, shown, stop, force=asked.force).carry()
         except BaseException:
@@ -100,30 +100,30 @@ def _beyond(ending: Ending) -> dict[str, object]:
 
 
 @contextmanager
-def _engine(specs: Sequence[Spec], asked: Asked) -> Iterator[tuple[list[Job], Engine]]:
+def _executor(specs: Sequence[Spec], asked: SweepOptions) -> Iterator[tuple[list[Job], Executor]]:
     """The jobs, and what carries them out."""
     from rlbench.cli.experience import steps_of
     from rlbench.records.machine import available_memory
     from rlbench.sweep.local import Local
     from rlbench.sweep.plan import Machine, at_once, jobs_of
 
-    if asked.engine not in ENGINES:
-        raise UnknownName("engine", asked.engine, ENGINES, where="--engine")
+    if asked.executor not in EXECUTORS:
+        raise UnknownName("engine", asked.executor, EXECUTORS, where="--engine")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
-    if asked.engine == "ray":
+    if asked.executor == "ray":
         with _cluster(specs, asked, each or 1) as found:
             yield found
         return
     machine = Machine(cores=len(os.sched_getaffinity(0)), memory=available_memory(), cards=_cards(asked.device))
     processes = at_once(asked.jobs, max(1, machine.cores // (each or 1)), len(specs))
-    jobs = jobs_of(specs, asked.results, machine, processes, each, asked.judges, steps_of(asked.dataset))
+    jobs = jobs_of(specs, asked.results, machine, processes, each, asked.eval_workers, steps_of(asked.dataset))
     _tell_rounding(jobs, machine)
     yield jobs, Local(machine, processes, _words(asked))
 
 
 @contextmanager
-def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tuple[list[Job], Engine]]:
+def _cluster(specs: Sequence[Spec], asked: SweepOptions, threads: int) -> Iterator[tuple[list[Job], Executor]]:
     """The jobs as tasks of a Ray cluster, each sized by the largest machine it now has."""
     from rlbench.cli.experience import steps_of
     from rlbench.sweep.plan import Machine, jobs_of
@@ -138,7 +138,7 @@ def _cluster(specs: Sequence[Spec], asked: Asked, threads: int) -> Iterator[tupl
             given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
             machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
             steps = steps_of(asked.dataset)
-            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.judges, steps)
+            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.eval_workers, steps)
             _tell_rounding(jobs, machine)
             engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
             try:
@@ -158,7 +158,7 @@ def _tell_rounding(jobs: Sequence[Job], machine: Machine) -> None:
         remark(reason)
 
 
-def _words(asked: Asked) -> Callable[[Order], list[str]]:
+def _words(asked: SweepOptions) -> Callable[[Order], list[str]]:
     """The command line of one job: what was typed, for one task and one seed."""
 
     def words(order: Order) -> list[str]:
@@ -168,7 +168,14 @@ def _words(asked: Asked) -> Callable[[Order], list[str]]:
             *("--results", str(asked.results.absolute()), "--device", order.device or asked.device),
             *(word for text in asked.sets for word in ("--set", text)),
             *(("--steps", str(asked.steps)) if asked.steps is not None else ()),
-            *("--patience", str(asked.patience), "--judges", str(order.job.judges), "--updates", asked.updates),
+            *(
+                "--patience",
+                str(asked.env_timeout),
+                "--judges",
+                str(order.job.eval_workers),
+                "--updates",
+                asked.update_engine,
+            ),
             *(("--dataset", given) if given is not None else ()),
             *(("--smoke",) if asked.smoke else ()),
             *(("--force",) if order.force else ()),

@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json
 from rlbench.cli.output import emit, emit_json
-from rlbench.errors import BelowDocument, RefusedFile, UsageError
+from rlbench.errors import BelowReference, RefusedFile, UsageError
 
 if TYPE_CHECKING:
     from rlbench.report.integrity import Findings
@@ -87,7 +87,7 @@ def _replay(folder: Path, epochs: int | None, *, json: bool) -> None:
     else:
         emit(made.text)
     if made.parted is not None:
-        raise typer.Exit(BelowDocument.exit_code)
+        raise typer.Exit(BelowReference.exit_code)
 
 
 def _summary(found: Findings) -> str:

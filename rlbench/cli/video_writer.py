@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from rlbench.errors import Halted, UsageError
+from rlbench.errors import ResourceExhausted, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ LINGER: Final = 1.0  # seconds that the last picture of a GIF stands before it b
 SMALL: Final = 240  # pixels; what is narrower is shown at twice its size
 
 
-class Film(Protocol):
+class VideoWriter(Protocol):
     """Takes pictures, ``[H, W, 3]`` bytes of one size."""
 
     count: int
@@ -62,17 +62,17 @@ def check(path: Path) -> str | None:
 
 
 @contextmanager
-def filming(path: Path, *, seconds: float, program: str | None) -> Iterator[Film]:
+def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator[VideoWriter]:
     """A film of pictures that stand for so many seconds each; it takes its name when it is whole.
 
     Raises:
         UsageError: the folder cannot be written.
-        Halted: the disk is full.
+        ResourceExhausted: the disk is full.
     """
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}.tmp")
     try:
         with temporary.open("wb") as file:
-            film: Film = Gif(file, seconds) if program is None else Mp4(program, file, seconds)
+            film: VideoWriter = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
             yield film
             film.end()
             file.flush()
@@ -81,12 +81,12 @@ def filming(path: Path, *, seconds: float, program: str | None) -> Iterator[Film
     except PermissionError:
         raise UsageError(f"--video {path}: {path.parent} cannot be written; choose another folder") from None
     except OSError as error:
-        raise Halted(f"--video {path}: {error.strerror}; free some space and ask again") from None
+        raise ResourceExhausted(f"--video {path}: {error.strerror}; free some space and ask again") from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-class Gif:
+class GifWriter:
     """Pictures for a GIF that repeats for ever; Pillow writes them, from memory, when the last one is there."""
 
     def __init__(self, file: IO[bytes], seconds: float) -> None:
@@ -110,7 +110,7 @@ class Gif:
         first.save(self._file, "GIF", save_all=True, append_images=others, duration=stands, loop=0)
 
 
-class Mp4:
+class Mp4Writer:
     """Hands every picture to ffmpeg."""
 
     def __init__(self, program: str, file: IO[bytes], seconds: float) -> None:

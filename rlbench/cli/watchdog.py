@@ -34,12 +34,12 @@ STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 
 
-class Watch:
-    """Ends a run whose environments do not answer within ``patience`` seconds, or within some once it is to stop."""
+class Watchdog:
+    """Ends a run whose environments do not answer within ``env_timeout`` seconds, or within some once it is to stop."""
 
-    def __init__(self, store: Store, patience: float) -> None:
-        self.store, self.patience = store, patience
-        self.pause = min(LONGEST, patience / LOOKS)
+    def __init__(self, store: Store, env_timeout: float) -> None:
+        self.store, self.env_timeout = store, env_timeout
+        self.pause = min(LONGEST, env_timeout / LOOKS)
         self.stacks = ""
         self._stuck: tuple[FrameType, int] | None = None  # the call that is to be interrupted
         self._raised = False  # it was
@@ -83,7 +83,7 @@ class Watch:
             asked = asked and (now == call or self._raised)  # it answered at the last moment
             call = now
             soon = asked or self.told_to_stop is not None
-            if waited < (min(GRACE, self.patience) if soon else self.patience):
+            if waited < (min(GRACE, self.env_timeout) if soon else self.env_timeout):
                 continue
             if asked:
                 self._end()
@@ -121,7 +121,7 @@ class Watch:
         os._exit(BrokenEnvironment.exit_code)
 
     def _hung(self) -> str:
-        return f"the environments have not answered for {self.patience:g} s; failure.txt says where they hang"
+        return f"the environments have not answered for {self.env_timeout:g} s; failure.txt says where they hang"
 
     def _stopped(self) -> str:
         return "stopped, though the environments did not answer; the same command resumes at the last checkpoint"

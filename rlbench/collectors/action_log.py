@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Taken:
+class ActionLog:
     """The actions of a segment, a row a step, in one block that doubles.
 
     A hundred thousand little arrays would lie scattered between the large passing ones and keep their pages.

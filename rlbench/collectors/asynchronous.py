@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.collectors.base import Actor
-from rlbench.collectors.episode_stats import Games
+from rlbench.collectors.episode_stats import EpisodeStats
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import AsyncVectorEnv, Step
 from rlbench.ops.state_dict import State, branch, whole
@@ -65,7 +65,7 @@ class AsyncCollector:
         self.lanes = np.arange(lanes)
         self.acted = torch.empty(0)  # [N, ...] what every lane is doing, on the device
         self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: what they do now does nothing
-        self.games = Games(lanes)
+        self.games = EpisodeStats(lanes)
 
     def open(self, segment: int) -> None:
         """Close what runs, truncating it and losing what is on its way, and begin ``segment`` in fresh environments."""

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlbench.collectors.action_log import Taken
+from rlbench.collectors.action_log import ActionLog
 from rlbench.collectors.base import Recorder
 from rlbench.envs.base import Snapshot, VectorEnv
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State, branch, tensor
 
 
-def place(envs: VectorEnv | None, taken: Taken) -> State:
+def env_state(envs: VectorEnv | None, taken: ActionLog) -> State:
     """What leads back to where they stand: their own state, or the actions ``[T, N, ...]`` so far."""
     if isinstance(envs, Snapshot):
         return {"envs": envs.state_dict()}
@@ -24,7 +24,7 @@ def place(envs: VectorEnv | None, taken: Taken) -> State:
     return {"taken": rows.to(torch.int16) if rows.dtype == torch.int64 else rows}
 
 
-def led_back(envs: VectorEnv, taken: Taken, recorder: Recorder, state: State, segment: int) -> Tensor:
+def restore_envs(envs: VectorEnv, taken: ActionLog, recorder: Recorder, state: State, segment: int) -> Tensor:
     """What every lane shows ``[N, ...]``, stacked, once fresh ``envs`` stand where they did; ``recorder`` is loaded.
 
     Raises:

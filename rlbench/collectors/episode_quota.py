@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Quota:
+class EpisodeQuota:
     """The first games of every lane that begin from now on, as many in each, in raw points."""
 
     def __init__(self, *, running: NDArray[np.bool_], episodes: int) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rlbench.ops.state_dict import State, tensor
 
 
-class Games:
+class EpisodeStats:
     """Training games that ended since the last ``take``, and the running ones, in raw points."""
 
     def __init__(self, lanes: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from rlbench.collectors.base import Actor, Recorder
-from rlbench.collectors.episode_quota import Quota
+from rlbench.collectors.episode_quota import EpisodeQuota
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import VectorEnv
 from rlbench.records.types import Evaluated
@@ -32,7 +32,7 @@ class Evaluation:
         self.bound, self.episodes = bound, episodes
         self.actor, self.recorder, self.explorer, self.envs, self.seeds = actor, recorder, explorer, envs, seeds
         self.began = monotonic()
-        self.quota = Quota(running=np.zeros(envs.info.lanes, np.bool_), episodes=episodes)
+        self.quota = EpisodeQuota(running=np.zeros(envs.info.lanes, np.bool_), episodes=episodes)
 
     def __iter__(self) -> Iterator[int]:
         """Plays; gives the number of games that have ended so far after every step."""

@@ -77,7 +77,7 @@ class GaussianNoise:
         self.generator.set_state(tensor(state, "generator"))
 
 
-class Untouched:
+class NoExploration:
     """Nothing is tried."""
 
     def __call__(self, preferred: Tensor) -> Tensor:

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from rlbench.collectors.base import Actor, Recorder
 from rlbench.collectors.explore import Explorer
-from rlbench.datasets.recording_writer import Film, last, step
+from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.envs.base import Frames, Step, VectorEnv
 
 
-class Tracks:
+class ShardRecorder:
     """The lanes of a film, each up to its share of ``steps``, and what its whole games were worth."""
 
-    def __init__(self, film: Film, *, lanes: int, steps: int) -> None:
+    def __init__(self, film: RecordingWriter, *, lanes: int, steps: int) -> None:
         self.film, self.count = film, np.zeros(lanes, np.int64)
         self.quota = np.full(lanes, steps // lanes)
         self.quota[: steps % lanes] += 1
@@ -56,7 +56,9 @@ class Tracks:
         self.score[lane] = 0.0
 
 
-def filmed(actor: Actor, stacked: Recorder, explorer: Explorer, envs: VectorEnv, tracks: Tracks) -> Iterator[int]:
+def record(
+    actor: Actor, stacked: Recorder, explorer: Explorer, envs: VectorEnv, tracks: ShardRecorder
+) -> Iterator[int]:
     """Play until every lane has met its share; gives the number of steps so far after every vector step."""
     shown = envs.reset()
     live = np.ones(len(shown), np.bool_)

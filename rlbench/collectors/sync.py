@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlbench.collectors.action_log import Taken
+from rlbench.collectors.action_log import ActionLog
 from rlbench.collectors.base import Actor, Recorder
-from rlbench.collectors.env_restore import led_back, place
-from rlbench.collectors.episode_stats import Games
+from rlbench.collectors.env_restore import env_state, restore_envs
+from rlbench.collectors.episode_stats import EpisodeStats
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import Snapshot, VectorEnv
 from rlbench.ops.state_dict import State, Stateful, branch, tensor, whole
@@ -43,17 +43,17 @@ class Collector:
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
         self.segment, self.exact = -1, True
         self.envs: VectorEnv | None = None
-        self.taken = Taken()
+        self.taken = ActionLog()
         self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device
         self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
-        self.games = Games(lanes)
+        self.games = EpisodeStats(lanes)
 
     def open(self, segment: int) -> None:
         """Close what runs, truncating it, and begin ``segment`` in fresh environments."""
         if self.envs is not None:
             self.recorder.close()
             self.close()
-        self.segment, self.envs, self.taken = segment, self.open_envs(segment), Taken()
+        self.segment, self.envs, self.taken = segment, self.open_envs(segment), ActionLog()
         self.ended[:] = False
         self.games.drop(np.ones_like(self.ended))
         self.shown = self.recorder.observe(self.envs.reset())
@@ -89,7 +89,7 @@ class Collector:
         """The segment, where its environments stand or how they came there, and the games."""
         return {
             "segment": self.segment,
-            **place(self.envs, self.taken),
+            **env_state(self.envs, self.taken),
             "ended": torch.from_numpy(self.ended.copy()),
             "games": self.games.state_dict(),
             "explorer": self.explorer.state_dict(),
@@ -106,7 +106,7 @@ class Collector:
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
         if self.segment >= 0:
-            self.taken, self.envs = Taken(), self.open_envs(self.segment)
-            self.shown = led_back(self.envs, self.taken, self.recorder, state, self.segment)
+            self.taken, self.envs = ActionLog(), self.open_envs(self.segment)
+            self.shown = restore_envs(self.envs, self.taken, self.recorder, state, self.segment)
         if self.scale is not None:  # at last, for opening environments moves it
             self.scale.load_state_dict(branch(state, "scale"))

@@ -38,7 +38,7 @@ MASS = 8
 PYTHON = 600_000_000
 """Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
 
-JUDGE = 360_000_000
+EVAL_WORKER = 360_000_000
 """The same of one that only judges."""
 
 EMULATOR = 900_000
@@ -109,13 +109,13 @@ class Footprint:
     networks: int  # parameters, gradients, moments and the activations of one batch
     emulators: int  # training and evaluation lanes
     scratch: int = 0  # kernels, and what passes
-    judges: int = 0  # processes that judge beside the training, and the policies they have not judged yet
+    eval_workers: int = 0  # processes that judge beside the training, and the policies they have not judged yet
     base: int  # the interpreter and its libraries
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.replay + self.networks + self.emulators + self.scratch + self.judges + self.base
+        return self.replay + self.networks + self.emulators + self.scratch + self.eval_workers + self.base
 
     @property
     def disk(self) -> int:
@@ -134,15 +134,15 @@ class Footprint:
             "networks": self.networks,
             "environments": self.emulators,
             "scratch": self.scratch,
-            "judges": self.judges,
+            "judges": self.eval_workers,
             "libraries": self.base,
         }
         told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
         return f"memory ≈ {size(self.total)} ({told})"
 
 
-def footprint(spec: Spec, judges: int = 0, *, steps: int | None = None) -> Footprint:
-    """What the run of ``spec`` will hold in memory at its largest, ``judges`` processes beside it included.
+def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) -> Footprint:
+    """What the run of ``spec`` will hold in memory at its largest, ``eval_workers`` processes beside it included.
 
     ``steps``: rows of the recorded experience, where its file is there; else its name or a usual number tells.
     """
@@ -157,7 +157,7 @@ def footprint(spec: Spec, judges: int = 0, *, steps: int | None = None) -> Footp
             networks = _layers(spec.task, algo)
             stored = replay.capacity * (slot + (MASS if replay.priority else 0))
         case DiscreteSAC(replay=replay):
-            networks = _chooser(spec.task, algo, numbers)
+            networks = _discrete_actor_critic(spec.task, algo, numbers)
             stored = replay.capacity * (slot + (MASS if replay.priority else 0))
         case Offline():
             networks = _from_data(spec.task, algo)
@@ -175,7 +175,8 @@ def footprint(spec: Spec, judges: int = 0, *, steps: int | None = None) -> Footp
         stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
         networks=networks + _curious(spec, algo),
         emulators=_lanes(spec),
-        judges=judges * (JUDGE + _lanes(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
+        eval_workers=eval_workers
+        * (EVAL_WORKER + _lanes(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
         scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
         base=PYTHON,
     )
@@ -198,7 +199,7 @@ def _lanes(spec: Spec) -> int:
 def _curious(spec: Spec, algo: Algo) -> int:
     if isinstance(algo, ActorCritic | Offline | OfflineQ) or algo.curiosity is None:
         return 0
-    return _foresight(spec, algo.curiosity)
+    return _icm(spec, algo.curiosity)
 
 
 def world_of(task: Task) -> Task:
@@ -277,7 +278,7 @@ def _networks(task: Task, algo: QLearning, numbers: int) -> int:
     return 4 * (COPIES * parameters + WORKSPACES * algo.batch * per_row)
 
 
-def _chooser(task: Task, algo: DiscreteSAC, numbers: int) -> int:
+def _discrete_actor_critic(task: Task, algo: DiscreteSAC, numbers: int) -> int:
     """Bytes of torso, actor and critics in all their copies, and of one batch on its way through them."""
     layers, activations = _torso(algo.torso, task, numbers)
     layers = [*layers, (activations[-1] if activations else numbers, algo.hidden)]
@@ -288,7 +289,7 @@ def _chooser(task: Task, algo: DiscreteSAC, numbers: int) -> int:
     return 4 * ((COPIES + moments) * parameters + WORKSPACES * algo.batch * per_row)
 
 
-def _foresight(spec: Spec, curiosity: Curiosity) -> int:
+def _icm(spec: Spec, curiosity: Curiosity) -> int:
     """Bytes of the model of curiosity, and of what it reads at once on its way through it."""
     numbers, _, _ = _shapes(spec.task)
     layers, activations = _torso(curiosity.torso, spec.task, numbers)

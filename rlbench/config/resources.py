@@ -11,17 +11,17 @@ from rlbench.config.run import Spec
 
 MOST_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
 WIDE: Final = 32_768  # numbers in a layer's output from which a second thread pays
-MOST_JUDGES: Final = 8  # TD3+BC on a graphics card learns for half a minute while one core judges for four
+MOST_EVAL_WORKERS: Final = 8  # TD3+BC on a graphics card learns for half a minute while one core judges for four
 
 
-def beside(spec: Spec, *, asked: int | None, cores: int, threads: int) -> int:
+def eval_worker_count(spec: Spec, *, asked: int | None, cores: int, threads: int) -> int:
     """Processes that judge beside the training, of ``cores`` that are its own and ``threads`` that learn; 0: none.
 
     What may end at any evaluation waits for each, and what plays itself judges itself.
     """
     if spec.protocol.stop is not None or not isinstance(spec.algo, Offline | OfflineQ):
         return 0
-    most = min(MOST_JUDGES, 1 + spec.budget.steps // spec.budget.epoch)
+    most = min(MOST_EVAL_WORKERS, 1 + spec.budget.steps // spec.budget.epoch)
     if asked is not None:
         return min(asked, most)
     return (

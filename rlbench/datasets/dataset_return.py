@@ -15,14 +15,14 @@ EXPERT = "policy_return"
 """Under which recorded play says what its policy was worth without the noise it was recorded with."""
 
 
-class Worth(NamedTuple):
+class DatasetReturn(NamedTuple):
     """Mean raw returns; None where nobody knows."""
 
     behaviour: float | None  # of the data's whole episodes
     expert: float | None  # of the policy that made them, as it was evaluated
 
 
-def worth(path: Path, name: str | None = None) -> Worth:
+def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
     """What is in the data set at ``path``, which is said to be ``name``.
 
     Raises:
@@ -32,11 +32,11 @@ def worth(path: Path, name: str | None = None) -> Worth:
     expert = _number(path, EXPERT, told[EXPERT]) if EXPERT in told else None
     if recording_reader.is_frames(path):
         returns = played(recording_reader.outline(path)).returns
-        return Worth(None if returns is None else returns.mean, expert)
+        return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in told:  # own sets say it, and leave out what was cut where a lane was full
-        return Worth(_number(path, "return_mean", told["return_mean"]), expert)
+        return DatasetReturn(_number(path, "return_mean", told["return_mean"]), expert)
     found = episodes(loader.read(path, name))
-    return Worth(float(found.returns[found.closed].mean()) if found.closed.any() else None, expert)
+    return DatasetReturn(float(found.returns[found.closed].mean()) if found.closed.any() else None, expert)
 
 
 def _number(path: Path, key: str, said: str) -> float:

@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 
 from rlbench import __version__, faults
 from rlbench.disk import writing
-from rlbench.errors import DoesNotFit, Halted, RefusedFile, UsageError
+from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
 BLOCK = 1 << 18
 ATTEMPTS = 4
@@ -69,7 +69,7 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
     Raises:
         UsageError: the address is wrong, or it does not fit.
         RefusedFile: the server offers a file of another size.
-        Halted: the server or the disk failed; the same call resumes.
+        ResourceExhausted: the server or the disk failed; the same call resumes.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise UsageError(f"{url}: not an http address; give one")
@@ -82,7 +82,7 @@ def alone(target: Path) -> Iterator[None]:
 
     Raises:
         UsageError: somebody does, or the folder cannot be written.
-        Halted: the disk failed; the same call resumes.
+        ResourceExhausted: the disk failed; the same call resumes.
     """
     part = part_of(target)
     lock = _lock(part)
@@ -101,7 +101,7 @@ def alone(target: Path) -> Iterator[None]:
     except PermissionError:
         raise UsageError(f"{part.parent}: cannot be written; choose another folder") from None
     except OSError as error:
-        raise Halted(f"{part}: {error.strerror or error}; run the same command again: it resumes") from None
+        raise ResourceExhausted(f"{part}: {error.strerror or error}; run the same command again: it resumes") from None
 
 
 def discard(target: Path) -> None:
@@ -134,7 +134,7 @@ def _patiently(url: str, part: Path, size: int | None, patience: float) -> Itera
         held = part.stat().st_size if part.exists() else 0
         idle, reached = (0, held) if held > reached else (idle + 1, reached)
         if idle == ATTEMPTS - 1:
-            raise Halted(f"{url}: {reason} after {held:,} bytes; run the same command again: it resumes")
+            raise ResourceExhausted(f"{url}: {reason} after {held:,} bytes; run the same command again: it resumes")
 
 
 def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
@@ -189,7 +189,7 @@ def _receive(
             try:
                 with writing(part):
                     _put(file, block)
-            except Halted:
+            except ResourceExhausted:
                 if total is None:  # a body without an end would keep the disk full
                     part.unlink()
                 raise
@@ -211,7 +211,7 @@ def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes
     """The body in blocks.
 
     Raises:
-        Halted: fewer than ``SLOWEST`` bytes a second have come for ``patience`` seconds.
+        ResourceExhausted: fewer than ``SLOWEST`` bytes a second have come for ``patience`` seconds.
     """
     came, since = 0, time.monotonic()
     while block := response.read1(BLOCK):
@@ -219,7 +219,7 @@ def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes
         came += len(block)
         if (seconds := time.monotonic() - since) > patience:
             if came < SLOWEST * seconds:
-                raise Halted(
+                raise ResourceExhausted(
                     f"{url}: fewer than {SLOWEST:,} bytes a second come; run the same command again: it resumes"
                 )
             came, since = 0, time.monotonic()

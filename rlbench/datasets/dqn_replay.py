@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from rlbench.datasets.recording_format import FINAL, TERMINATED, Piece, Steps, odd
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, UsageError
 
 NAME: Final = re.compile(r"\$store\$_observation_ckpt\.(\d+)\.gz")
@@ -44,7 +44,7 @@ def logs(folder: Path) -> list[Path]:
     return [found[number] for number in sorted(found)]
 
 
-def converted(path: Path, film: Film) -> dict[str, int]:
+def converted(path: Path, film: RecordingWriter) -> dict[str, int]:
     """Put one checkpoint's log on film, as one track; how much it was.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from rlbench.datasets import catalogue, recording_reader
 from rlbench.datasets.recipes import OWN_NAME, RECIPES
 from rlbench.datasets.recording_writer import SUFFIX
-from rlbench.errors import UnknownName, UsageError, beside, meant
+from rlbench.errors import UnknownName, UsageError, beside, suggest
 
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
@@ -117,7 +117,7 @@ def _remedy(there: Place) -> str:
     if there.kind == "own":
         if there.name in RECIPES:
             return f"make it: rlbench data generate {there.name}"
-        near = meant(there.name, [*(own.name for own in local() if own.kind == "own"), *RECIPES])
+        near = suggest(there.name, [*(own.name for own in local() if own.kind == "own"), *RECIPES])
         made = f"rlbench data generate TASK --policy RUN --steps N --name {there.name}; games with --epsilon 0.2"
         return f"make it: {made}{near}"
     fetch = f"rlbench data download {there.name}"

@@ -118,7 +118,7 @@ def subset(path: Path, target: Path, steps: int) -> None:
     parts = _parts(path)
     events = _cut(_closed(parts), steps, path)
     recording_writer.clear(target)
-    source, at = recording_writer.Film(target), 0
+    source, at = recording_writer.RecordingWriter(target), 0
     opened: tuple[Path, Segment] | None = None
     tracks: dict[tuple[str, int], int] = {}
     for part in parts:

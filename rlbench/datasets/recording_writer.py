@@ -31,7 +31,7 @@ ROWS: Final = 10_000  # of a file, about: as many are in memory, and lost when t
 Told = Mapping[str, object]
 
 
-class Film:
+class RecordingWriter:
     """Writes rows of several tracks side by side; those of one track in their order."""
 
     def __init__(self, folder: Path, source: str = "play", rows: int = ROWS) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from rlbench import __version__
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 REMOTE = "hf://farama-minari"
 NAMES = "namespace_metadata.json"
@@ -38,7 +38,7 @@ def names() -> list[str]:
     """Every data set the server lists.
 
     Raises:
-        Halted: the server does not answer.
+        ResourceExhausted: the server does not answer.
         RefusedFile: it answers with something else than a list.
     """
     scheme, place = _remote()
@@ -100,7 +100,7 @@ def _asked(url: str, missing: object = None) -> object:
         if missing is not None and getattr(error, "code", None) == 404:
             return missing
         reason = getattr(error, "reason", None) or error
-        raise Halted(f"{url}: {reason}; check the connection, or MINARI_REMOTE, and try again") from None
+        raise ResourceExhausted(f"{url}: {reason}; check the connection, or MINARI_REMOTE, and try again") from None
 
 
 def _items(value: object) -> list[object]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Piece, Steps
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.tfrecord import Example, example, records
 from rlbench.errors import RefusedFile
 
@@ -151,7 +151,7 @@ def gathered(path: Path) -> Shard:
     return shard
 
 
-def converted(path: Path, film: Film) -> dict[str, int]:
+def converted(path: Path, film: RecordingWriter) -> dict[str, int]:
     """Put a shard on film, as one track; how much it was.
 
     Raises:

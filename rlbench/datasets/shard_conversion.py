@@ -21,10 +21,10 @@ from typing import Final, TypeAlias
 
 from rlbench import faults
 from rlbench.datasets import checksums, recording_format, recording_writer
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, UsageError
 
-Convert: TypeAlias = Callable[[Path, Film], dict[str, int]]
+Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
 """Puts a file on film and says how much it was; refuses what is damaged."""
 
 DONE = ".done.json"
@@ -43,7 +43,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class Conversion:
     """What became of a file."""
 
     path: Path
@@ -52,9 +52,9 @@ class Brought:
     before: bool = False  # done by an earlier call
 
 
-def brought(
+def convert_shards(
     files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str, task: str | None = None
-) -> Iterator[Brought]:
+) -> Iterator[Conversion]:
     """Convert what is not yet there, and say at the end what the set is, and of which ``task`` if that is known.
 
     Raises:
@@ -72,14 +72,14 @@ def brought(
         for source, path in sources.items():
             record = _record(folder, source)
             if record is not None and record.size == path.stat().st_size and _whole(folder, record):
-                yield Brought(path, record.counts, before=True)
+                yield Conversion(path, record.counts, before=True)
             else:
                 left[source] = path
         yield from _converted(left, folder, convert, workers)
         _finish(folder, {"origin": origin, **of})
 
 
-def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Brought]:
+def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
     if workers < 2 or len(left) < 2:
         for source, path in left.items():
             yield _one(path, source, folder, convert)
@@ -88,7 +88,7 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
     others = set(multiprocessing.active_children())
     count, bound = min(workers, len(left)), (os.getpid(),)
     with _safe_path(), ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
-        waiting: list[Future[Brought]] = [
+        waiting: list[Future[Conversion]] = [
             pool.submit(_one, path, source, folder, convert) for source, path in left.items()
         ]
         try:
@@ -124,22 +124,22 @@ def _bound(parent: int) -> None:
         os._exit(1)
 
 
-def _one(path: Path, source: str, folder: Path, convert: Convert) -> Brought:
+def _one(path: Path, source: str, folder: Path, convert: Convert) -> Conversion:
     """One file, in whatever process."""
     for old in folder.glob(f"{source}.*"):
         old.unlink()  # of an attempt that was broken off
         faults.point("shard.swept")
-    made = Film(folder, source)
+    made = RecordingWriter(folder, source)
     try:
         counts = convert(path, made)
     except RefusedFile as error:
         for name in made.written:
             (folder / name).unlink()
             faults.point("shard.refused")
-        return Brought(path, {}, str(error))
+        return Conversion(path, {}, str(error))
     record = Done(path.name, path.stat().st_size, counts, made.written)
     recording_writer.put(folder / f"{source}{DONE}", recording_writer.sealed(asdict(record)))
-    return Brought(path, counts)
+    return Conversion(path, counts)
 
 
 def _of(folder: Path, task: str | None) -> dict[str, object]:

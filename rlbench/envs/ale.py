@@ -91,7 +91,7 @@ class AleVector:
             ended=np.array([one.ended for one in said]),
             capped=np.array([one.frames >= self._task.max_frames for one in said]),
         )
-        return self._inspection.answered(self._referee.judge(answers))
+        return self._inspection.answered(self._referee.apply(answers))
 
     def close(self) -> None:
         """Join the engines' threads; idempotent."""

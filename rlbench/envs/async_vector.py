@@ -21,7 +21,7 @@ from rlbench.errors import RlbenchError, UsageError
 AnswerT = TypeVar("AnswerT")
 
 
-class Apart:
+class AsyncVector:
     """N vectors of one lane each, of which ``recv`` gives the first ``answers`` that are done."""
 
     def __init__(self, *, lanes: Sequence[VectorEnv], answers: int) -> None:

@@ -60,7 +60,7 @@ class Referee:
         """The actions, ``[N]``, with the no-op where a life or a game is about to begin."""
         return np.where(self.lost | self.over, NOOP, action)
 
-    def judge(self, said: Answers) -> Step:
+    def apply(self, said: Answers) -> Step:
         """One row per lane; a lane that was lost or over answers with a first observation and nothing else."""
         live = ~(self.lost | self.over)
         ended = np.where(self.late, self._ended, said.ended)

@@ -86,7 +86,7 @@ class EnvPoolVector:
                 self._hear(said)
             self._press(np.flatnonzero(rules.asked & (rules.lost | rules.over) & ~said.ended & ~said.capped), said)
         self._said = said
-        return self._inspection.answered(rules.judge(said))
+        return self._inspection.answered(rules.apply(said))
 
     def close(self) -> None:
         """Join the pool's threads; idempotent."""

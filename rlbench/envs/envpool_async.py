@@ -23,12 +23,12 @@ from rlbench.envs.atari import one_seed_per_lane
 from rlbench.envs.base import EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.envs.envpool import REMEDY
-from rlbench.envs.gymnasium import Stretch, bare
+from rlbench.envs.gymnasium import ActionScaling, bare
 from rlbench.envs.mujoco import PACKAGE
 from rlbench.errors import UsageError
 
 
-class EnvPoolMujocoApart:
+class EnvPoolMujocoAsync:
     """N lanes of one task, such as ``HalfCheetah-v4``, of which ``recv`` gives the first ``answers`` that are done."""
 
     def __init__(
@@ -51,7 +51,7 @@ class EnvPoolMujocoApart:
             max_episode_steps=steps if limit is None else limit,
             post_constraint=True,
         )
-        self._stretch: Final = Stretch.by(task, self._pool.action_space)
+        self._stretch: Final = ActionScaling.by(task, self._pool.action_space)
         self.info: Final = EnvInfo(
             lanes=len(seeds),
             obs_shape=tuple(self._pool.observation_space.shape),

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.envs.base import Frames, Step
-from rlbench.envs.envpool_async import EnvPoolMujocoApart
+from rlbench.envs.envpool_async import EnvPoolMujocoAsync
 
 
 class EnvPoolMujocoVector:
     """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], threads: int, limit: int | None = None) -> None:
-        self._lanes = EnvPoolMujocoApart(task=task, seeds=seeds, threads=threads, answers=len(seeds), limit=limit)
+        self._lanes = EnvPoolMujocoAsync(task=task, seeds=seeds, threads=threads, answers=len(seeds), limit=limit)
         self.info: Final = self._lanes.info
         self._all = np.arange(len(seeds))
 

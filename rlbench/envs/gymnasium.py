@@ -51,7 +51,7 @@ class GymnasiumVector:
         if not isinstance(space, spaces.Box):
             raise UsageError(f"{name}: observations are {space}; only Box is played")
         self._raw: Final = np.dtype(space.dtype)
-        self._stretch: Final = Stretch.by(name, self._envs[0].action_space)
+        self._stretch: Final = ActionScaling.by(name, self._envs[0].action_space)
         self._limit: Final = NEVER if limit is None else limit
         self.info: Final = EnvInfo(
             lanes=len(seeds),
@@ -163,7 +163,7 @@ class GymnasiumVector:
         step.over[lane] = facts.get("over", ended)
 
 
-class Stretch(NamedTuple):
+class ActionScaling(NamedTuple):
     """What the environment takes for the actions it is sent: whole numbers moved, real ones stretched from [−1, 1]."""
 
     actions: Discrete | Box
@@ -171,7 +171,7 @@ class Stretch(NamedTuple):
     half: Any
 
     @classmethod
-    def by(cls, name: str, space: gymnasium.Space[Any]) -> Stretch:
+    def by(cls, name: str, space: gymnasium.Space[Any]) -> ActionScaling:
         """The actions of a space; an unbounded one cannot be stretched to.
 
         Raises:

@@ -19,7 +19,7 @@ from rlbench.envs.base import EnvInfo, Frames, Step, VectorEnv
 from rlbench.envs.gymnasium import Env
 from rlbench.errors import BrokenEnvironment, UsageError
 
-Picture: TypeAlias = NDArray[np.uint8]
+Frame: TypeAlias = NDArray[np.uint8]
 
 SHORTEST: Final = 0.03  # seconds a picture should stand; many a viewer of GIFs shows shorter ones for longer
 BLOCK: Final = 24  # pixels of a square of a toy's board
@@ -38,14 +38,14 @@ class Camera(Protocol):
     def moved(self, action: NDArray[Any], step: Step) -> None:
         """The lanes were sent ``[N, ...]`` and answered."""
 
-    def picture(self) -> Picture:
+    def frame(self) -> Frame:
         """What is to be seen now."""
 
     def close(self) -> None:
         """Let go of what it holds."""
 
 
-class Watched:
+class RecordVideo:
     """A vector of environments whose first lane is filmed, from the beginning of its first episode to the end."""
 
     def __init__(self, envs: VectorEnv, camera: Camera) -> None:
@@ -53,7 +53,7 @@ class Watched:
         self.every = max(1, round(SHORTEST / camera.seconds))  # steps from one picture to the next
         self.steps, self.rolling = 0, True
         self._action: NDArray[Any] = np.zeros(0)
-        self._pictures: list[Picture] = []
+        self._pictures: list[Frame] = []
 
     @property
     def info(self) -> EnvInfo:
@@ -65,7 +65,7 @@ class Watched:
         """Of play from one picture to the next."""
         return self.every * self.camera.seconds
 
-    def pictures(self) -> list[Picture]:
+    def frames(self) -> list[Frame]:
         """Those that were taken since this was asked last."""
         taken, self._pictures = self._pictures, []
         return taken
@@ -74,7 +74,7 @@ class Watched:
         """The first observations ``[N, ...]``, and the first picture."""
         obs = self.envs.reset()
         self.camera.begun(obs)
-        self._pictures.append(self.camera.picture())
+        self._pictures.append(self.camera.frame())
         return obs
 
     def send(self, action: NDArray[Any]) -> None:
@@ -89,7 +89,7 @@ class Watched:
             self.camera.moved(self._action, step)
             self.steps, self.rolling = self.steps + 1, not step.over[0]
             if self.steps % self.every == 0 or not self.rolling:
-                self._pictures.append(self.camera.picture())
+                self._pictures.append(self.camera.frame())
         return step
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Board:
         """Remember what is shown, ``[1, ...]``."""
         self._board = step.obs[0]
 
-    def picture(self) -> Picture:
+    def frame(self) -> Frame:
         """The board, grey."""
         large = self._board.repeat(BLOCK, 0).repeat(BLOCK, 1).astype(np.uint8)
         return np.repeat(large[..., None], 3, axis=-1)
@@ -139,7 +139,7 @@ class Screen:
     def moved(self, action: NDArray[Any], step: Step) -> None:
         """Nothing: the screen ``[H, W, 3]`` says all."""
 
-    def picture(self) -> Picture:
+    def frame(self) -> Frame:
         """The screen, ``[210, 160, 3]``."""
         return np.array(self._lane.ale.getScreenRGB(), np.uint8)
 
@@ -147,7 +147,7 @@ class Screen:
         """The lane is its owner's."""
 
 
-class Double:
+class ShadowEmulator:
     """A second emulator in colour, with the same seed and the same actions: it plays the same game."""
 
     look = "screen"
@@ -173,7 +173,7 @@ class Double:
             raise BrokenEnvironment(f"{name}: two emulators with equal seeds and actions went apart; leave --video out")
         self._shown = own.obs
 
-    def picture(self) -> Picture:
+    def frame(self) -> Frame:
         """The screen, ``[210, 160, 3]``; of the frame that a game ends on the emulator takes no picture."""
         return np.array(self._shown[0], np.uint8)
 
@@ -194,7 +194,7 @@ class Rendered:
     def __init__(self, lane: Env) -> None:
         self._lane = cast("Any", lane)
         self.seconds = float(self._lane.dt)
-        _probe(self.picture)
+        _probe(self.frame)
 
     def begun(self, obs: Frames) -> None:
         """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
@@ -202,7 +202,7 @@ class Rendered:
     def moved(self, action: NDArray[Any], step: Step) -> None:
         """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
 
-    def picture(self) -> Picture:
+    def frame(self) -> Frame:
         """As Gymnasium shows it, ``[480, 480, 3]`` where the task does not say otherwise."""
         return np.array(self._lane.mujoco_renderer.render("rgb_array"), np.uint8)
 

@@ -20,7 +20,7 @@ LENGTHS: Final = Struct("<QQ")  # bytes of the facts and of the tensors
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WorkerConfig:
     """What a judge is told once; with it go the mean and deviation of observations, where there are any."""
 
     spec: str  # as JSON
@@ -28,21 +28,21 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EvaluationRequest:
     """A policy to be judged, whose parameters go with it."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class EvaluationProgress:
     """An evaluation is under way, and so many of its games have ended."""
 
     games: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class EvaluationFailure:
     """It cannot be judged."""
 
     kind: str  # of error
@@ -50,25 +50,25 @@ class Failed:
     trace: str
 
 
-Told: TypeAlias = Judged | Evaluated | Failed
+Reply: TypeAlias = EvaluationProgress | Evaluated | EvaluationFailure
 
 
-def packed(facts: Terms | Question, tensors: Mapping[str, Tensor]) -> bytes:
+def packed(facts: WorkerConfig | EvaluationRequest, tensors: Mapping[str, Tensor]) -> bytes:
     """A frame of facts and of tensors ``[...]`` by name."""
     words, numbers = json.dumps(asdict(facts)).encode(), save(dict(tensors))
     return LENGTHS.pack(len(words), len(numbers)) + words + numbers
 
 
-def terms_of(source: BinaryIO) -> tuple[Terms, dict[str, Tensor]] | None:
+def terms_of(source: BinaryIO) -> tuple[WorkerConfig, dict[str, Tensor]] | None:
     """The frame that comes first, with its tensors ``[D]``; None where nobody writes any more."""
     found = _frame(source)
-    return None if found is None else (Terms(**json.loads(found[0])), load(found[1]))
+    return None if found is None else (WorkerConfig(**json.loads(found[0])), load(found[1]))
 
 
-def question_of(source: BinaryIO) -> tuple[Question, dict[str, Tensor]] | None:
+def question_of(source: BinaryIO) -> tuple[EvaluationRequest, dict[str, Tensor]] | None:
     """The next one, with its tensors ``[...]``."""
     found = _frame(source)
-    return None if found is None else (Question(**json.loads(found[0])), load(found[1]))
+    return None if found is None else (EvaluationRequest(**json.loads(found[0])), load(found[1]))
 
 
 def _frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
@@ -81,19 +81,19 @@ def _frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
     return found if len(found[0]) == words and len(found[1]) == numbers else None
 
 
-def to_line(told: Told) -> bytes:
+def to_line(told: Reply) -> bytes:
     """A line of JSON."""
     return (json.dumps({"told": type(told).__name__, **asdict(told)}) + "\n").encode()
 
 
-def from_line(line: str) -> Told:
+def from_line(line: str) -> Reply:
     """What a judge has told."""
     content = json.loads(line)
     match content.pop("told"):
-        case "Judged":
-            return Judged(**content)
-        case "Failed":
-            return Failed(**content)
+        case "EvaluationProgress":
+            return EvaluationProgress(**content)
+        case "EvaluationFailure":
+            return EvaluationFailure(**content)
         case _:
             games = {name: tuple(content[name]) for name in ("returns", "lengths", "seeds")}
             return Evaluated(**games, seconds=content["seconds"])

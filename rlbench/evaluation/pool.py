@@ -20,9 +20,9 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from rlbench.errors import BrokenEnvironment, Halted, RunFailed
+from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.evaluation import messages
-from rlbench.evaluation.messages import Failed, Judged, Question
+from rlbench.evaluation.messages import EvaluationFailure, EvaluationProgress, EvaluationRequest
 from rlbench.ops.state_dict import State, branch, of_module, tensors
 from rlbench.records.types import Evaluated
 
@@ -38,7 +38,7 @@ WHERE: Final = signal.SIGUSR2  # asks for that
 STOPPED: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}  # heard only while it starts, and meant for the run
 
 
-class Judge:
+class EvalWorker:
     """A process, and the policy that it has."""
 
     def __init__(self, terms: bytes) -> None:
@@ -61,7 +61,7 @@ class Judge:
                 process_group=0,  # a terminal's Ctrl-C is for the run alone
             )
         except OSError as error:
-            raise Halted(
+            raise ResourceExhausted(
                 f"a process to judge in cannot be started ({error.strerror}); free some memory and run the same "
                 "command again: it resumes, with --judges 0 in one process"
             ) from error
@@ -76,22 +76,22 @@ class Judge:
     def ask(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
         """Let it judge the ``policy``, weights ``[...]`` by name; it must be waiting."""
         self.epoch, self.games, self.silent, self._looked = epoch, 0, 0.0, monotonic()
-        self._unsent += messages.packed(Question(epoch), policy)
+        self._unsent += messages.packed(EvaluationRequest(epoch), policy)
 
-    def look(self, patience: float) -> Evaluated | None:
+    def look(self, env_timeout: float) -> Evaluated | None:
         """What it has found; None while it plays.
 
         Raises:
-            RunFailed: it cannot go on, died, or has been silent for longer than ``patience`` seconds.
+            RunFailed: it cannot go on, died, or has been silent for longer than ``env_timeout`` seconds.
         """
         self._send()
         code = self.process.poll()  # asked first: what is read afterwards is then all there will ever be
         lines = self._lines()
         for line in lines:
             match messages.from_line(line):
-                case Judged(games):
+                case EvaluationProgress(games):
                     self.games = games
-                case Failed() as failed:
+                case EvaluationFailure() as failed:
                     raise _error(failed)
                 case Evaluated() as found:
                     self.epoch = None
@@ -102,8 +102,8 @@ class Judge:
         self.known = self.known or bool(lines)
         self.silent = 0.0 if lines else self.silent + min(now - self._looked, LONGEST)
         self._looked = now
-        if self.silent > patience + (SLACK if self.known else STARTING):
-            raise self._hung(patience)
+        if self.silent > env_timeout + (SLACK if self.known else STARTING):
+            raise self._hung(env_timeout)
         return None
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Judge:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         where = f"the process that judged epoch {self.epoch} ended ({how})"
         if code == -signal.SIGKILL:
-            return Halted(
+            return ResourceExhausted(
                 f"{where}, as one does where memory is exhausted; free some and run the same command again: it resumes"
             )
         words = self._words()
@@ -144,13 +144,13 @@ class Judge:
         error.add_note(words)
         return error
 
-    def _hung(self, patience: float) -> BrokenEnvironment:
+    def _hung(self, env_timeout: float) -> BrokenEnvironment:
         self.process.send_signal(WHERE)
         end = monotonic() + DUMPED
         while monotonic() < end and not self._words():
             sleep(DUMPED / 20)
         error = BrokenEnvironment(
-            f"epoch {self.epoch}: the environments that it is judged in have not answered for {patience:g} s; "
+            f"epoch {self.epoch}: the environments that it is judged in have not answered for {env_timeout:g} s; "
             "failure.txt says where they hang"
         )
         error.add_note(self._words())
@@ -162,14 +162,14 @@ class Judge:
         return self._said.read().decode(errors="replace")
 
 
-class Beside:
+class EvalPool:
     """At most so many judges, begun when they are wanted, and the policies that they have not judged yet."""
 
-    def __init__(self, policy: nn.Module, terms: bytes, *, most: int, patience: float) -> None:
+    def __init__(self, policy: nn.Module, terms: bytes, *, most: int, env_timeout: float) -> None:
         """``most`` 0: the training judges itself, but for what another attempt has left to judge."""
-        self.policy, self.terms, self.most, self.patience = policy, terms, most, patience
+        self.policy, self.terms, self.most, self.env_timeout = policy, terms, most, env_timeout
         self.kept: dict[int, dict[str, Tensor]] = {}  # policies by their epoch, on the host
-        self._judges: list[Judge] = []
+        self._judges: list[EvalWorker] = []
         self._found: dict[int, Evaluated | Exception] = {}
         self._looked = monotonic()
 
@@ -228,7 +228,7 @@ class Beside:
                 continue
             judge = next((judge for judge in self._judges if judge.epoch is None), None)
             if judge is None and len(self._judges) < max(1, self.most):
-                judge = Judge(self.terms)
+                judge = EvalWorker(self.terms)
                 self._judges.append(judge)
             if judge is None:
                 return
@@ -241,7 +241,7 @@ class Beside:
         for judge in busy:
             epoch = judge.epoch
             try:
-                found: Evaluated | Exception | None = judge.look(self.patience)
+                found: Evaluated | Exception | None = judge.look(self.env_timeout)
             except (RunFailed, MemoryError) as error:
                 found = error
                 self._judges.remove(judge)
@@ -251,13 +251,13 @@ class Beside:
         self._looked = monotonic()
 
 
-def _to_be_repeated(judge: Judge) -> bool:
+def _to_be_repeated(worker: EvalWorker) -> bool:
     """Whether a signal ended it that was meant for the run, which will hear it too."""
-    code = judge.process.returncode
+    code = worker.process.returncode
     return code is not None and -code in STOPPED
 
 
-def _error(failed: Failed) -> RunFailed | MemoryError:
+def _error(failed: EvaluationFailure) -> RunFailed | MemoryError:
     """What happened there, as if it had happened here."""
     error: RunFailed | MemoryError
     match failed.kind:

@@ -13,7 +13,7 @@ from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.ops.action_distributions import Discrete, Gaussian, Policy
 
 
-class Judgement(NamedTuple):
+class PolicyValue(NamedTuple):
     """The policy at some observations, and what they are worth under it."""
 
     policy: Policy
@@ -46,29 +46,29 @@ class DiscreteActor(nn.Module):
         return Discrete(self.logits(self.torso(obs)))
 
 
-class Apart(nn.Module):
+class SeparateActorCritic(nn.Module):
     """Two networks that share nothing: the MuJoCo tables."""
 
     def __init__(self, actor: GaussianActor | DiscreteActor, torso: MlpTorso) -> None:
         super().__init__()
         self.actor, self.critic = actor, nn.Sequential(torso, nn.Linear(torso.features, 1))
 
-    def forward(self, obs: Tensor) -> Judgement:
+    def forward(self, obs: Tensor) -> PolicyValue:
         """Policy and value, ``[B]``."""
-        return Judgement(self.actor(obs), self.critic(obs).squeeze(-1))
+        return PolicyValue(self.actor(obs), self.critic(obs).squeeze(-1))
 
     def policy(self, obs: Tensor) -> Policy:
         """The policy alone, at ``obs`` ``[B, ...]``."""
         policy: Policy = self.actor(obs)
         return policy
 
-    def worth(self, obs: Tensor) -> Tensor:
+    def state_value(self, obs: Tensor) -> Tensor:
         """The value alone, ``[B]``."""
         value: Tensor = self.critic(obs).squeeze(-1)
         return value
 
 
-class Shared(nn.Module):
+class SharedActorCritic(nn.Module):
     """One torso of convolutions and a layer on it for both: the Atari tables."""
 
     def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
@@ -76,16 +76,16 @@ class Shared(nn.Module):
         self.torso = nn.Sequential(torso, nn.Linear(torso.features, hidden), nn.ReLU())
         self.logits, self.value = nn.Linear(hidden, actions), nn.Linear(hidden, 1)
 
-    def forward(self, obs: Tensor) -> Judgement:
+    def forward(self, obs: Tensor) -> PolicyValue:
         """Policy and value, ``[B]``."""
         features = self.torso(obs)
-        return Judgement(Discrete(self.logits(features)), self.value(features).squeeze(-1))
+        return PolicyValue(Discrete(self.logits(features)), self.value(features).squeeze(-1))
 
     def policy(self, obs: Tensor) -> Policy:
         """The policy alone, at ``obs`` ``[B, ...]``."""
         return Discrete(self.logits(self.torso(obs)))
 
-    def worth(self, obs: Tensor) -> Tensor:
+    def state_value(self, obs: Tensor) -> Tensor:
         """The value alone, ``[B]``."""
         value: Tensor = self.value(self.torso(obs)).squeeze(-1)
         return value

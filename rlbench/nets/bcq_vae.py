@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.critics import Critics, beside
+from rlbench.nets.critics import Critics, concatenate
 
 CODE = 0.5  # beyond which a drawn latent number is usually cut: what is unlikely in the data is not proposed
 
 
-class Repeated(NamedTuple):
+class VAEOutput(NamedTuple):
     """What an autoencoder makes of an action."""
 
     action: Tensor  # [B, A] as it comes out
@@ -22,7 +22,7 @@ class Repeated(NamedTuple):
     log_std: Tensor  # [B, L]
 
 
-class Proposer(nn.Module):
+class ActionVAE(nn.Module):
     """A conditional variational autoencoder of actions (https://arxiv.org/abs/1812.02900, section 5)."""
 
     def __init__(
@@ -35,15 +35,15 @@ class Proposer(nn.Module):
         self.mean, self.log_std = nn.Linear(last, latent), nn.Linear(last, latent)
         self.action = nn.Linear(widths[-1] if widths else obs + latent, actions)
 
-    def forward(self, obs: Tensor, action: Tensor) -> Repeated:
+    def forward(self, obs: Tensor, action: Tensor) -> VAEOutput:
         """Actions ``[B, A]`` at ``obs`` ``[B, F]``, through a code that is drawn anew."""
-        features = self.encoder(beside(obs, action))
+        features = self.encoder(concatenate(obs, action))
         mean, log_std = self.mean(features), self.log_std(features).clamp(-4, 15)
-        return Repeated(self.decode(obs, mean + log_std.exp() * torch.randn_like(mean)), mean, log_std)
+        return VAEOutput(self.decode(obs, mean + log_std.exp() * torch.randn_like(mean)), mean, log_std)
 
     def decode(self, obs: Tensor, code: Tensor) -> Tensor:
         """Codes ``[..., B, L]`` to actions ``[..., B, A]``."""
-        action: Tensor = self.action(self.decoder(beside(obs, code))).tanh()
+        action: Tensor = self.action(self.decoder(concatenate(obs, code))).tanh()
         return action
 
     def propose(self, obs: Tensor, count: int) -> Tensor:
@@ -63,14 +63,14 @@ class Perturbation(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Actions ``[..., B, A]`` at ``obs`` ``[B, F]`` to the same shape."""
-        shift: Tensor = self.shift(self.layers(beside(obs, action))).tanh()
+        shift: Tensor = self.shift(self.layers(concatenate(obs, action))).tanh()
         return (action + self.reach * shift).clamp(-1, 1)
 
 
-class Candidates(nn.Module):
+class BCQPolicy(nn.Module):
     """All that acts: proposals, their correction, and the critic that takes the best of them."""
 
-    def __init__(self, proposer: Proposer, perturbation: Perturbation, critics: Critics) -> None:
+    def __init__(self, proposer: ActionVAE, perturbation: Perturbation, critics: Critics) -> None:
         super().__init__()
         self.proposer, self.perturbation, self.critics = proposer, perturbation, critics
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from rlbench.nets.dueling import Streams
+from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import Head, QNet
 from rlbench.ops.action_distributions import Discrete
 
 
-class Imitator(nn.Module):
+class BehaviorPolicy(nn.Module):
     """A torso and a logit per action: the network of DQN, read as a policy."""
 
-    def __init__(self, torso: nn.Module, logits: Streams) -> None:
+    def __init__(self, torso: nn.Module, logits: DuelingMLP) -> None:
         super().__init__()
         self.torso, self.logits = torso, logits
 
@@ -21,10 +21,10 @@ class Imitator(nn.Module):
         return Discrete(self.logits(self.torso(obs), "learn").squeeze(-1))
 
 
-class Advised(QNet):
+class QNetWithPolicy(QNet):
     """A torso, a head of values, and a second one that is a policy."""
 
-    def __init__(self, torso: nn.Module, head: Head, logits: Streams) -> None:
+    def __init__(self, torso: nn.Module, head: Head, logits: DuelingMLP) -> None:
         super().__init__(torso, head)
         self.logits = logits
 

@@ -13,7 +13,7 @@ from rlbench.nets.chunked_mlp import in_parts, worth_parting
 from rlbench.nets.torsos import MlpTorso
 
 
-class Parallel(nn.Module):
+class EnsembleLinear(nn.Module):
     """K linear layers, ``[K, B, in]`` to ``[K, B, out]``, each drawn as ``nn.Linear`` draws one."""
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
@@ -51,7 +51,7 @@ class Critics(nn.Module):
         self.register_buffer("scale", scale, persistent=False)  # the environment has it: no checkpoint
         self.register_buffer("center", center, persistent=False)
         sizes = [obs + actions, *widths, 1]
-        self.layers = nn.ModuleList(Parallel(members, inputs, outputs) for inputs, outputs in pairwise(sizes))
+        self.layers = nn.ModuleList(EnsembleLinear(members, inputs, outputs) for inputs, outputs in pairwise(sizes))
 
     def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
@@ -70,7 +70,7 @@ class Critics(nn.Module):
     def _inputs(self, obs: Tensor, action: Tensor) -> Tensor:
         if self.scale is not None and self.center is not None:
             action = torch.addcmul(self.center, self.scale, action)
-        return beside(obs, action)
+        return concatenate(obs, action)
 
     def _judged(self, rows: Tensor, count: int) -> Tensor:
         x = rows.expand(count, -1, -1)
@@ -94,12 +94,12 @@ class StateValue(nn.Module):
         return value.squeeze(-1)
 
 
-def beside(obs: Tensor, action: Tensor) -> Tensor:
+def concatenate(obs: Tensor, action: Tensor) -> Tensor:
     """``[B, F]`` and ``[..., B, A]`` to ``[..., B, F + A]``: what is seen, with everything that might be done there."""
     return torch.cat([obs.expand(*action.shape[:-1], -1), action], -1)
 
 
-def drawn(value: Tensor, subset: int | None) -> Tensor:
+def random_subset(value: Tensor, subset: int | None) -> Tensor:
     """``subset`` members of ``[K, B]`` without repetition, drawn anew each time; all of them if None."""
     if subset is None:
         return value

@@ -9,7 +9,7 @@ from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.ops.action_distributions import Discrete
 
 
-class Chooser(nn.Module):
+class DiscreteActorCritic(nn.Module):
     """One torso and a layer on it; on these a layer for the actor and one for each critic."""
 
     def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int, critics: int) -> None:

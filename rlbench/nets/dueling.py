@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rlbench.ops.types import Role
 
 
-class Quiet(nn.Linear):
+class RoleLinear(nn.Linear):
     """A linear layer that takes a role and ignores it, so that it can stand where a noisy one does."""
 
     def forward(self, x: Tensor, role: Role = "eval") -> Tensor:  # noqa: ARG002 - the same for every purpose
@@ -19,7 +19,7 @@ class Quiet(nn.Linear):
         return super().forward(x)
 
 
-class Noisy(nn.Module):
+class NoisyLinear(nn.Module):
     """A linear layer with factorised Gaussian noise on its weights, except in evaluation.
 
     https://arxiv.org/abs/1706.10295, eq. 10 and 11 and section 3.2; one draw serves the whole batch.
@@ -42,7 +42,7 @@ class Noisy(nn.Module):
         return y + F.linear(x * columns, self.weight_noise) * rows + self.bias_noise * rows
 
 
-class Streams(nn.Module):
+class DuelingMLP(nn.Module):
     """Features to one row of numbers per action, ``[..., F]`` to ``[..., A, Q]``.
 
     With ``dueling`` a second stream holds what all actions share (https://arxiv.org/abs/1511.06581, eq. 9).
@@ -54,7 +54,7 @@ class Streams(nn.Module):
         super().__init__()
 
         def layer(inputs: int, outputs: int) -> nn.Module:
-            return Quiet(inputs, outputs) if noisy is None else Noisy(inputs, outputs, scale=noisy)
+            return RoleLinear(inputs, outputs) if noisy is None else NoisyLinear(inputs, outputs, scale=noisy)
 
         self.shape, self.dueling = (actions, width), dueling
         self.hidden, self.out = layer(features, hidden), layer(hidden, actions * width)

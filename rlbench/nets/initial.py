@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from rlbench.nets.critics import Critics, Parallel
+from rlbench.nets.critics import Critics, EnsembleLinear
 
 SMALL: Final = 1e-3
 """Bound of ``uniform``; ``init_last_fc_weight`` of ARISE-Initiative/robomimic@d309eae."""
@@ -37,7 +37,7 @@ def xavier(*layers: nn.Linear) -> None:
 @torch.no_grad()
 def orthogonal(critics: Critics) -> None:
     """Draw every critic's layers orthogonal with gain √2, the last with ``GAIN``; biases are 0."""
-    layers = [layer for layer in critics.layers if isinstance(layer, Parallel)]
+    layers = [layer for layer in critics.layers if isinstance(layer, EnsembleLinear)]
     for number, layer in enumerate(layers, 1):
         gain = GAIN if number == len(layers) else math.sqrt(2)
         for weight in layer.weight:  # [in, out], the transpose of a linear layer's

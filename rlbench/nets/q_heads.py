@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.dueling import Streams
+from rlbench.nets.dueling import DuelingMLP
 from rlbench.ops.quantiles import Quantiles
 from rlbench.ops.return_distributions import Categorical, Expected, Value
 from rlbench.ops.types import Role
@@ -23,7 +23,7 @@ class Head(Protocol):
 class ExpectedHead(nn.Module):
     """DQN: one number per action."""
 
-    def __init__(self, streams: Streams, *, huber: float | None) -> None:
+    def __init__(self, streams: DuelingMLP, *, huber: float | None) -> None:
         super().__init__()
         self.streams, self.huber = streams, huber
 
@@ -37,7 +37,7 @@ class CategoricalHead(nn.Module):
 
     atoms: Tensor
 
-    def __init__(self, streams: Streams, *, low: float, high: float) -> None:
+    def __init__(self, streams: DuelingMLP, *, low: float, high: float) -> None:
         super().__init__()
         self.streams = streams
         self.register_buffer("atoms", torch.linspace(low, high, streams.shape[1]), persistent=False)
@@ -50,7 +50,7 @@ class CategoricalHead(nn.Module):
 class QuantileHead(nn.Module):
     """QR-DQN: the inverse CDF at the middles of equal parts."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: DuelingMLP) -> None:
         super().__init__()
         self.streams = streams
 

@@ -142,22 +142,22 @@ class Squashed(NamedTuple):
         """An action in (−1, 1), ``[B, A]``, and its log-density, ``[B]``; differentiable in both parameters."""
         noise = torch.randn_like(self.mean)
         raw = self.mean + self.log_std.exp() * noise
-        density = -0.5 * noise.square() - self.log_std - LOG_ROOT_TAU - _log_slope(raw)
+        density = -0.5 * noise.square() - self.log_std - LOG_ROOT_TAU - _log_gradient(raw)
         return raw.tanh(), density.sum(-1) - self.log_scale
 
     def log_prob(self, raw: Tensor) -> Tensor:
         """The log-density of ``tanh(raw)``, ``[B]``; asked by what was squashed, for tanh cannot be undone at ±1."""
         standard = (raw - self.mean) * (-self.log_std).exp()
-        density = -0.5 * standard.square() - self.log_std - LOG_ROOT_TAU - _log_slope(raw)
+        density = -0.5 * standard.square() - self.log_std - LOG_ROOT_TAU - _log_gradient(raw)
         return density.sum(-1) - self.log_scale
 
 
-def anywhere(like: Tensor, count: int) -> tuple[Tensor, float]:
+def uniform_actions(like: Tensor, count: int) -> tuple[Tensor, float]:
     """Uniform actions in [−1, 1], ``[count, B, A]`` for ``like`` ``[B, A]``, and the logarithm of their density."""
     action = torch.rand(count, *like.shape, device=like.device, dtype=like.dtype)
     return 2 * action - 1, -like.shape[-1] * math.log(2)
 
 
-def _log_slope(raw: Tensor) -> Tensor:
+def _log_gradient(raw: Tensor) -> Tensor:
     """``log(1 − tanh²)``, in the form that never rounds to the logarithm of zero."""
     return 2 * (math.log(2) - raw - F.softplus(-2 * raw))

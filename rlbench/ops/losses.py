@@ -10,12 +10,12 @@ from torch import Tensor
 from rlbench.ops.return_distributions import pick
 
 
-def counted(weight: Tensor, x: Tensor) -> Tensor:
+def weighted_mean(weight: Tensor, x: Tensor) -> Tensor:
     """The mean of ``x`` ``[B]`` over the rows that count, ``[]``; 0 where none does."""
     return (weight * x).sum() / weight.sum().clamp_min(torch.finfo(x.dtype).eps)
 
 
-def imitation_error(action: Tensor, data: Tensor) -> Tensor:
+def bc_mse(action: Tensor, data: Tensor) -> Tensor:
     """The squared distance of actions ``[B, A]`` from the data's, mean over their dimensions, ``[B]``."""
     return (action - data).square().mean(-1)
 
@@ -35,9 +35,9 @@ def binary_weight(advantage: Tensor) -> Tensor:
     return (advantage > 0).to(advantage.dtype)
 
 
-def soft_minimum(value: Tensor, caution: float) -> Tensor:
+def lambda_mix(value: Tensor, lmbda: float) -> Tensor:
     """``λ min + (1 − λ) max`` over the members of ``[K, ...]`` (1812.02900, eq. 13), ``[...]``."""
-    return caution * value.amin(0) + (1 - caution) * value.amax(0)
+    return lmbda * value.amin(0) + (1 - lmbda) * value.amax(0)
 
 
 def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, temperature: float) -> Tensor:
@@ -49,7 +49,7 @@ def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, tempera
     return temperature * ((sampled - log_density) / temperature).logsumexp(1) - data
 
 
-def numbered_gap(mean: Tensor, action: Tensor) -> Tensor:
+def discrete_conservative_gap(mean: Tensor, action: Tensor) -> Tensor:
     """The same, ``[B]``, among numbered actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
     return mean.logsumexp(-1) - pick(mean, action)
 
@@ -62,11 +62,11 @@ def likely(logits: Tensor, threshold: float) -> Tensor:
     return logits - logits.amax(-1, keepdim=True) >= (math.log(threshold) if threshold > 0 else -math.inf)
 
 
-def standard_divergence(mean: Tensor, log_std: Tensor) -> Tensor:
+def kl_to_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
     """KL(N(mean, std²) ‖ N(0, 1)) of ``[B, L]``, mean over the latent numbers as in the paper's code, ``[B]``."""
     return 0.5 * ((2 * log_std).exp() + mean.square() - 1 - 2 * log_std).mean(-1)
 
 
-def evidence_loss(error: Tensor, divergence: Tensor, weight: float) -> Tensor:
+def vae_loss(error: Tensor, divergence: Tensor, weight: float) -> Tensor:
     """A generative model's loss, ``[B]``: what it cannot repeat, and its code's divergence (1312.6114, eq. 3)."""
     return error + weight * divergence

@@ -26,7 +26,7 @@ class Transition(NamedTuple):
     slot: Tensor  # [B] int64 place in the buffer, for priorities
 
 
-class Walk(NamedTuple):
+class NStepTrajectory(NamedTuple):
     """Transitions with every step on their way, for whoever judges steps and not their sums."""
 
     drawn: Transition

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from rlbench import disk, faults
 from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
 from rlbench.records.attempts import Resumption, resumptions
 from rlbench.records.locks import Claim
@@ -198,7 +198,7 @@ class Store:
         nothing; one that differs (another machine, another library) replaces it and all that followed.
 
         Raises:
-            Halted: the folder is no longer as this process left it, or the disk is full.
+            ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
         self.assert_held()
         replaces = epoch.number < len(self._epochs)
@@ -220,19 +220,19 @@ class Store:
         """Do nothing while the folder is this process's and its epochs are as long as they were written.
 
         Raises:
-            Halted: another process may hold it, or something else has written there.
+            ResourceExhausted: another process may hold it, or something else has written there.
         """
         lines = self.folder / "epochs.jsonl"
         if not self._claim.intact():
-            raise Halted(f"{self._claim.path}: the lock {CHANGED}; type the same command again: it resumes")
+            raise ResourceExhausted(f"{self._claim.path}: the lock {CHANGED}; type the same command again: it resumes")
         if _size(lines) != self._size:
-            raise Halted(f"{lines}: {CHANGED}; restore it, or start over with --force")
+            raise ResourceExhausted(f"{lines}: {CHANGED}; restore it, or start over with --force")
 
     def finish(self, outcome: Outcome) -> None:
         """Replace the outcome.
 
         Raises:
-            Halted: the folder is no longer as this process left it, or the disk is full.
+            ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
         self.assert_held()
         if outcome.status == "done":
@@ -241,7 +241,7 @@ class Store:
 
     def explain(self, text: str) -> None:
         """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
-        with suppress(Halted, UsageError):
+        with suppress(ResourceExhausted, UsageError):
             self.assert_held()
             files.replace(self.folder / "failure.txt", text)
 
@@ -252,9 +252,9 @@ class Store:
             text = files.read_text(lines) if self._epochs else ""
             same = read(self.folder).spec == self.spec and text == self._text()
         except RefusedFile as error:
-            raise Halted(f"{error} (it {CHANGED})") from None
+            raise ResourceExhausted(f"{error} (it {CHANGED})") from None
         if not same:
-            raise Halted(f"{self.folder}: {CHANGED}; restore it, or start over with --force")
+            raise ResourceExhausted(f"{self.folder}: {CHANGED}; restore it, or start over with --force")
 
     def _text(self) -> str:
         """All of ``epochs.jsonl``."""

@@ -13,7 +13,7 @@ class Progress:
     env_steps: int
     updates: int
     last_return: float | None  # of the training game that ended last, in raw points
-    judged: int | None = None  # games of the running evaluation that have ended; None while training
+    evaluated: int | None = None  # games of the running evaluation that have ended; None while training
 
     @property
     def steps(self) -> int:

@@ -16,7 +16,7 @@ from rlbench.config.names import cleaned
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
 
@@ -28,7 +28,7 @@ KIND = "rlbench baseline"
 class Entry:
     """One cell of a baseline."""
 
-    key: Key
+    key: CellKey
     id: str  # of the settings
     scores: Mapping[int, float]  # by seed
     speeds: Mapping[str, tuple[float, ...]]  # agent steps a second of each run, by machine
@@ -61,7 +61,7 @@ def speed(run: Run) -> float | None:
     return statistics.median(run.speeds) if run.speeds and alone else None
 
 
-def made_of(found: Mapping[Key, Runs]) -> Baseline:
+def made_of(found: Mapping[CellKey, Runs]) -> Baseline:
     """The baseline of a results folder."""
     entries = [_entry(key, runs.complete) for key, runs in sorted(found.items()) if runs.complete]
     every = [run for runs in found.values() for run in runs.complete]
@@ -114,7 +114,7 @@ def read(path: Path) -> Baseline:
         raise RefusedFile(f"{path}: not a baseline of this schema; make it again") from None
 
 
-def _entry(key: Key, runs: Sequence[Run]) -> Entry:
+def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
     speeds: dict[str, list[float]] = {}
     for run in runs:
         made = speed(run)
@@ -132,7 +132,7 @@ def _read_entry(cell: object) -> Entry:
     if not isinstance(cell, dict):
         raise TypeError
     return Entry(
-        key=Key(*(str(cell[name]) for name in Key._fields)),
+        key=CellKey(*(str(cell[name]) for name in CellKey._fields)),
         id=str(cell["id"]),
         scores={int(seed): _finite(score) for seed, score in cell["scores"].items()},
         speeds={str(machine): tuple(map(_finite, _list(values))) for machine, values in cell["speeds"].items()},

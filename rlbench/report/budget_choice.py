@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rlbench.errors import UsageError
-from rlbench.report.reference_table import Key
-from rlbench.report.remaining_work import Missing
+from rlbench.report.reference_table import CellKey
+from rlbench.report.remaining_work import RemainingRuns
 from rlbench.report.verdict import FEWEST, MOST, Verdict
 
 HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
@@ -23,8 +23,8 @@ HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 class Choice:
     """What fits into a budget."""
 
-    rows: tuple[Missing, ...]  # the cheapest verdict first, with the seeds it takes
-    after: Missing | None  # the next in line, to be begun in the time that is left: runs resume
+    rows: tuple[RemainingRuns, ...]  # the cheapest verdict first, with the seeds it takes
+    after: RemainingRuns | None  # the next in line, to be begun in the time that is left: runs resume
     hours: float  # of all rows, one after another
     beyond: int  # cells whose verdict takes more than is left
     unknown: int  # cells whose length nobody knows
@@ -53,11 +53,11 @@ def needed(verdict: Verdict) -> int | None:
             return None
 
 
-def chosen(rows: Sequence[Missing], verdicts: Mapping[Key, Verdict], budget: float) -> Choice:
+def chosen(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:
     """The cells that decide most verdicts in ``budget`` hours of one run after another."""
     wanted = [asked for row in rows if row.runnable and (asked := _asked(row, verdicts)) is not None]
     known = sorted((row for row in wanted if row.hours is not None), key=lambda row: row.hours or 0.0)
-    found: list[Missing] = []
+    found: list[RemainingRuns] = []
     hours = 0.0
     for row in known:
         if hours + (row.hours or 0.0) > budget:
@@ -73,7 +73,7 @@ def chosen(rows: Sequence[Missing], verdicts: Mapping[Key, Verdict], budget: flo
     )
 
 
-def _asked(row: Missing, verdicts: Mapping[Key, Verdict]) -> Missing | None:
+def _asked(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
     """The row with as many seeds as its verdict takes; None where it decides nothing, or lacks seeds to be given."""
     seeds = needed(verdicts.get(row.key, Verdict("NOT RUN")))
     if seeds is None or seeds > len(row.seeds):

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from rlbench.report.dataset_returns import UNKNOWN, Experience, experience, noted
+from rlbench.report.dataset_returns import UNKNOWN, DatasetReturns, dataset_returns, noted
 from rlbench.report.estimate import (
     AMBIGUOUS,
     final,
@@ -23,9 +23,9 @@ from rlbench.report.estimate import (
 )
 from rlbench.report.reference_scores import (
     OPTIMUM,
-    Documented,
+    CellKey,
     Estimator,
-    Key,
+    ReferenceScore,
     at_the_end,
     comparable,
     documented,
@@ -89,28 +89,28 @@ class Measured:
 class Cell:
     """One row of a table."""
 
-    key: Key
-    documented: Documented | None
+    key: CellKey
+    documented: ReferenceScore | None
     measured: Measured | None
     verdict: Verdict
     note: str
     margin: float | None = None  # from the document, within which a mean is no other
     claim: Claim | None = None  # what the seeds say before the other cells are heard
-    experience: Experience = UNKNOWN  # what was learned from, where it was recorded
+    experience: DatasetReturns = UNKNOWN  # what was learned from, where it was recorded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Open:
     """A cell whose verdict waits for the others of its table."""
 
-    key: Key
-    document: Documented | None
+    key: CellKey
+    document: ReferenceScore | None
     runs: Runs
     measured: Measured | None
     tested: Sequence[float]  # one score a seed that ended, less what a moment picked over few seeds gives it
     margin: float | None
     claim: Claim | None
-    experience: Experience
+    experience: DatasetReturns
 
 
 def every_cell(
@@ -166,7 +166,7 @@ def _unjudged(runs: Runs) -> Verdict:
 
 
 def _opened(
-    key: Key, document: Documented | None, runs: Runs, share: float | None, known: Mapping[str, Experience]
+    key: CellKey, document: ReferenceScore | None, runs: Runs, share: float | None, known: Mapping[str, DatasetReturns]
 ) -> _Open:
     scale = reference(key)
     estimator: Estimator = document.estimator if document else "final" if key.suite == "offline" else "best-of-run"
@@ -196,17 +196,17 @@ def _opened(
         tested=tested,
         margin=margin(key, document, share) if document else None,
         claim=claim,
-        experience=experience(key, runs.all, known),
+        experience=dataset_returns(key, runs.all, known),
     )
 
 
 def _scores(
-    runs: Sequence[Run], estimator: Estimator, document: Documented | None, scale: Reference | None
+    runs: Sequence[Run], estimator: Estimator, document: ReferenceScore | None, scale: Reference | None
 ) -> list[float]:
     return seed_scores(runs, estimator, limit=document.limit if document else None, scale=scale)
 
 
-def _tested(runs: Sequence[Run], scores: Sequence[float], document: Documented | None) -> Sequence[float]:
+def _tested(runs: Sequence[Run], scores: Sequence[float], document: ReferenceScore | None) -> Sequence[float]:
     """The scores that the test sees: a peak without the luck of its moment that the document's peak has not."""
     centre = PEAKS.get(document.estimator) if document else None
     if centre is None or document is None or document.n is None:
@@ -214,11 +214,11 @@ def _tested(runs: Sequence[Run], scores: Sequence[float], document: Documented |
     return without_optimism(_curves(runs, document), centre, document.n)
 
 
-def _curves(runs: Sequence[Run], document: Documented) -> list[Sequence[Evaluation]]:
+def _curves(runs: Sequence[Run], document: ReferenceScore) -> list[Sequence[Evaluation]]:
     return [kept for run in runs if (kept := within(run.evaluations, document.limit))]
 
 
-def _judged(key: Key, document: Documented, share: float | None, scores: Sequence[float]) -> Claim:
+def _judged(key: CellKey, document: ReferenceScore, share: float | None, scores: Sequence[float]) -> Claim:
     apart = margin(key, document, share)
     if document.source == OPTIMUM:
         return against_optimum(scores, document.score, apart)
@@ -231,7 +231,7 @@ def _judged(key: Key, document: Documented, share: float | None, scores: Sequenc
     return against_run(reached, stop, apart, resolution(key, document))
 
 
-def _in_time(runs: Runs, document: Documented, stop: float, share: float | None) -> Claim:
+def _in_time(runs: Runs, document: ReferenceScore, stop: float, share: float | None) -> Claim:
     """The steps to the threshold, negative so that more is better, against the documented ones where they are known.
 
     A seed that did not reach it counts at its whole budget, which is the least that it would take.
@@ -341,7 +341,7 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
             yield "with this mean no number of seeds would do: the document's own error is too large"
 
 
-def _reaching(runs: Runs, document: Documented, stop: float) -> str:
+def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
     """How many seeds reached the threshold, and after how many steps."""
     reached = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
     text = f"{len(reached)} of {_count(len(runs.scored), 'run')} reached {stop:g}"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from rlbench.config.names import printable
-from rlbench.errors import BelowDocument, Inconclusive, RunFailed, UsageError
+from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
 from rlbench.report.cells import every_cell
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.references import reference
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
@@ -76,7 +76,7 @@ def against_baseline(
     held = [(entry, runs) for key, entry in entries.items() for runs in later[key] or [[]]]
     found: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        others = (run for run in (*runs.variants, *runs.strangers, *runs.versions) if run.status == "failed")
+        others = (run for run in (*runs.variants, *runs.other_files, *runs.versions) if run.status == "failed")
         found += _failures(key, [*runs.failed, *others])
         if key not in entries and runs.complete:
             found.append(_finding(key, "score", "NEW", "not in the baseline"))
@@ -87,7 +87,7 @@ def against_baseline(
     ]
     ruling = gate.rule_pooled(pooled, alpha=alpha, margin=margin)
     if ruling.word != "TOO FEW":
-        found.append(_finding(Key(suite, "", "", ""), "pooled", ruling.word, ruling.reason))
+        found.append(_finding(CellKey(suite, "", "", ""), "pooled", ruling.word, ruling.reason))
     return found
 
 
@@ -95,7 +95,7 @@ def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     """3 worse, 5 a run failed, 4 undecided under ``strict``, else 0; the first that holds."""
     words = {finding.word for finding in findings}
     if words & WORSE:
-        return BelowDocument.exit_code
+        return BelowReference.exit_code
     if "FAILED" in words:
         return RunFailed.exit_code
     return Inconclusive.exit_code if strict and words & OPEN else 0
@@ -172,7 +172,7 @@ def _levels(runs: Sequence[Run]) -> list[float]:
     return [level(run) for run in runs if run.evaluations]
 
 
-def _same_machines(later: Mapping[Key, Sequence[Sequence[Run]]], baseline: Baseline) -> None:
+def _same_machines(later: Mapping[CellKey, Sequence[Sequence[Run]]], baseline: Baseline) -> None:
     for groups in later.values():
         for run in chain.from_iterable(groups):
             if machine_of(run) not in baseline.machines:
@@ -184,7 +184,7 @@ def _same_machines(later: Mapping[Key, Sequence[Sequence[Run]]], baseline: Basel
 
 
 def _score_findings(
-    held: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[Key, Runs], *, alpha: float, margin: float
+    held: Sequence[tuple[Entry, Sequence[Run]]], everything: Mapping[CellKey, Runs], *, alpha: float, margin: float
 ) -> list[Finding]:
     found, drops = {}, {}
     for place, (entry, runs) in enumerate(held):
@@ -206,7 +206,7 @@ def _score_findings(
     return [found[place] for place in range(len(held))]
 
 
-def _absent(key: Key, runs: Runs) -> Finding:
+def _absent(key: CellKey, runs: Runs) -> Finding:
     """Why a cell of the baseline has nothing to be held against it."""
     if runs.elsewhere:
         return _finding(key, "score", "NOT COMPARABLE", "another protocol or environment")
@@ -225,16 +225,16 @@ def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     return found
 
 
-def _failures(key: Key, runs: Sequence[Run]) -> list[Finding]:
+def _failures(key: CellKey, runs: Sequence[Run]) -> list[Finding]:
     return [_finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}") for run in runs]
 
 
-def _random(key: Key) -> float:
+def _random(key: CellKey) -> float:
     scale = reference(key)
     return scale.random if scale else 0.0
 
 
-def _finding(key: Key, aspect: Aspect, word: str, reason: str) -> Finding:
+def _finding(key: CellKey, aspect: Aspect, word: str, reason: str) -> Finding:
     name = task_name(key) if key.task else ""
     return Finding(suite=key.suite, algorithm=key.algorithm, task=name, aspect=aspect, word=word, reason=reason)
 

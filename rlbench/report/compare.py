@@ -21,7 +21,7 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.compare_pairs import ended, matched
 from rlbench.report.estimate import mean, seed_scores
 from rlbench.report.reference_scores import documented
-from rlbench.report.reference_table import Estimator, Key
+from rlbench.report.reference_table import CellKey, Estimator
 from rlbench.report.references import in_points, reference
 from rlbench.report.run_index import Runs, gather
 
@@ -33,7 +33,7 @@ FEWEST = 2
 class Task:
     """One task that both sides have played; scores are raw points by the document's estimator, one a seed."""
 
-    key: Key  # the left side's
+    key: CellKey  # the left side's
     left: tuple[float, ...]
     right: tuple[float, ...]
     improvement: Estimate | None  # the chance that a run of the right side beats one of the left
@@ -108,7 +108,7 @@ def _algorithms(names: tuple[str, str], results: Path, suite: str | None) -> Com
     return _together(names, tasks, ())
 
 
-def scores_of(key: Key, runs: Runs, *, cut: bool = True) -> list[float]:
+def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
     """A cell's finished runs by its document's estimator, in raw points; failed ones at the random policy's score.
 
     Evaluations beyond the document's steps do not count, unless the runs are not ``cut`` at those.
@@ -123,7 +123,7 @@ def scores_of(key: Key, runs: Runs, *, cut: bool = True) -> list[float]:
     return scores + [floor] * len(runs.failed)
 
 
-def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
+def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
     """The common scale of several tasks, in words and as the points 0 and 1 of each.
 
     Humans and D4RL's experts where all tasks have one, else the documents, else the best run that is compared. More
@@ -140,7 +140,7 @@ def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[st
     ones = [None if d is None else in_points(d, scale) for d, scale in zip(documents, scales, strict=True)]
     if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
         return "random policy 0, document 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
-    best: dict[Key, float] = {}  # by task: all algorithms are measured alike
+    best: dict[CellKey, float] = {}  # by task: all algorithms are measured alike
     for key, row in zip(keys, rows, strict=True):
         task = key._replace(algorithm="")
         best[task] = max(best.get(task, -math.inf), *row)
@@ -149,11 +149,11 @@ def normalizer(keys: Sequence[Key], rows: Sequence[Sequence[float]]) -> tuple[st
     return "random policy 0, best run 1", ends
 
 
-def _of_suite(found: Mapping[Key, Runs], suite: str | None) -> dict[Key, Runs]:
+def _of_suite(found: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey, Runs]:
     return {key: runs for key, runs in found.items() if suite in {None, key.suite}}
 
 
-def _task(key: Key, left: Runs, right: Runs, *, documented: bool) -> Task | None:
+def _task(key: CellKey, left: Runs, right: Runs, *, documented: bool) -> Task | None:
     a, b = (scores_of(key, runs, cut=documented) for runs in (left, right))
     if not a or not b:
         return None

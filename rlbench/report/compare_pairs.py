@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, file_of
 from rlbench.report.runs import Run
 from rlbench.report.tables import task_name
@@ -29,11 +29,11 @@ class Side:
 class Matched(NamedTuple):
     """What two folders share."""
 
-    pairs: tuple[tuple[Key, Side, Side], ...]
+    pairs: tuple[tuple[CellKey, Side, Side], ...]
     left_out: tuple[str, ...]  # cells that both have and that are not compared, each with the reason
 
 
-def matched(left: Mapping[Key, Runs], right: Mapping[Key, Runs], names: tuple[str, str]) -> Matched:
+def matched(left: Mapping[CellKey, Runs], right: Mapping[CellKey, Runs], names: tuple[str, str]) -> Matched:
     """The cells that both have: the documented setting where a folder has runs of it, or else its only other one."""
     pairs, left_out = [], []
     for key in sorted(set(left) & set(right)):
@@ -49,13 +49,13 @@ def matched(left: Mapping[Key, Runs], right: Mapping[Key, Runs], names: tuple[st
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, found in zip(names, (left, right), (a, b), strict=True):
-            apart = [run for run in side[key].strangers if run.status in ENDED]
+            apart = [run for run in side[key].other_files if run.status in ENDED]
             if found[0].usual and apart:
                 left_out.append(f"{_name(key)}: {len(apart)} of {name} on another file of that name")
     return Matched(tuple(pairs), tuple(left_out))
 
 
-def _name(key: Key) -> str:
+def _name(key: CellKey) -> str:
     return f"{key.suite}/{key.algorithm}/{task_name(key)}"
 
 
@@ -69,7 +69,7 @@ def _settings(runs: Runs) -> Sequence[Side]:
     if runs.scored:
         return [Side(runs=Runs(complete=runs.complete, failed=runs.failed), usual=True)]
     groups: dict[tuple[str, str | None], list[Run]] = defaultdict(list)
-    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.strangers):
+    for run in (*runs.short, *runs.elsewhere, *runs.variants, *runs.other_files):
         if run.status in ENDED:
             groups[run.id, file_of(run)].append(run)
     return [

@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 
-from rlbench.report.reference_table import DATA, Key, row_of
+from rlbench.report.reference_table import DATA, CellKey, row_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,12 +21,12 @@ class Curve:
 
 
 @cache
-def documented_curves() -> dict[Key, Curve]:
+def documented_curves() -> dict[CellKey, Curve]:
     """Curves by cell; where two documents draw one, that of more seeds."""
-    found: dict[Key, Curve] = {}
+    found: dict[CellKey, Curve] = {}
     with (DATA / "documented_curves.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            key = Key(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
+            key = CellKey(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
             curve = Curve(
                 n=int(row["n"]),
                 source=row["source"],

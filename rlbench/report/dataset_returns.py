@@ -9,34 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rlbench.report.reference_table import Key, lines, parsed
+from rlbench.report.reference_table import CellKey, lines, parsed
 from rlbench.report.runs import Run
 
 BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"
 """Rows of the documents that describe a data set."""
 
 
-class Experience(NamedTuple):
+class DatasetReturns(NamedTuple):
     """Mean raw returns; None where nobody says."""
 
     behaviour: float | None = None  # of who made the data
     expert: float | None = None
 
 
-UNKNOWN = Experience()
+UNKNOWN = DatasetReturns()
 
 
-def noted(runs: Iterable[Run]) -> dict[str, Experience]:
+def noted(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
     """What the records say of each data set, by its SHA-256."""
-    found: dict[str, Experience] = {}
+    found: dict[str, DatasetReturns] = {}
     for run in runs:
         data = run.environment.get("data")
         if isinstance(data, Mapping) and "behaviour" in data:
-            found[str(data.get("sha256"))] = Experience(_number(data["behaviour"]), _number(data.get("expert")))
+            found[str(data.get("sha256"))] = DatasetReturns(_number(data["behaviour"]), _number(data.get("expert")))
     return found
 
 
-def experience(key: Key, runs: Iterable[Run], known: Mapping[str, Experience]) -> Experience:
+def dataset_returns(key: CellKey, runs: Iterable[Run], known: Mapping[str, DatasetReturns]) -> DatasetReturns:
     """What a cell's data were worth: as its own records or others on the same file say, else as was documented."""
     for run in runs:
         data = run.environment.get("data")
@@ -45,13 +45,13 @@ def experience(key: Key, runs: Iterable[Run], known: Mapping[str, Experience]) -
             return told
     if key.suite != "offline":
         return UNKNOWN
-    return Experience(
+    return DatasetReturns(
         _documented(key._replace(algorithm=BEHAVIOUR)),
         _documented(key._replace(algorithm=EXPERT, dataset="")) if key.dataset.startswith("qrdqn-") else None,
     )
 
 
-def _documented(key: Key) -> float | None:
+def _documented(key: CellKey) -> float | None:
     rows = [row for row in lines(key.suite).get(key, []) if row["score"]]
     return parsed(rows[0]).score if rows else None
 

@@ -17,8 +17,8 @@ from rlbench.errors import UsageError
 from rlbench.report.baseline import machine_of, speed
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.estimate import best, final, last_tenth
-from rlbench.report.reference_table import DATA, Key
-from rlbench.report.remaining_work import Missing, missing
+from rlbench.report.reference_table import DATA, CellKey
+from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
 from rlbench.report.tables import STYLES, html_table, legend, rounded, task_name
@@ -58,7 +58,7 @@ def page(suites: Sequence[str], results: Path) -> str:
     return text
 
 
-def _section(suite: str, cells: Sequence[Cell], found: Mapping[Key, Runs], results: Path) -> str:
+def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], results: Path) -> str:
     measured = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
@@ -70,7 +70,7 @@ def _section(suite: str, cells: Sequence[Cell], found: Mapping[Key, Runs], resul
     if rest:
         title = f"{len(rest)} documented cells without a finished run"
         parts.append(f"<details><summary>{title}</summary>{html_table(rest)}</details>")
-    parts.append(_missing(missing(suite, results)))
+    parts.append(_missing(remaining_runs(suite, results)))
     lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells))
     return "\n".join([*parts, f'<ul class="legend">{lines}</ul>'])
 
@@ -103,7 +103,7 @@ def _picture(suite: str, kind: str, caption: str, results: Path) -> str:
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
-def _seeds(suite: str, found: Mapping[Key, Runs]) -> str:
+def _seeds(suite: str, found: Mapping[CellKey, Runs]) -> str:
     """Every run, with its curve."""
     head = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
     rows = []
@@ -121,7 +121,7 @@ def _seeds(suite: str, found: Mapping[Key, Runs]) -> str:
     return f"<details open><summary>Every seed</summary>{table}</details>"
 
 
-def _seed(key: Key, run: Run, bounds: tuple[float, float, int]) -> str:
+def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
     made = speed(run)
     scores = [rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)]
     remark = f" ({run.reason})" if run.status == "failed" else ""
@@ -158,7 +158,7 @@ def _bounds(runs: Sequence[Run]) -> tuple[float, float, int]:
     return min(levels), max(*levels, min(levels) + 1e-9), max(1, *(run.env_steps for run in runs), 0)
 
 
-def _missing(rows: Sequence[Missing]) -> str:
+def _missing(rows: Sequence[RemainingRuns]) -> str:
     """What would complete the table, ten seeds a cell, and what it would cost."""
     if not rows:
         return '<p class="quiet">Ten seeds of every cell: nothing is missing.</p>'

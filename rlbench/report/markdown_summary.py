@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import get_args
 
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.reference_table import Key
-from rlbench.report.remaining_work import Missing, missing
+from rlbench.report.reference_table import CellKey
+from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.tables import to_markdown
 from rlbench.report.verdict import Word
@@ -26,12 +26,12 @@ def overview(suites: Sequence[str], results: Path) -> str:
     found = gather(results)
     cpu = _most_used(found)
     cells = {suite: every_cell([suite], results) for suite in suites}
-    lacking = {suite: missing(suite, results, cpu=cpu) for suite in suites}
+    lacking = {suite: remaining_runs(suite, results, cpu=cpu) for suite in suites}
     sections = [_section(suite, cells[suite], results) for suite in suites]
     return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
 
 
-def _most_used(found: Mapping[Key, Runs]) -> str | None:
+def _most_used(found: Mapping[CellKey, Runs]) -> str | None:
     """The processor of most finished runs, the first by name among equals; None without a run."""
     every = Counter(str(run.environment.get("cpu")) for runs in found.values() for run in (*runs.complete, *runs.short))
     return min(every, key=lambda name: (-every[name], name)) if every else None
@@ -60,7 +60,7 @@ def _counts(cells: Mapping[str, Sequence[Cell]]) -> str:
     return "\n".join(lines)
 
 
-def _cost(lacking: Mapping[str, Sequence[Missing]], cpu: str | None) -> str:
+def _cost(lacking: Mapping[str, Sequence[RemainingRuns]], cpu: str | None) -> str:
     """Runs and days that ten seeds of every cell still need, suite by suite."""
     head = ("for ten seeds a cell", "runs", "steps", "days, one run after another", "cells of unknown speed")
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * 4}"]

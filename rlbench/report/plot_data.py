@@ -14,7 +14,7 @@ from rlbench.report.aggregate import Array
 from rlbench.report.compare import normalizer, scores_of
 from rlbench.report.curves import Curve, documented_curves
 from rlbench.report.reference_scores import documented, names_of
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.references import in_points, reference
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Evaluation, Run
@@ -48,7 +48,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class AlgorithmScores:
     """One algorithm over several tasks, on one scale."""
 
     algorithm: str
@@ -67,7 +67,7 @@ def panels(
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
     found = chosen(suite, gather(results), tasks, algorithms)
-    drawn: dict[str, list[Key]] = {}
+    drawn: dict[str, list[CellKey]] = {}
     for key, runs in found.items():
         if tasks or _shown(runs):
             drawn.setdefault(task_name(key), []).append(key)
@@ -86,7 +86,7 @@ def panels(
 
 def standings(
     suite: str, results: Path, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
-) -> tuple[str, tuple[Standing, ...]]:
+) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
     found = {k: runs for k, runs in chosen(suite, gather(results), tasks, algorithms).items() if runs.complete}
     scores = {key: row for key, runs in found.items() if (row := scores_of(key, runs))}
@@ -101,7 +101,7 @@ def standings(
         ours = [key for key in keys if key.algorithm == algorithm]
         known = all(key in documents for key in ours)
         made.append(
-            Standing(
+            AlgorithmScores(
                 algorithm=algorithm,
                 tasks=tuple(task_name(key) for key in ours),
                 scores=tuple(tuple(_placed(score, ends[key]) for score in scores[key]) for key in ours),
@@ -111,7 +111,9 @@ def standings(
     return scale, tuple(made)
 
 
-def chosen(suite: str, found: Mapping[Key, Runs], tasks: Sequence[str], algorithms: Sequence[str]) -> dict[Key, Runs]:
+def chosen(
+    suite: str, found: Mapping[CellKey, Runs], tasks: Sequence[str], algorithms: Sequence[str]
+) -> dict[CellKey, Runs]:
     """The cells of a suite whose task and algorithm the globs name, in the documents' order.
 
     Raises:
@@ -162,7 +164,7 @@ def nothing(suite: str, results: Path) -> UsageError:
     return UsageError(f"{results}: no finished run of {suite} to draw; run some, or name a documented task with --task")
 
 
-def _documents(suite: str) -> dict[Key, float]:
+def _documents(suite: str) -> dict[CellKey, float]:
     """The documented scores of a suite in raw points."""
     return {cell.key: in_points(cell.primary, reference(cell.key)) for cell in documented(suite)}
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report import plot_data
 from rlbench.report.aggregate import Array, Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
-from rlbench.report.plot_data import Panel, Standing
+from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
@@ -78,7 +78,7 @@ def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), al
         scale, standings = plot_data.standings(suite, results, tasks=tasks, algorithms=algorithms)
         if not standings:
             raise plot_data.nothing(suite, results)
-        drawing: Callable[[Sequence[Standing], str], Figure] = {
+        drawing: Callable[[Sequence[AlgorithmScores], str], Figure] = {
             "profile": _profile,
             "interval": _interval,
             "improvement": _improvement,
@@ -215,7 +215,7 @@ def _legend(figure: Figure, looks: dict[str, Look], *, curve: bool, score: bool)
     figure.legend(handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), handlelength=3)
 
 
-def _profile(standings: Sequence[Standing], scale: str) -> Figure:
+def _profile(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes, looks = figure.subplots(), looks_of([standing.algorithm for standing in standings])
     top = max(1.05, *(score for s in standings for row in s.scores for score in row)) * 1.05
@@ -236,7 +236,7 @@ def _profile(standings: Sequence[Standing], scale: str) -> Figure:
     return figure
 
 
-def _interval(standings: Sequence[Standing], scale: str) -> Figure:
+def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     rows = [(s, bootstrap(interquartile_mean, s.scores)) for s in standings]
     figure, axes = _rows_of([s.algorithm for s in standings])
     _whiskers(axes, rows)
@@ -251,7 +251,7 @@ def _interval(standings: Sequence[Standing], scale: str) -> Figure:
     return figure
 
 
-def _improvement(standings: Sequence[Standing], scale: str) -> Figure:
+def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     del scale  # a chance has none
     known = [s for s in standings if s.documents]
     if not known:
@@ -274,7 +274,7 @@ def _rows_of(names: Sequence[str]) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _whiskers(axes: Axes, rows: Sequence[tuple[Standing, Estimate]]) -> None:
+def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> None:
     looks = looks_of([standing.algorithm for standing, _ in rows])
     for place, (standing, found) in enumerate(rows):
         color, _, marker = looks[standing.algorithm]

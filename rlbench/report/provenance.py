@@ -8,7 +8,7 @@ from dataclasses import asdict
 from rlbench.errors import UnknownName
 from rlbench.report.curves import documented_curves
 from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, documented, sourced_notes
-from rlbench.report.reference_table import Documented, Key, protocol_of
+from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
 from rlbench.report.references import Reference, reference
 from rlbench.report.tables import published, task_name
 
@@ -77,7 +77,7 @@ def _lines(cell: Cell) -> list[str]:
     return lines
 
 
-def _paragraph(key: Key, found: Documented) -> list[str]:
+def _paragraph(key: CellKey, found: ReferenceScore) -> list[str]:
     seeds = "not stated" if found.n is None else str(found.n)
     interval = "" if found.low is None or found.high is None else f"  [{found.low:,.10g}, {found.high:,.10g}]"
     protocol = protocol_of(key, found)
@@ -96,7 +96,7 @@ def _paragraph(key: Key, found: Documented) -> list[str]:
     return [f"    {name:<9}  {text}" for name, text in rows.items() if text]
 
 
-def _fields(key: Key, found: Documented) -> dict[str, object]:
+def _fields(key: CellKey, found: ReferenceScore) -> dict[str, object]:
     fields = {name: value for name, value in asdict(found).items() if name != "resolution"}  # the score says it
     protocol = protocol_of(key, found)
     return {**fields, "protocol": protocol.text, "protocol_source": protocol.source}

@@ -17,10 +17,10 @@ from rlbench.report.reference_table import (
     DATA,
     OPTIMUM,
     VERSIONED,
-    Documented,
+    CellKey,
     Estimator,
-    Key,
     Line,
+    ReferenceScore,
     base_of,
     lines,
     parsed,
@@ -32,7 +32,7 @@ from rlbench.report.reference_table import (
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
-__all__ = ["DATA", "OPTIMUM", "Documented", "Estimator", "Key", "base_of", "row_of", "suites"]
+__all__ = ["DATA", "OPTIMUM", "CellKey", "Estimator", "ReferenceScore", "base_of", "row_of", "suites"]
 
 NEWEST = "README.md@f2402056b03a"
 
@@ -59,12 +59,12 @@ PRIMARY = (
 class Cell:
     """Everything documented about one cell."""
 
-    key: Key
-    primary: Documented
+    key: CellKey
+    primary: ReferenceScore
     unparsed: tuple[Line, ...] = ()  # what else is documented: a table has no use for it
 
     @property
-    def others(self) -> tuple[Documented, ...]:
+    def others(self) -> tuple[ReferenceScore, ...]:
         """Everything else that was published about the cell."""
         return tuple(parsed(line) for line in self.unparsed)
 
@@ -90,7 +90,7 @@ def about(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
     return tuple(c for c in named if task.lower() in names_of(c.key, c.primary))
 
 
-def names_of(key: Key, document: Documented | None) -> set[str]:
+def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
     """The names, in lower case, by which a row may be asked for: its task, its data set, the documented task."""
     names = {key.task, key.dataset, *([document.task, document.dataset] if document else [])}
     if key.suite in VERSIONED:
@@ -98,7 +98,7 @@ def names_of(key: Key, document: Documented | None) -> set[str]:
     return {name.lower() for name in names if name}
 
 
-def primary(suite: str, algorithm: str, task: str) -> Documented | None:
+def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
     """What a cell is judged against, if anything."""
     wanted = row_of(suite, task, "")
     for cell in documented(suite):
@@ -107,7 +107,7 @@ def primary(suite: str, algorithm: str, task: str) -> Documented | None:
     return None
 
 
-def at_the_end(key: Key, limit: int) -> Documented | None:
+def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
     """What the documented runs came to in their last evaluation within ``limit`` steps, where that is known."""
     known = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
     within = [row for row in known if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit]
@@ -122,22 +122,22 @@ class Note(NamedTuple):
 
 
 @cache
-def sourced_notes(key: Key) -> tuple[Note, ...]:
+def sourced_notes(key: CellKey) -> tuple[Note, ...]:
     """The notes on a cell, each with its source."""
     return tuple(Note(row["note"], row["source"]) for row in sourced("notes.csv") if _named(row, key))
 
 
-def notes(key: Key) -> tuple[str, ...]:
+def notes(key: CellKey) -> tuple[str, ...]:
     """The notes on a cell, as its table prints them."""
     return tuple(note.text for note in sourced_notes(key))
 
 
-def comparable(key: Key) -> bool:
+def comparable(key: CellKey) -> bool:
     """Whether the document was made where we can run: not if its environment differs in a way that moves scores."""
     return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
-def _chosen(key: Key, rows: list[Line]) -> Line | None:
+def _chosen(key: CellKey, rows: list[Line]) -> Line | None:
     """The row that a cell is judged against."""
     theirs = [r for r in rows if r["system"] == "Tianshou"]
     newest = [r for r in theirs if r["source"].endswith(NEWEST)]
@@ -149,7 +149,7 @@ def _chosen(key: Key, rows: list[Line]) -> Line | None:
     return next(ranked, None)
 
 
-def _as_long(key: Key, first: Line, others: list[Line]) -> Line:
+def _as_long(key: CellKey, first: Line, others: list[Line]) -> Line:
     """Of the same statistic the row within as many steps as a run of ours takes; ``first`` where there is none.
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
@@ -162,7 +162,7 @@ def _as_long(key: Key, first: Line, others: list[Line]) -> Line:
 
 
 @cache
-def settings(key: Key) -> Spec | None:
+def settings(key: CellKey) -> Spec | None:
     """The settings of a run of ours; None where no suite has the cell."""
     from rlbench import suites
 
@@ -172,7 +172,7 @@ def settings(key: Key) -> Spec | None:
         return None
 
 
-def _offered(key: Key) -> bool:
+def _offered(key: CellKey) -> bool:
     return key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
 
 
@@ -182,8 +182,8 @@ def _optima() -> tuple[Cell, ...]:
 
     return tuple(
         Cell(
-            key=Key("toy", algorithm, task, ""),
-            primary=Documented(
+            key=CellKey("toy", algorithm, task, ""),
+            primary=ReferenceScore(
                 score=score,
                 estimator="best-of-run",
                 metric="mean return of the best policy",
@@ -198,7 +198,7 @@ def _optima() -> tuple[Cell, ...]:
     )
 
 
-def _named(row: dict[str, str], key: Key) -> bool:
+def _named(row: dict[str, str], key: CellKey) -> bool:
     """Whether a row of the notes, with its blank-separated globs, speaks of a cell."""
     pairs = (
         ((key.suite,), row["suite"]),

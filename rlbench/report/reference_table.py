@@ -49,7 +49,7 @@ VERSIONED = ("mujoco", "goals")
 """Suites whose documents name an older version of the task that is run today, v4."""
 
 
-class Key(NamedTuple):
+class CellKey(NamedTuple):
     """What a cell of a table is about."""
 
     suite: str
@@ -59,7 +59,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Documented:
+class ReferenceScore:
     """One published number."""
 
     score: float
@@ -155,7 +155,7 @@ class Protocol(NamedTuple):
     source: str  # the files and commits that show it, blank-separated
 
 
-def protocol_of(key: Key, number: Documented) -> Protocol:
+def protocol_of(key: CellKey, number: ReferenceScore) -> Protocol:
     """The evaluation procedure behind a published number of a cell; empty where nothing is known of it."""
     for row in sourced("protocols.csv"):
         alike = (
@@ -169,14 +169,14 @@ def protocol_of(key: Key, number: Documented) -> Protocol:
 
 
 @cache
-def lines(suite: str) -> dict[Key, list[Line]]:
+def lines(suite: str) -> dict[CellKey, list[Line]]:
     """Every published number of a suite by cell, in the order of the data and still unparsed."""
-    found: dict[Key, list[Line]] = {}
+    found: dict[CellKey, list[Line]] = {}
     for name in FILES if suite == "offline" else FILES[:1]:
         for line in _lines(name, suite):
             halved = line["variant"] == UNNORMALIZED if "variant" in line else False
             algorithm = line["algorithm"] + ("-raw" if halved else "")
-            key = Key(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
+            key = CellKey(suite, algorithm, *row_of(suite, line.get("task", ""), line["dataset"]))
             found.setdefault(key, []).append(line)
     return found
 
@@ -188,9 +188,9 @@ def suites() -> tuple[str, ...]:
         return tuple(dict.fromkeys(row[0] for row in csv.reader(file)))[1:]
 
 
-def parsed(line: Line) -> Documented:
+def parsed(line: Line) -> ReferenceScore:
     """A row as a document."""
-    return Documented(
+    return ReferenceScore(
         score=float(line["score"]),
         std=_number(line["std"]),
         low=_number(line.get("low", "")),

@@ -6,7 +6,7 @@ import csv
 from functools import cache
 from typing import NamedTuple
 
-from rlbench.report.reference_table import DATA, OWN, Documented, Key, base_of
+from rlbench.report.reference_table import DATA, OWN, CellKey, ReferenceScore, base_of
 
 
 class Reference(NamedTuple):
@@ -30,7 +30,7 @@ def of_datasets() -> dict[str, Reference]:
         return {r["dataset"]: Reference(float(r["random"]), float(r["expert"])) for r in csv.DictReader(file)}
 
 
-def reference(key: Key) -> Reference | None:
+def reference(key: CellKey) -> Reference | None:
     """The scale of a cell in raw points, if it is known."""
     if key.dataset and key.dataset in of_datasets():
         return of_datasets()[key.dataset]
@@ -50,7 +50,7 @@ def normalized(raw: float, scale: Reference) -> float:
     return (raw - scale.random) / (scale.goal - scale.random)
 
 
-def in_points(document: Documented, scale: Reference | None) -> float:
+def in_points(document: ReferenceScore, scale: Reference | None) -> float:
     """A published score in raw points, which is what runs are drawn and compared in.
 
     Raises:

@@ -16,7 +16,7 @@ from rlbench.errors import UnknownName
 from rlbench.records.machine import processor
 from rlbench.report.baseline import speed
 from rlbench.report.reference_scores import documented
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Missing:
+class RemainingRuns:
     """Seeds of one cell that have no finished run."""
 
-    key: Key
+    key: CellKey
     seeds: tuple[int, ...]
     steps: int  # of all of them, less what interrupted runs have done
     hours: float | None  # of all of them, one after another; None where no run of the suite has a speed
@@ -38,7 +38,7 @@ class Missing:
     checkpoint: int = 0  # bytes on disk while a run runs, at most
 
 
-def missing(
+def remaining_runs(
     suite: str,
     results: Path,
     *,
@@ -46,7 +46,7 @@ def missing(
     seeds: Sequence[int] = tuple(range(10)),
     whole: bool = False,
     cpu: str | None = None,
-) -> tuple[Missing, ...]:
+) -> tuple[RemainingRuns, ...]:
     """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
 
     Hours are those of runs on a ``cpu``, this machine's unless another is named, where there are any.
@@ -66,14 +66,14 @@ def missing(
     return tuple(row for row in rows if row.seeds)
 
 
-class Pace(NamedTuple):
+class Throughput(NamedTuple):
     """How fast a run is expected to be."""
 
     speed: float  # agent steps a second
     nearest: str  # whose: cell, algorithm, family or suite
 
 
-def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
+def throughput(key: CellKey, found: Mapping[CellKey, Runs], cpu: str) -> Throughput | None:
     """The speed of the cell's own runs, or else of what is nearest in its suite; of those on a ``cpu``, if there are.
 
     Nearness counts before where it was made: algorithms differ more than machines do. One name on frames and on bodies
@@ -81,7 +81,7 @@ def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
     what takes many more gradient steps a step, as REDQ: those are unknown.
     """
     family = _family(key)
-    near: tuple[tuple[str, Callable[[Key], bool]], ...] = (
+    near: tuple[tuple[str, Callable[[CellKey], bool]], ...] = (
         ("cell", lambda other: other == key),
         ("algorithm", lambda other: other[:2] == key[:2] and _family(other) == family),
         ("family", lambda other: other.suite == key.suite and _family(other) == family and _alike(other, key)),
@@ -92,7 +92,7 @@ def pace(key: Key, found: Mapping[Key, Runs], cpu: str) -> Pace | None:
         for runs in ([run for run in every if run.environment.get("cpu") == cpu], every):
             speeds = [made for run in runs if (made := speed(run))]
             if speeds:
-                return Pace(statistics.median(speeds), nearest)
+                return Throughput(statistics.median(speeds), nearest)
     return None
 
 
@@ -100,15 +100,15 @@ def _made(runs: Runs) -> list[Run]:
     return [*runs.complete, *runs.short]
 
 
-def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[int], cpu: str) -> Missing:
+def _missing(key: CellKey, runs: Runs, found: Mapping[CellKey, Runs], seeds: Sequence[int], cpu: str) -> RemainingRuns:
     spec = _spec(key)
     done = {run.seed for run in runs.scored}
     wanted = tuple(seed for seed in seeds if seed not in done)
     begun = sum(min(run.env_steps, run.budget) for run in runs.short if run.seed in wanted)
     steps = max(0, len(wanted) * (spec.budget.steps if spec else 0) - begun)
-    expected = pace(key, found, cpu)
+    expected = throughput(key, found, cpu)
     need = _footprint(spec) if spec else None
-    return Missing(
+    return RemainingRuns(
         key=key,
         seeds=wanted,
         steps=steps,
@@ -120,7 +120,7 @@ def _missing(key: Key, runs: Runs, found: Mapping[Key, Runs], seeds: Sequence[in
     )
 
 
-def _family(key: Key) -> str:
+def _family(key: CellKey) -> str:
     """What algorithms of one speed have in common: how they learn, and from recorded data by which method."""
     spec = _spec(key)
     if spec is None:
@@ -128,13 +128,13 @@ def _family(key: Key) -> str:
     return f"{spec.algo.family} {spec.algo.method.kind}" if isinstance(spec.algo, Offline) else spec.algo.family
 
 
-def _alike(key: Key, other: Key) -> bool:
+def _alike(key: CellKey, other: CellKey) -> bool:
     """Whether both take about as many gradient steps an agent step: within a factor of five, above one in five."""
     low, high = sorted(max(0.2, _updates(each)) for each in (key, other))
     return high <= 5 * low
 
 
-def _updates(key: Key) -> float:
+def _updates(key: CellKey) -> float:
     """Gradient steps an agent step, of what learns from a replay store; 0 of everything else."""
     spec = _spec(key)
     algo = spec.algo if spec else None
@@ -142,7 +142,7 @@ def _updates(key: Key) -> float:
 
 
 @cache
-def _spec(key: Key) -> Spec | None:
+def _spec(key: CellKey) -> Spec | None:
     from rlbench import suites
 
     recorded = key.suite == "offline" and key.dataset  # data that we have not cannot be run, though the game could

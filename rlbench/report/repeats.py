@@ -28,7 +28,7 @@ def charged(run: Run) -> Run:
 
 def separate(group: Runs) -> None:
     """Move what is no repeat of the others out of a cell's runs: other files, other versions, copies."""
-    _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.strangers)
+    _of_one(file_of, group, (group.complete, group.failed, group.short, group.elsewhere), group.other_files)
     _of_one(_world, group, (group.complete, group.failed, group.short), group.versions)
     _of_one_seed(group)
     _of_one_curve(group)
@@ -51,8 +51,8 @@ def remarks(group: Runs) -> Iterator[str]:
     if attempts:
         failed = sum(attempt.status == "failed" for attempt in attempts)
         yield f"{_count(len(attempts), 'attempt')} put aside ({failed} failed)"
-    if group.strangers:
-        yield f"{_count(len(group.strangers), 'run')} on another file of that name"
+    if group.other_files:
+        yield f"{_count(len(group.other_files), 'run')} on another file of that name"
     if group.versions:
         others = sorted({text for run in group.versions if (text := _world(run)) is not None})
         yield f"{_count(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"

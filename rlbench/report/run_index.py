@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.report.reference_scores import Key, row_of
+from rlbench.report.reference_scores import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
 from rlbench.report.runs import Run, folders, read
 
@@ -28,7 +28,7 @@ class Runs:
     short: list[Run] = field(default_factory=list)  # the documented settings, but fewer steps or not yet ended
     elsewhere: list[Run] = field(default_factory=list)  # ended; another protocol or environment, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
-    strangers: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
+    other_files: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
     rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
@@ -42,10 +42,10 @@ class Runs:
     @property
     def all(self) -> tuple[Run, ...]:
         """Every one but copies and the better of two records of a seed."""
-        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.strangers, *self.versions)
+        return (*self.scored, *self.short, *self.elsewhere, *self.variants, *self.other_files, *self.versions)
 
 
-def gather(results: Path) -> dict[Key, Runs]:
+def gather(results: Path) -> dict[CellKey, Runs]:
     """The runs below ``results`` by cell; a smoke run belongs to none.
 
     Raises:
@@ -55,9 +55,9 @@ def gather(results: Path) -> dict[Key, Runs]:
     return sorted_runs(read(folder) for folder in folders(results))
 
 
-def sorted_runs(runs: Iterable[Run]) -> dict[Key, Runs]:
+def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
     """Runs by cell and by what they can say about it; a smoke run belongs to none, and a copied record counts once."""
-    found: dict[Key, Runs] = {}
+    found: dict[CellKey, Runs] = {}
     for run in map(charged, runs):
         if not run.smoke:
             _sort(run, found.setdefault(key_of(run), Runs()))
@@ -79,9 +79,9 @@ def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> Non
     part.reverse()
 
 
-def key_of(run: Run) -> Key:
+def key_of(run: Run) -> CellKey:
     """The cell that a run speaks of."""
-    return Key(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
+    return CellKey(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
 
 
 def differences(run: Run) -> list[str]:

@@ -20,7 +20,7 @@ RECENT = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class RunStatus:
     """One run as it stands."""
 
     folder: Path
@@ -35,17 +35,17 @@ class Standing:
     reason: str
 
 
-def standings(results: Path) -> tuple[Standing, ...]:
+def standings(results: Path) -> tuple[RunStatus, ...]:
     """Every run, in order of folder; a record that cannot be read is listed as damaged, with the reason."""
     return tuple(standing(folder) for folder in folders(results))
 
 
-def standing(folder: Path) -> Standing:
+def standing(folder: Path) -> RunStatus:
     """One run; of a record that cannot be read, the reason."""
     try:
         record = read(folder)
     except RefusedFile as error:
-        return Standing(
+        return RunStatus(
             folder=folder,
             state="damaged",
             name=str(folder),
@@ -58,7 +58,7 @@ def standing(folder: Path) -> Standing:
             reason=printable(str(error)),
         )
     state = _state(record)
-    return Standing(
+    return RunStatus(
         folder=folder,
         state=state,
         name=record.spec.name,

@@ -18,7 +18,7 @@ from rlbench.report.references import of_datasets
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
-    from rlbench.report.reference_scores import Documented, Key
+    from rlbench.report.reference_scores import CellKey, ReferenceScore
 
 SCHEMA_VERSION = 1
 """Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""
@@ -243,13 +243,13 @@ def legend(cells: Sequence[Cell]) -> list[str]:
     return found
 
 
-def _kind(found: Documented) -> str:
+def _kind(found: ReferenceScore) -> str:
     seeds = "" if found.n is None else ", one run" if found.n == 1 else f", {found.n} seeds"
     system = "" if found.system == found.source else f"{found.system}, "
     return f"{system}{found.source} ({found.estimator}{seeds})"
 
 
-def _documented(found: Documented) -> dict[str, object]:
+def _documented(found: ReferenceScore) -> dict[str, object]:
     return {
         "score": found.score,
         "std": found.std,
@@ -318,14 +318,14 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     return [texts[name] for name in header]
 
 
-def task_name(key: Key) -> str:
+def task_name(key: CellKey) -> str:
     """A task as a table shows it; D4RL's data sets are named after theirs."""
     if not key.dataset or key.dataset in of_datasets():
         return key.dataset or key.task
     return f"{key.task} on {key.dataset}"
 
 
-def published(found: Documented) -> str:
+def published(found: ReferenceScore) -> str:
     """A published number with as many digits as were printed."""
     spread = "" if found.std is None else f" ± {found.std:,.10g}"
     return f"{found.score:,.10g}{spread}{_unit(found.estimator)}"

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from rlbench.errors import Halted, UsageError
+from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records.types import Epoch
 
 FILE = "events.out.tfevents.0.rlbench"
@@ -80,7 +80,7 @@ def bring_up(path: Path, content: bytes) -> bool:
 
     Raises:
         UsageError: it cannot be written.
-        Halted: the disk is full.
+        ResourceExhausted: the disk is full.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,5 +100,5 @@ def bring_up(path: Path, content: bytes) -> bool:
     except PermissionError as error:
         raise UsageError(f"{error.filename}: cannot be written; choose another folder") from None
     except OSError as error:
-        raise Halted(f"{path}: {error.strerror}; free some space, or choose another folder") from None
+        raise ResourceExhausted(f"{path}: {error.strerror}; free some space, or choose another folder") from None
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlbench.report.reference_scores import OPTIMUM, Documented, Key, settings
+from rlbench.report.reference_scores import OPTIMUM, CellKey, ReferenceScore, settings
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.verdict import SHARE, margin_of
 
@@ -13,7 +13,7 @@ WHOLE = "NoFrameskip-v4"
 """How the names of tasks end in which the return of every game is a whole number."""
 
 
-def margin(key: Key, document: Documented, share: float | None = None) -> float:
+def margin(key: CellKey, document: ReferenceScore, share: float | None = None) -> float:
     """How far from its document the mean of a cell may lie and still be no other, on the document's scale.
 
     A ``share`` that is given replaces the rule: then the documented spread does not count either.
@@ -31,7 +31,7 @@ def step_margin(steps: int, share: float | None = None) -> float:
     return (SHARE if share is None else share) * steps
 
 
-def resolution(key: Key, document: Documented) -> float:
+def resolution(key: CellKey, document: ReferenceScore) -> float:
     """The smallest difference that a score of the cell can show, on the document's scale.
 
     It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
@@ -41,14 +41,14 @@ def resolution(key: Key, document: Documented) -> float:
     return max(document.resolution, 1 / spec.protocol.episodes if spec else 0.0)
 
 
-def threshold(key: Key, document: Documented) -> float | None:
+def threshold(key: CellKey, document: ReferenceScore) -> float | None:
     """The mean return at which the documented run and ours both stop; None where either goes on."""
     spec = settings(key) if document.stops else None
     stop = spec.protocol.stop if spec else None
     return stop if stop is not None and document.score >= stop else None
 
 
-def insensitive(key: Key, document: Documented, margin: float) -> bool:
+def insensitive(key: CellKey, document: ReferenceScore, margin: float) -> bool:
     """Whether the margin is as wide as the way from the random policy: then being within it proves no skill."""
     random = on_scale(reference(key), document.estimator)
     return document.source != OPTIMUM and random is not None and margin >= abs(document.score - random)

@@ -62,7 +62,7 @@ def margin_of(document: float, std: float | None, random: float | None, share: f
     return max(share * abs(document - (random or 0.0)), std or 0.0)
 
 
-def against_seeds(scores: Sequence[float], document: float, std: float | None, n: int, margin: float) -> Claim:
+def against_seeds(scores: Sequence[float], reference: float, std: float | None, n: int, margin: float) -> Claim:
     """Measured seeds against the mean of ``n`` documented ones: non-inferior within ``margin``, by Welch's t.
 
     ``std`` is a deviation divided by n, as NumPy has it and documents print it, so the mean's error is std / √(n − 1).
@@ -73,7 +73,7 @@ def against_seeds(scores: Sequence[float], document: float, std: float | None, n
     ours = spread(scores) ** 2 / len(scores)
     theirs = spread(scores) ** 2 / n if std is None else squared_error(std, n)
     degrees = _welch(ours, len(scores), theirs, n)
-    difference, error = mean(scores) - document, math.sqrt(ours + theirs)
+    difference, error = mean(scores) - reference, math.sqrt(ours + theirs)
     worse = _upper_tail(difference + margin, error, degrees)
     if worse < ALPHA:
         return _claim("REPRODUCED", None, difference, margin, error, degrees)

@@ -125,7 +125,7 @@ ON_POLICY = {
     "npg": _with(SURE, method=Natural(), rows=64),
     "trpo": _with(SURE, method=Natural(region=0.01), rows=64),
 }
-CHOOSER = DiscreteSAC(
+DISCRETE_ACTOR_CRITIC = DiscreteSAC(
     torso=Mlp(widths=(64,)),
     hidden=64,
     actor_lr=1e-3,
@@ -170,7 +170,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
     if task == "Doors":
         return _doors(algorithm, SPARSE[algorithm], seed)
-    algo = CHOOSER if algorithm == "sac" and task in GAMES else ALGORITHMS[algorithm]
+    algo = DISCRETE_ACTOR_CRITIC if algorithm == "sac" and task in GAMES else ALGORITHMS[algorithm]
     match algo:
         case ActorCritic():
             return _pendulum(algorithm, algo, seed)

@@ -11,7 +11,7 @@ from rlbench.errors import RlbenchError
 from rlbench.records.machine import available_memory
 from rlbench.sweep.events import Exited, News
 from rlbench.sweep.plan import Job, Machine, Order, Placed, place
-from rlbench.sweep.worker import Child, environment
+from rlbench.sweep.worker import Worker, environment
 
 LOOK = 0.2
 """Seconds between two looks at the memory that is free."""
@@ -26,7 +26,7 @@ class Local:
     def __init__(self, machine: Machine, processes: int, words: Words) -> None:
         self.machine, self.processes, self.words = machine, processes, words
         self._free, self._looked = machine.memory, monotonic()
-        self._children: dict[str, tuple[Placed, Child]] = {}
+        self._children: dict[str, tuple[Placed, Worker]] = {}
 
     def room(self, job: Job) -> bool:
         """Whether a job fits beside those that run, and beside what others have taken meanwhile."""
@@ -46,7 +46,7 @@ class Local:
         if placed is None:
             raise RlbenchError(f"{job.name}: started without room")
         order = Order(job, None if placed.card is None else f"cuda:{placed.card}", force)
-        child = Child(self.words(order), job.folder, environment(job.threads, os.environ))
+        child = Worker(self.words(order), job.folder, environment(job.threads, os.environ))
         self._children[job.name] = (placed, child)
 
     def news(self, seconds: float) -> list[tuple[Job, News]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rlbench.config.footprint import Footprint, footprint, size
-from rlbench.config.resources import beside, paying
+from rlbench.config.resources import eval_worker_count, paying
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
@@ -33,7 +33,7 @@ class Job:
     threads: int  # of torch
     memory: int  # bytes of the host
     card: int = 0  # bytes of a graphics card; 0 where none is used
-    judges: int = 0  # processes that judge beside it
+    eval_workers: int = 0  # processes that judge beside it
 
     @property
     def name(self) -> str:
@@ -101,10 +101,10 @@ def jobs_of(
     machine: Machine,
     processes: int,
     threads: int | None,
-    judges: int | None = None,
+    eval_workers: int | None = None,
     steps: Callable[[Spec], int | None] = lambda _: None,
 ) -> list[Job]:
-    """Every run with its share of the cores, or with ``threads`` and ``judges`` where somebody said how many.
+    """Every run with its share of the cores, or with ``threads`` and ``eval_workers`` where somebody said how many.
 
     ``steps`` tells how long the recorded experience of a run is, where its file is there.
 
@@ -115,7 +115,7 @@ def jobs_of(
     found: list[Job] = []
     for spec in specs:
         learning = threads or min(paying(spec, card=bool(machine.cards), cores=machine.cores), share)
-        judging = beside(spec, asked=judges, cores=share, threads=learning)
+        judging = eval_worker_count(spec, asked=eval_workers, cores=share, threads=learning)
         need = footprint(spec, judging, steps=steps(spec))
         job = _job(spec, results, machine, learning, judging, need)
         found.append(job)
@@ -172,7 +172,7 @@ def _job(spec: Spec, results: Path, machine: Machine, learning: int, judging: in
         spec=spec,
         folder=folder_of(spec, results),
         threads=learning,
-        judges=judging,
+        eval_workers=judging,
         memory=need.total - (computed if cards else 0),
         card=computed + CONTEXT if cards else 0,
     )

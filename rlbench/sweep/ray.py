@@ -29,7 +29,7 @@ from rlbench.records.types import Progress
 from rlbench.sweep.events import Exited, News, Said
 from rlbench.sweep.local import Words
 from rlbench.sweep.plan import Job, Order
-from rlbench.sweep.worker import PATIENCE, Child, environment
+from rlbench.sweep.worker import PATIENCE, Worker, environment
 
 OFTEN = 2.0
 """Seconds between two words of a task on where its run stands, and between two looks for a new checkpoint."""
@@ -41,12 +41,12 @@ INSTALL = ".venv/bin/pip install -c constraints.txt ray"
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class NoSharedFolder:
     """The task's machine does not see the results folder: it must be sent what there is, and will send the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Errand:
+class RayJob:
     """What a task is given."""
 
     job: Job
@@ -56,7 +56,7 @@ class Errand:
     before: Parcel | None = None  # what there is of the run; None until it is known that the folder is not shared
 
 
-Sent = News | Apart | Parcel
+Sent = News | NoSharedFolder | Parcel
 
 
 class Stream(Protocol):
@@ -89,11 +89,11 @@ def connected(address: str | None) -> ModuleType:
     return ray
 
 
-def carried(errand: Errand) -> Iterator[Sent]:
+def carried(errand: RayJob) -> Iterator[Sent]:
     """On some machine of the cluster: carry a run on, and give all that it tells."""
     shared = (Path(errand.results) / errand.signpost).exists()
     if not shared and errand.before is None:
-        yield Apart()
+        yield NoSharedFolder()
         return
     words, spec = list(errand.words), errand.job.spec
     own = None if shared else Path(tempfile.mkdtemp(prefix="rlbench-"))
@@ -115,7 +115,7 @@ def _followed(job: Job, words: Sequence[str], folder: Path, seals: dict[str, byt
     """What a process tells, and its record whenever that has grown, unless it lies where everybody sees it."""
     source = str(Path(rlbench.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-    child = Child(words, folder, environment(job.threads, {**os.environ, "PYTHONPATH": paths}))
+    child = Worker(words, folder, environment(job.threads, {**os.environ, "PYTHONPATH": paths}))
     said, looked = 0.0, 0.0
     try:
         while True:
@@ -143,7 +143,7 @@ def _seals(parcel: Parcel | None) -> dict[str, bytes]:
     return {} if parcel is None else {name: state["manifest.json"] for name, state in parcel.states.items()}
 
 
-def _end(child: Child) -> None:
+def _end(child: Worker) -> None:
     """Let a process save its state, and do not leave before it is gone."""
     if child.process.poll() is not None:
         return
@@ -159,7 +159,7 @@ def _end(child: Child) -> None:
 class _Task:
     """A job on the cluster."""
 
-    errand: Errand
+    errand: RayJob
     stream: Stream
     claim: ExitStack = field(default_factory=ExitStack)  # of the folder here, where it is not shared
 
@@ -189,7 +189,7 @@ class Cluster:
     def start(self, job: Job, *, force: bool) -> None:
         """Hand a job to the cluster."""
         words = tuple(self.words(Order(job, None, force)))
-        errand = Errand(job=job, words=words, results=str(self.results), signpost=self.signpost)
+        errand = RayJob(job=job, words=words, results=str(self.results), signpost=self.signpost)
         self._tasks[job.name] = _Task(errand, self._given(errand))
 
     def news(self, seconds: float) -> list[tuple[Job, News]]:
@@ -217,7 +217,7 @@ class Cluster:
         for task in self._tasks.values():
             self.ray.cancel(task.stream, force=True)
 
-    def _given(self, errand: Errand) -> Stream:
+    def _given(self, errand: RayJob) -> Stream:
         job = errand.job
         cards = 0.0 if not job.card else min(1.0, -(-20 * job.card // self.card) / 20) if self.card else 1.0
         options = self._carried.options(num_cpus=job.threads, memory=job.memory, num_gpus=cards, name=job.name)
@@ -228,7 +228,7 @@ class Cluster:
         """The next word of a task; its end, where there is none."""
         job = task.errand.job
         sent = self._next(task)
-        if isinstance(sent, Apart):
+        if isinstance(sent, NoSharedFolder):
             return self._again(task)
         if isinstance(sent, Parcel):
             try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from rlbench.errors import Halted, RefusedFile, RlbenchError, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import held
 from rlbench.records.store import read
@@ -37,7 +37,7 @@ WAIT = 0.25
 """Seconds to wait for a word of the processes before looking at everything else."""
 
 
-class Engine(Protocol):
+class Executor(Protocol):
     """Where the processes of a sweep are."""
 
     def room(self, job: Job) -> bool:
@@ -101,7 +101,7 @@ class Sweep:
     """The jobs of one invocation on their way."""
 
     jobs: Sequence[Job]
-    engine: Engine
+    executor: Executor
     shown: Shown
     stop: Stop
     force: bool = False
@@ -114,7 +114,7 @@ class Sweep:
         waiting = [job for job in waiting if self._ended(job, tries[job.name]) is None]
         while (waiting or running) and self.stop.signal is None:
             self._start(waiting, running, tries)
-            for job, news in self.engine.news(WAIT):
+            for job, news in self.executor.news(WAIT):
                 self._hear(job, news, waiting, running, tries[job.name])
         self._wind_up(running, tries)
         for job in self.jobs:
@@ -127,7 +127,7 @@ class Sweep:
         """Start what there is room for, and drop what has ended meanwhile, whoever did it."""
         for job in list(waiting):
             tried = tries[job.name]
-            if self.stop.signal is not None or tried.look > monotonic() or not self.engine.room(job):
+            if self.stop.signal is not None or tried.look > monotonic() or not self.executor.room(job):
                 continue
             ended = self._ended(job, tried)
             if ended is not None:
@@ -137,7 +137,7 @@ class Sweep:
             else:
                 waiting.remove(job)
                 try:
-                    self.engine.start(job, force=tried.force)
+                    self.executor.start(job, force=tried.force)
                 except (RlbenchError, OSError) as error:  # of this one's folder; the others go on
                     self._end(job, "refused" if isinstance(error, UsageError) else "halted", str(error), tried)
                     continue
@@ -204,14 +204,14 @@ class Sweep:
         """After a signal let every process save its state, and end those that take too long."""
         if not running:
             return
-        self.engine.ask()
+        self.executor.ask()
         self.shown.stop()
         until, killed = monotonic() + PATIENCE, False
         while running:
             if not killed and (self.stop.again or monotonic() > until):
-                self.engine.kill()
+                self.executor.kill()
                 killed = True
-            for job, news in self.engine.news(WAIT):
+            for job, news in self.executor.news(WAIT):
                 self._hear(job, news, [], running, tries[job.name])
 
     def _end(
@@ -265,7 +265,7 @@ def _outcome(folder: Path) -> Outcome | None:
 
 def _note(job: Job, what: Mapping[str, object]) -> None:
     """Keep what was tried; a disk that is full is for the run to tell of."""
-    with suppress(Halted, UsageError, OSError):
+    with suppress(ResourceExhausted, UsageError, OSError):
         attempts.note(job.folder, {**what, "host": socket.gethostname()})
 
 

@@ -21,7 +21,7 @@ PATIENCE = 25.0
 """Seconds that a process has to save its state and end, once it was asked to."""
 
 
-class Child:
+class Worker:
     """A started process."""
 
     def __init__(self, words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:

@@ -42,7 +42,7 @@ class Clock:
 _COUNTS = ("env_steps", "rows", "updates", "epochs")
 
 
-class Rhythm(Protocol):
+class UpdateSchedule(Protocol):
     """When to learn."""
 
     def due(self, clock: Clock) -> int:
@@ -52,7 +52,7 @@ class Rhythm(Protocol):
         """Whether the environments may be exchanged now without cutting what is about to be learned from."""
 
 
-class Pace(NamedTuple):
+class ReplayRatio(NamedTuple):
     """Off-policy: so many gradient steps for so many live agent steps."""
 
     warmup: int  # live agent steps before the first update
@@ -67,7 +67,7 @@ class Pace(NamedTuple):
         return True
 
 
-class Rollouts(NamedTuple):
+class RolloutSchedule(NamedTuple):
     """On-policy: all gradient steps at once, after every so many vector steps."""
 
     rows: int  # vector steps between two updates

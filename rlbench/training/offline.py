@@ -40,7 +40,7 @@ class Data(NamedTuple):
     scale: State | None  # what the policy must know of observations beside its weights
 
 
-class Judges(Stateful, Protocol):
+class EvalPool(Stateful, Protocol):
     """Who judges beside the training; their state is what they have not been heard of yet."""
 
     @property
@@ -71,7 +71,7 @@ class Offline:
         learner: Learner,
         noise: Stateful,
         evaluate: Callable[[int], Evaluation],
-        judges: Judges,
+        judges: EvalPool,
         budget: Budget,
         schedules: Sequence[Schedule],
         data: Data,
@@ -135,7 +135,7 @@ class Offline:
 
     def progress(self, judged: int | None = None) -> Progress:
         """Where the run stands."""
-        return Progress(env_steps=0, updates=self.clock.updates, last_return=None, judged=judged)
+        return Progress(env_steps=0, updates=self.clock.updates, last_return=None, evaluated=judged)
 
     def close(self) -> None:
         """Let who judges go."""

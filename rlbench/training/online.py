@@ -1,6 +1,7 @@
 """Training on what the policy itself does: a step in every lane, then the gradient steps that are due, to the end.
 
-Off-policy and on-policy learners differ in their ``Rhythm`` alone: how many gradient steps follow which vector step.
+Off-policy and on-policy learners differ in their ``UpdateSchedule`` alone: how many gradient steps follow which vector
+step.
 
 The loop is a generator of frozen records. Between two of them everything is at rest, so whoever iterates may show,
 store, save or stop as it likes, and a loaded state goes on exactly where it was.
@@ -15,7 +16,7 @@ import torch
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, Stateful, branch, of_module, tensor
 from rlbench.records.types import Collected, Epoch, Evaluated, Progress
-from rlbench.training.clock import Clock, Rhythm
+from rlbench.training.clock import Clock, UpdateSchedule
 from rlbench.training.protocols import Collector, Evaluation, Learner, Schedule, Updater
 
 
@@ -33,7 +34,7 @@ class Online:
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
         schedules: Sequence[Schedule],
-        rhythm: Rhythm,
+        rhythm: UpdateSchedule,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
         self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
@@ -136,7 +137,7 @@ class Online:
     def progress(self, judged: int | None = None) -> Progress:
         """Where the run stands."""
         last = self.collector.games.last
-        return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, judged=judged)
+        return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, evaluated=judged)
 
 
 _PARTS = ("clock", "learner", "buffer", "updater", "collector")

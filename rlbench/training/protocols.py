@@ -14,7 +14,7 @@ Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
 """From live agent steps to a value, and who wants to know it."""
 
 
-class Games(Protocol):
+class EpisodeStats(Protocol):
     """Training games."""
 
     @property
@@ -33,7 +33,7 @@ class Collector(Stateful, Protocol):
         """The segment that is open, −1 before the first."""
 
     @property
-    def games(self) -> Games:
+    def games(self) -> EpisodeStats:
         """Training games."""
 
     @property

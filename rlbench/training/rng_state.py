@@ -7,7 +7,7 @@ import torch
 from rlbench.ops.state_dict import State, tensor
 
 
-class Noise:
+class RngState:
     """The host's generator and, where a run computes on a card, that card's."""
 
     def __init__(self, card: torch.device | None) -> None:

@@ -29,7 +29,7 @@ class OnPolicy(Protocol):
         """Everything that is learned from a rollout; a record of 0-d tensors."""
 
 
-class PerRollout:
+class RolloutUpdater:
     """All that is learned from the newest rows, once they are complete."""
 
     def __init__(

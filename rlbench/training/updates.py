@@ -11,7 +11,7 @@ from rlbench.training.metrics import Metrics
 from rlbench.training.update_protocols import DrawnT, Learner, Source
 
 
-class Eager(Generic[DrawnT]):
+class EagerUpdater(Generic[DrawnT]):
     """One operation after another."""
 
     def __init__(

@@ -21,7 +21,7 @@ from benchmarks.rigs import CELLS, rig
 from rlbench.assembly import assemble
 from rlbench.config.run import Runtime
 from rlbench.seeds import Seeds
-from rlbench.training.updates import Eager
+from rlbench.training.updates import EagerUpdater
 
 META = torch.device("meta")
 
@@ -66,7 +66,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_nothing_that_is_captured_leaves_the_device(cell: str) -> None:
     run = rig(cell, Runtime(device="cpu", threads=1, engine="eager"))
-    assert isinstance(run.updater, Eager)
+    assert isinstance(run.updater, EagerUpdater)
     cycle = run.updater.learner.cycle
     with Watched():
         run.updater.run(0, cycle)  # optimizers begin: before anything is captured

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.parity import STRIDES
 from benchmarks.rigs import CELLS, fill, learned, rig, ring_of, spec_of
-from rlbench.accel.graph_capture import MOST, WARMUP, Captured
+from rlbench.accel.graph_capture import MOST, WARMUP, GraphUpdater
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.environments import describe
@@ -20,25 +20,25 @@ from rlbench.config.run import Runtime
 from rlbench.ops.state_dict import State
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
-from rlbench.training.updates import Eager
+from rlbench.training.updates import EagerUpdater
 from tests.accel.graph_tape import Refused, Tape
 
 RUNTIME = Runtime(device="cpu", threads=1, engine="eager")
 TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2", "toy/rainbow/Catch"
 
 
-def captured(run: Online | Offline, *, checked: bool = False) -> Captured:
+def captured(run: Online | Offline, *, checked: bool = False) -> GraphUpdater:
     """The run's updates, recorded by a tape."""
-    assert isinstance(run.updater, Eager)
+    assert isinstance(run.updater, EagerUpdater)
     sampler = ring_of(run).sampler if isinstance(run, Online) else run.sampler
     streams = [sampler.generator, torch.default_generator]
     if isinstance(run, Online) and isinstance(run.buffer, Hindsight):
         streams.append(run.buffer.generator)
     tape = Tape(streams, checked=checked)
-    return Captured(run.updater, recorder=tape, learner=run.learner, sampler=sampler, generators=streams)
+    return GraphUpdater(run.updater, recorder=tape, learner=run.learner, sampler=sampler, generators=streams)
 
 
-def pair(cell: str) -> tuple[Online | Offline, Online | Offline, Captured]:
+def pair(cell: str) -> tuple[Online | Offline, Online | Offline, GraphUpdater]:
     """A run, the same again, and the updates of the second, captured."""
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     return plain, quick, captured(quick, checked="icm" in cell)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from rlbench import suites
 from rlbench.accel.numpy_ppo import Regression, Surrogate
-from rlbench.algorithms.onpolicy import Lesson, lesson
+from rlbench.algorithms.onpolicy import RolloutBatch, rollout_batch
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.trpo import Natural
-from rlbench.assembly.engine import quicken
-from rlbench.assembly.policy_gradient import brought
+from rlbench.assembly.engine import select_rollout_engine
+from rlbench.assembly.policy_gradient import build_on_policy
 from rlbench.config.online import PolicyGradient
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
@@ -53,9 +53,9 @@ def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32
     info = EnvInfo(LANES, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
     torch.manual_seed(3)
     assert isinstance(spec.algo, PolicyGradient)
-    learner = brought(spec, spec.algo, info, CPU).learner
+    learner = build_on_policy(spec, spec.algo, info, CPU).learner
     assert isinstance(learner, PPO | Natural)
-    quicken(learner, Runtime.model_validate({"engine": engine}), CPU, rows=ROWS * LANES)
+    select_rollout_engine(learner, Runtime.model_validate({"engine": engine}), CPU, rows=ROWS * LANES)
     return learner
 
 
@@ -122,14 +122,14 @@ def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: b
     surrogate = learner.through
     surrogate.descent.max_norm = None
     surrogate(known, (torch.arange(len(known.weight)),))
-    found = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.slope)}
+    found = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.gradient)}
     for parameter, slope in zip(learner.net.parameters(), wanted, strict=True):
         torch.testing.assert_close(torch.from_numpy(found[id(parameter)].copy()), slope, atol=2e-6, rtol=2e-4)
 
 
-def aged_lesson(learner: PPO, rollout: Rollout) -> Lesson:
+def aged_lesson(learner: PPO, rollout: Rollout) -> RolloutBatch:
     """A lesson whose log-probabilities and values are those of an older policy, so that every clip bites."""
-    known = lesson(learner.net, rollout, learner.returns)
+    known = rollout_batch(learner.net, rollout, learner.returns)
     generator = torch.Generator().manual_seed(5)
     off = torch.randn(2, len(known.weight), generator=generator) * 0.3
     return known._replace(log_prob=known.log_prob + off[0], value=known.value + off[1])
@@ -216,7 +216,7 @@ def test_what_is_not_written_out_says_so_in_one_line() -> None:
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())
     assert isinstance(spec.algo, PolicyGradient)
-    learner = brought(spec, spec.algo, info, CPU).learner
+    learner = build_on_policy(spec, spec.algo, info, CPU).learner
     with pytest.raises(UsageError, match="engine=byhand: only PPO"):
-        quicken(learner, Runtime(engine="byhand"), CPU, rows=64)
-    quicken(learner, Runtime(), CPU, rows=64)
+        select_rollout_engine(learner, Runtime(engine="byhand"), CPU, rows=64)
+    select_rollout_engine(learner, Runtime(), CPU, rows=64)

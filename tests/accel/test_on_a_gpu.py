@@ -8,7 +8,7 @@ import torch
 from benchmarks.gpu import COMPILED
 from benchmarks.parity import parity
 from benchmarks.rigs import CELLS, learned, rig
-from rlbench.accel.graph_capture import Captured
+from rlbench.accel.graph_capture import GraphUpdater
 from rlbench.config.run import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
@@ -32,7 +32,7 @@ def test_compiled_updates_go_where_the_eager_ones_go(cell: str) -> None:
 
 def test_a_generator_draws_on_after_a_recording_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", engine="captured"))
-    assert isinstance(run.updater, Captured)
+    assert isinstance(run.updater, GraphUpdater)
     plain = run.learner.update
 
     def waiting(batch: object, phase: int) -> object:

@@ -14,7 +14,7 @@ from rlbench.algorithms.onpolicy import Returns
 from rlbench.algorithms.ppo import PPO, Objective, Passes
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.algorithms.trpo import Natural, Step
-from rlbench.nets.actor_critic import Apart, DiscreteActor, GaussianActor, Shared
+from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Rollout
 
@@ -26,15 +26,15 @@ def torso(widths: tuple[int, ...]) -> MlpTorso:
     return MlpTorso(obs_shape=(OBS,), widths=widths, activation="tanh")
 
 
-def net_of(kind: str) -> Apart | Shared:
+def net_of(kind: str) -> SeparateActorCritic | SharedActorCritic:
     """All numbers different, so that no mix-up goes unseen."""
     torch.manual_seed(0)
     if kind == "shared":
-        net: Apart | Shared = Shared(torso((5,)), hidden=4, actions=3)
+        net: SeparateActorCritic | SharedActorCritic = SharedActorCritic(torso((5,)), hidden=4, actions=3)
     elif kind == "discrete":
-        net = Apart(DiscreteActor(torso=torso((4,)), actions=3), torso((5, 4)))
+        net = SeparateActorCritic(DiscreteActor(torso=torso((4,)), actions=3), torso((5, 4)))
     else:
-        net = Apart(GaussianActor(torso=torso((4,)), actions=ACTIONS, log_std=-0.5), torso((5, 4)))
+        net = SeparateActorCritic(GaussianActor(torso=torso((4,)), actions=ACTIONS, log_std=-0.5), torso((5, 4)))
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -64,7 +64,7 @@ def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float
     )
 
 
-def rollout_of(net: Apart | Shared | None = None, seed: int = 1) -> Rollout:
+def rollout_of(net: SeparateActorCritic | SharedActorCritic | None = None, seed: int = 1) -> Rollout:
     """Ends of both kinds and dead rows; every observation begins with its own number."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -78,7 +78,7 @@ def rollout_of(net: Apart | Shared | None = None, seed: int = 1) -> Rollout:
         dead[row] = (code[row - 1] > 3) & ~dead[row - 1]
     obs = normal(ROWS + 1, LANES, OBS)
     obs[..., 0] = torch.arange((ROWS + 1) * LANES).view(ROWS + 1, LANES) / 50
-    numbered = net is not None and (isinstance(net, Shared) or isinstance(net.actor, DiscreteActor))
+    numbered = net is not None and (isinstance(net, SharedActorCritic) or isinstance(net.actor, DiscreteActor))
     action = torch.randint(0, 3, (ROWS, LANES), generator=generator) if numbered else normal(ROWS, LANES, ACTIONS)
     assert int(dead.sum()) > 5
     return Rollout(
@@ -117,12 +117,12 @@ class Said:
     entropy: float
 
 
-def said(net: Apart | Shared, obs: Array, action: Array) -> Said:
-    if isinstance(net, Apart) and isinstance(net.actor, GaussianActor):
+def said(net: SeparateActorCritic | SharedActorCritic, obs: Array, action: Array) -> Said:
+    if isinstance(net, SeparateActorCritic) and isinstance(net.actor, GaussianActor):
         mean, std = through(net.actor, obs), np.exp(numbers(net.actor.log_std))
         log_prob = float(stats.norm.logpdf(action, mean, std).sum())
         return Said(log_prob, float(through(net.critic, obs)[0]), float(stats.norm.entropy(0, std).sum()))
-    if isinstance(net, Shared):
+    if isinstance(net, SharedActorCritic):
         features = through(net.torso, obs)
         logits, value = through(net.logits, features), through(net.value, features)
     else:
@@ -133,13 +133,13 @@ def said(net: Apart | Shared, obs: Array, action: Array) -> Said:
 
 def reinforce(*, standardise: bool) -> Reinforce:
     net = net_of("gaussian")
-    assert isinstance(net, Apart)
-    return Reinforce(net.actor, optimizer=sgd(net.actor), gamma=0.9, standardise=standardise, greedy=False)
+    assert isinstance(net, SeparateActorCritic)
+    return Reinforce(net.actor, optimizer=sgd(net.actor), gamma=0.9, normalize_returns=standardise, greedy=False)
 
 
 def natural(kind: str = "gaussian", *, critic_steps: int = 1, **step: float | None) -> Natural:
     net = net_of(kind)
-    assert isinstance(net, Apart)
+    assert isinstance(net, SeparateActorCritic)
     many = {"iterations": 60, "tolerance": 1e-28, **step}  # until it is exact
     return Natural(
         net,

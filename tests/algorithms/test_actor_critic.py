@@ -11,8 +11,8 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import descend
-from rlbench.algorithms.critic_loss import track
+from rlbench.algorithms.base import optimize
+from rlbench.algorithms.critic_loss import polyak_update
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3, Smoothing
 from rlbench.nets.actors import DeterministicActor, SquashedActor
@@ -262,7 +262,7 @@ def test_a_step_of_the_actor_leaves_the_critics_and_their_gradients_alone(learne
     assert all(gradient is not None for _, gradient in before)
     found = learner.policy_loss(b)
     loss = found if isinstance(found, Tensor) else found[0]
-    descend(loss, (learner.actor_optimizer,))
+    optimize(loss, (learner.actor_optimizer,))
     for (value, gradient), parameter in zip(before, learner.critics.parameters(), strict=True):
         assert torch.equal(value, parameter)
         assert gradient is not None
@@ -275,6 +275,6 @@ def test_targets_move_by_their_share_of_the_way() -> None:
     with torch.no_grad():
         online.weight.fill_(8.0)
         target.weight.fill_(4.0)
-    track(target, online, 0.25)
+    polyak_update(target, online, 0.25)
     assert target.weight.tolist() == [[5.0, 5.0]]
     assert online.weight.tolist() == [[8.0, 8.0]]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.algorithms.base import descend
+from rlbench.algorithms.base import optimize
 from rlbench.algorithms.bcq import BCQ, Choice, Optimizers
-from rlbench.nets.bcq_vae import Candidates, Perturbation, Proposer
+from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
 from rlbench.nets.critics import Critics
 from tests.algorithms.recorded import (
     ACTIONS,
@@ -33,18 +33,18 @@ LATENT, REACH = 4, 0.05
 
 def made() -> BCQ:
     torch.manual_seed(0)
-    proposer = Proposer(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
+    proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
     perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, reach=REACH).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(proposer, perturbation, critics)
     optimizers = Optimizers(proposer=adam(proposer), critics=adam(critics), perturbation=adam(perturbation))
-    net = Candidates(proposer, perturbation, critics)
+    net = BCQPolicy(proposer, perturbation, critics)
     learner = BCQ(net, optimizers=optimizers, tau=0.25, choice=Choice(3, 20, 0.75, 0.5))
     spread(learner.target_perturbation, learner.target_critics)
     return learner
 
 
-def decoded(proposer: Proposer, obs: Array, code: Array) -> Array:
+def decoded(proposer: ActionVAE, obs: Array, code: Array) -> Array:
     return np.tanh(through(np.concatenate([obs, code]), proposer.decoder, proposer.action))
 
 
@@ -162,7 +162,7 @@ def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
         "perturbation": lambda: learner.policy_loss(b, here),
     }[taught]()
     before = copied(nets(learner))
-    descend(loss, (getattr(learner.optimizers, taught),))
+    optimize(loss, (getattr(learner.optimizers, taught),))
     assert moved(nets(learner), before) == {taught}
     for name in {"proposer", "critics"} - {taught}:
         assert all(p.grad is None for p in nets(learner)[name].parameters())
@@ -203,7 +203,7 @@ def test_a_perturbation_reaches_no_farther_than_it_may_and_not_beyond_the_bounds
 def test_latent_numbers_are_cut_where_the_settings_say_so(
     clip: float | None, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proposer = Proposer(obs=OBS, actions=ACTIONS, latent=14, widths=WIDTHS, clip=clip)
+    proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=14, widths=WIDTHS, clip=clip)
     monkeypatch.setattr(proposer, "decode", lambda _, code: code)
     torch.manual_seed(0)
     code = proposer.propose(torch.zeros(40, OBS), 10)

@@ -100,7 +100,7 @@ def losses(learner: OffPolicyLearner) -> dict[str, Callable[[Transition], Tensor
 
 
 def _all_of(learner: DiscreteSAC, batch: Transition) -> Tensor:
-    goal = learner.goal(batch)
+    goal = learner.td_target(batch)
     critics = [learner.critic_loss(batch, goal, member)[0] for member in range(2)]
     return learner.policy_loss(batch)[0] + torch.stack(critics).sum()
 

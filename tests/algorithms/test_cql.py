@@ -10,8 +10,8 @@ import torch
 from scipy import special
 
 from rlbench.algorithms.clonedsac import ClonedSAC, unsquashed
-from rlbench.algorithms.cql import CQL, Conservatism, descend_apart
-from rlbench.algorithms.multiplier import Multiplier
+from rlbench.algorithms.cql import CQL, Conservatism, optimize_each
+from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics
@@ -54,7 +54,7 @@ def made(conservatism: Conservatism = USUAL, *, threshold: float | None = 1.0, m
         subset=None,
     )
     spread(sac.target_critics)
-    multiplier = Multiplier(device=CPU, threshold=threshold, lr=1e-2, most=most)
+    multiplier = LagrangeMultiplier(device=CPU, threshold=threshold, lr=1e-2, most=most)
     return CQL(sac, multiplier=multiplier, conservatism=conservatism)
 
 
@@ -151,7 +151,7 @@ def test_the_slope_of_the_critics_loss_is_that_of_finite_differences() -> None:
 def test_the_multiplier_rises_while_the_gap_is_above_its_threshold_and_falls_below_it() -> None:
     rows = torch.tensor(5.0)
     for gap, wanted in ((3.0, math.exp(0.1)), (1.0, math.exp(-0.1))):
-        multiplier = Multiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
+        multiplier = LagrangeMultiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
         assert multiplier.value().item() == 1
         multiplier.learn(torch.tensor(gap), rows)  # Adam's first step is lr
         assert multiplier.value().item() == pytest.approx(wanted, rel=1e-5)
@@ -170,7 +170,7 @@ def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, wa
 
 
 def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
-    multiplier, rows = Multiplier(device=CPU, threshold=2.0, lr=1.0, most=5.0), torch.tensor(5.0)
+    multiplier, rows = LagrangeMultiplier(device=CPU, threshold=2.0, lr=1.0, most=5.0), torch.tensor(5.0)
     for _ in range(20):
         multiplier.learn(torch.tensor(9.0), rows)
         assert 0 < multiplier.value().item() <= 5
@@ -181,10 +181,10 @@ def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
 
 
 def test_without_a_threshold_or_without_rows_the_multiplier_stays() -> None:
-    fixed, rows = Multiplier(device=CPU, most=1e6), torch.tensor(5.0)
+    fixed, rows = LagrangeMultiplier(device=CPU, most=1e6), torch.tensor(5.0)
     fixed.learn(torch.tensor(50.0), rows)
     assert fixed.value().item() == 1
-    multiplier = Multiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
+    multiplier = LagrangeMultiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
     multiplier.learn(torch.tensor(0.0), torch.tensor(0.0))
     assert multiplier.value().item() == 1
 
@@ -199,12 +199,12 @@ def test_each_critics_gradient_is_cut_by_itself() -> None:
     plain = torch.autograd.grad(value.sum(), parameters, retain_graph=True)
     norms = [math.sqrt(sum(float(g[k].square().sum()) for g in whole)) for k in range(2)]
     assert norms[0] > 1 > norms[1]
-    descend_apart(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0)
+    optimize_each(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0)
     for parameter, gradient in zip(parameters, whole, strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad[0], gradient[0] / norms[0], rtol=1e-5, atol=1e-12)
         torch.testing.assert_close(parameter.grad[1], gradient[1], rtol=1e-12, atol=0)
-    descend_apart(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), max_norm=None)
+    optimize_each(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), max_norm=None)
     assert parameters[0].grad is not None
     torch.testing.assert_close(parameters[0].grad, plain[0])
 
@@ -289,7 +289,7 @@ def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
 def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_first: bool) -> None:
     conservatism = USUAL._replace(actor_first=actor_first)
     learner, steps, b = made(conservatism), made(conservatism), batch()
-    order = [lambda: steps.sac.improve(b), lambda: critic_step(steps, b)]
+    order = [lambda: steps.sac.update_actor(b), lambda: critic_step(steps, b)]
     torch.manual_seed(9)
     learner.update(b)
     torch.manual_seed(9)
@@ -304,4 +304,4 @@ def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_fir
 
 def critic_step(learner: CQL, b: Transition) -> None:
     loss = learner.critic_loss(b)[0]
-    descend_apart(loss, learner.sac.critic_optimizer, max_norm=learner.conservatism.max_grad_norm)
+    optimize_each(loss, learner.sac.critic_optimizer, max_norm=learner.conservatism.max_grad_norm)

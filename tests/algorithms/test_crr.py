@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.base import descend
+from rlbench.algorithms.base import optimize
 from rlbench.algorithms.crr import CRR, Filter
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
@@ -133,8 +133,8 @@ def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() 
     torch.manual_seed(9)
     critic_loss, _, _, value = other.critic_loss(b)
     actor_loss, imitated = other.policy_loss(b, value.amin(0))
-    descend(critic_loss, (other.critic_optimizer,))
-    descend(actor_loss, (other.actor_optimizer,))
+    optimize(critic_loss, (other.critic_optimizer,))
+    optimize(actor_loss, (other.actor_optimizer,))
     assert torch.equal(report.imitated, imitated)
     for name in ("actor", "critics"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import descend
+from rlbench.algorithms.base import optimize
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
-from rlbench.nets.discrete_actor_critic import Chooser
+from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Transition
 
@@ -41,7 +41,7 @@ def batch() -> Transition:
 def sac(*, critics: int = 2, target: float | None = None) -> DiscreteSAC:
     torch.manual_seed(0)
     torso = MlpTorso(obs_shape=(OBS,), widths=(6,))
-    net = Chooser(torso, hidden=5, actions=ACTIONS, critics=critics).double()
+    net = DiscreteActorCritic(torso, hidden=5, actions=ACTIONS, critics=critics).double()
 
     def adam(head: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam([*net.torso.parameters(), *head.parameters()], lr=1e-3)
@@ -67,20 +67,20 @@ def through(layer: nn.Linear, x: Array) -> Array:
     return numbers(layer.weight) @ x + numbers(layer.bias)
 
 
-def features(net: Chooser, obs: Array) -> Array:
+def features(net: DiscreteActorCritic, obs: Array) -> Array:
     for layer in net.torso.modules():
         if isinstance(layer, nn.Linear):
             obs = np.maximum(through(layer, obs), 0)
     return obs
 
 
-def q(net: Chooser, member: int, obs: Array) -> Array:
+def q(net: DiscreteActorCritic, member: int, obs: Array) -> Array:
     layer = net.critics[member]
     assert isinstance(layer, nn.Linear)
     return through(layer, features(net, obs))
 
 
-def chances(net: Chooser, obs: Array) -> Array:
+def chances(net: DiscreteActorCritic, obs: Array) -> Array:
     power = np.exp(through(net.logits, features(net, obs)))
     return np.array(power / power.sum())
 
@@ -92,7 +92,7 @@ def soft(probability: Array, value: Array) -> float:
 @pytest.mark.parametrize("critics", [1, 2, 3])
 def test_each_critic_regresses_to_the_soft_value_of_the_least_target_over_all_actions(critics: int) -> None:
     learner, b = sac(critics=critics), batch()
-    goal = learner.goal(b)
+    goal = learner.td_target(b)
     for i in range(BATCH):
         after = numbers(b.next_obs[i])
         least = np.min([q(learner.target, k, after) for k in range(critics)], axis=0)
@@ -130,14 +130,14 @@ def test_each_optimizer_moves_the_torso_that_the_one_before_it_left() -> None:
     """Documented: critic after critic, then the actor, each with a torso of which none has a copy."""
     learner, other, b = sac(), sac(), batch()
     report = learner.update(b)
-    goal, losses = other.goal(b), []
+    goal, losses = other.td_target(b), []
     for member, optimizer in enumerate(other.critic_optimizers):
         loss, _, _ = other.critic_loss(b, goal, member)
-        descend(loss, (optimizer,))
+        optimize(loss, (optimizer,))
         losses.append(loss.item())
     first = sac()
-    assert losses[1] != first.critic_loss(b, first.goal(b), 1)[0].item()
-    descend(other.policy_loss(b)[0], (other.actor_optimizer,))
+    assert losses[1] != first.critic_loss(b, first.td_target(b), 1)[0].item()
+    optimize(other.policy_loss(b)[0], (other.actor_optimizer,))
     assert report.critic_loss.item() == pytest.approx(sum(losses), rel=1e-12)
     for ours, theirs in zip(learner.net.parameters(), other.net.parameters(), strict=True):
         assert torch.equal(ours, theirs)

@@ -16,8 +16,8 @@ from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
 from rlbench.algorithms.onpolicy import PGUpdate
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
-from rlbench.buffers.trajectory_view import Walks
-from rlbench.nets.icm import Foresight
+from rlbench.buffers.trajectory_view import TrajectoryView
+from rlbench.nets.icm import ICM
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.returns import advantages
 from rlbench.ops.state_dict import State
@@ -65,7 +65,7 @@ class OfRollouts(Pupil):
 
 def curiosity(*, reward_scale: float = 0.5, lr: float = 1e-3) -> Curiosity:
     torch.manual_seed(0)
-    net = Foresight(MlpTorso(obs_shape=(OBS,), widths=(6,)), hidden=5, actions=ACTIONS).double()
+    net = ICM(MlpTorso(obs_shape=(OBS,), widths=(6,)), hidden=5, actions=ACTIONS).double()
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     return Curiosity(net, optimizer=optimizer, loss_scale=10.0, reward_scale=reward_scale, forward_share=0.2)
 
@@ -83,7 +83,7 @@ def layers(net: nn.Module, x: Array, *, last: bool) -> Array:
     return x
 
 
-def judged(net: Foresight, before: Array, action: int, after: Array) -> tuple[float, float]:
+def judged(net: ICM, before: Array, action: int, after: Array) -> tuple[float, float]:
     """The forward error and the inverse cross entropy of one step (eq. 4, 5 and 2)."""
     one, two = layers(net.torso, before, last=True), layers(net.torso, after, last=True)
     foreseen = layers(net.ahead, np.concatenate([one, np.eye(ACTIONS)[action]]), last=False)
@@ -167,7 +167,7 @@ def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of()
 
 def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the_episode() -> None:
     made = ring()
-    walk = Walks(made).sample(400)
+    walk = TrajectoryView(made).sample(400)
     cut = 0
     for i in range(400):
         row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
@@ -187,7 +187,7 @@ def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the
 def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
     model, inner, made = curiosity(), OfBatches(), ring(horizon=horizon)
-    walk = Walks(made).sample(64)
+    walk = TrajectoryView(made).sample(64)
     report = CuriousReplay(inner, model).update(walk, 0)
     (given,) = inner.batches
     fresh = curiosity()  # as it was when the bonus was found
@@ -209,7 +209,7 @@ def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None
 
 def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_row() -> None:
     model, made = curiosity(lr=1e-2), ring()
-    walk = Walks(made).sample(64)
+    walk = TrajectoryView(made).sample(64)
     alive = [i for i in range(64) if walk.drawn.weight[i] > 0]
     assert 0 < len(alive) < 64
     found = np.array(
@@ -227,7 +227,7 @@ def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_r
 
 def test_a_bonus_of_zero_leaves_the_learner_within_as_it_would_be_alone() -> None:
     inner, made = OfBatches(), ring()
-    walk = Walks(made).sample(32)
+    walk = TrajectoryView(made).sample(32)
     CuriousReplay(inner, curiosity(reward_scale=0.0)).update(walk, 0)
     assert torch.equal(inner.batches[0].reward, walk.drawn.reward.double())
 

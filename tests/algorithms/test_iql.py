@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.base import descend
+from rlbench.algorithms.base import optimize
 from rlbench.algorithms.iql import IQL, Extraction, ImitatingActor, Optimizers
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
@@ -110,7 +110,7 @@ def test_a_step_of_all_three_at_once_is_one_step_of_each_by_what_the_others_said
     value_loss, advantage = other.value_loss(b)
     losses = (other.policy_loss(b, advantage)[0], other.critic_loss(b)[0], value_loss)
     for loss, optimizer in zip(losses, other.optimizers, strict=True):
-        descend(loss, (optimizer,))
+        optimize(loss, (optimizer,))
     for name in ("actor", "critics", "value"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)

@@ -11,14 +11,14 @@ from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR, Filter, conservatism, imitation, likely_alone, usual
+from rlbench.algorithms.discrete_offline import CRR, Filter, behavior_mask, conservatism, expected_value, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.nets.behavior import Advised, Imitator
-from rlbench.nets.dueling import Streams
+from rlbench.nets.behavior import BehaviorPolicy, QNetWithPolicy
+from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import ExpectedHead, QNet, QuantileHead
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.action_distributions import Discrete
-from rlbench.ops.losses import likely, numbered_gap
+from rlbench.ops.losses import discrete_conservative_gap, likely
 from rlbench.ops.types import Transition
 from tests.algorithms.recorded import BATCH, OBS, Array, adam, numbers, spread, through
 from tests.algorithms.recorded import batch as real_batch
@@ -31,17 +31,17 @@ def batch() -> Transition:
     return real_batch()._replace(action=torch.tensor([0, 3, 1, 2, 2]))
 
 
-def streams(width: int = 1) -> Streams:
-    return Streams(features=FEATURES, hidden=6, actions=ACTIONS, width=width, dueling=False, noisy=None)
+def streams(width: int = 1) -> DuelingMLP:
+    return DuelingMLP(features=FEATURES, hidden=6, actions=ACTIONS, width=width, dueling=False, noisy=None)
 
 
 def torso() -> MlpTorso:
     return MlpTorso(obs_shape=(OBS,), widths=(FEATURES,))
 
 
-def advised(huber: float | None = 1.0) -> Advised:
+def advised(huber: float | None = 1.0) -> QNetWithPolicy:
     torch.manual_seed(0)
-    net = Advised(torso(), ExpectedHead(streams(), huber=huber), streams()).double()
+    net = QNetWithPolicy(torso(), ExpectedHead(streams(), huber=huber), streams()).double()
     spread(net)
     spread(net)
     return net
@@ -57,7 +57,7 @@ def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None 
 
 def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
     net = advised()
-    return q_learner(net, select=likely_alone(net, threshold), extra=imitation(net, penalty))
+    return q_learner(net, select=behavior_mask(net, threshold), extra=imitation(net, penalty))
 
 
 def crr(filtering: Filter = PLAIN, *, greedy: bool = False) -> CRR:
@@ -71,7 +71,7 @@ def values(net: QNet, obs: Tensor) -> Array:
     return np.array([through(numbers(row), net.torso, net.head.streams) for row in obs])
 
 
-def logits(net: Advised | Imitator, obs: Tensor) -> Array:
+def logits(net: QNetWithPolicy | BehaviorPolicy, obs: Tensor) -> Array:
     return np.array([through(numbers(row), net.torso, net.logits) for row in obs])
 
 
@@ -96,7 +96,7 @@ def test_the_mask_is_that_of_probabilities_divided_by_the_greatest() -> None:
 
 def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
     learner, b = bcq(), batch()
-    assert isinstance(learner.online, Advised)
+    assert isinstance(learner.online, QNetWithPolicy)
     loss, report = learner.loss(b)
     now, here = values(learner.online, b.obs), logits(learner.online, b.obs)
     chooser, model = values(learner.online, b.next_obs), softmax(logits(learner.online, b.next_obs), axis=1)
@@ -117,7 +117,7 @@ def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
 
 def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
     learner, b = bcq(), batch()
-    assert isinstance(learner.online, Advised) and learner.added is not None
+    assert isinstance(learner.online, QNetWithPolicy) and learner.added is not None
     net = learner.online
     parameters = list(net.torso.parameters())
     features = net.torso(b.obs)
@@ -131,7 +131,7 @@ def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
 
 def test_bcq_takes_the_best_of_the_likely_actions_and_no_other() -> None:
     learner, obs = bcq(), 3 * torch.randn(200, OBS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    assert isinstance(learner.online, Advised)
+    assert isinstance(learner.online, QNetWithPolicy)
     model, mean = softmax(logits(learner.online, obs), axis=1), values(learner.online, obs)
     wanted = [
         max((a for a in range(ACTIONS) if m[a] >= 0.3 * m.max()), key=lambda a: q[a])
@@ -144,12 +144,12 @@ def test_bcq_takes_the_best_of_the_likely_actions_and_no_other() -> None:
 def test_a_selector_needs_the_online_network_to_choose() -> None:
     net = advised()
     with pytest.raises(ValueError, match="double=True"):
-        QLearner(net, optimizers=[], max_grad_norm=None, double=False, sync_every=1, select=likely_alone(net, 0.3))
+        QLearner(net, optimizers=[], max_grad_norm=None, double=False, sync_every=1, select=behavior_mask(net, 0.3))
 
 
 def test_the_gap_is_a_logarithm_of_a_sum_less_what_was_done() -> None:
     mean = torch.tensor([[1.0, 2.0, 5.0], [4.0, 4.0, 8.0]], dtype=torch.float64).log()
-    gap = numbered_gap(mean, torch.tensor([2, 0]))
+    gap = discrete_conservative_gap(mean, torch.tensor([2, 0]))
     assert gap.tolist() == pytest.approx([math.log(8 / 5), math.log(16 / 4)], rel=1e-12)
 
 
@@ -182,7 +182,7 @@ def test_advantages_become_weights(filtering: Filter, wanted: list[float]) -> No
     """Three actions worth 1, 2 and 6 of which the policy expects 3."""
     mean = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64).expand(3, -1)
     policy = Discrete(torch.zeros(3, 3, dtype=torch.float64))
-    assert usual(policy, mean).tolist() == pytest.approx([3.0] * 3)
+    assert expected_value(policy, mean).tolist() == pytest.approx([3.0] * 3)
     assert crr(filtering).weight(policy, mean, torch.arange(3)).tolist() == pytest.approx(wanted, rel=1e-12)
 
 
@@ -221,7 +221,7 @@ def test_no_value_learns_from_what_it_says_of_an_advantage() -> None:
     own, other = list(learner.online.logits.parameters()), list(learner.online.head.streams.parameters())
     assert all(slope is None for slope in torch.autograd.grad(term, other, allow_unused=True, retain_graph=True))
     assert all(bool(slope.abs().sum() > 0) for slope in torch.autograd.grad(term, own, retain_graph=True))
-    error = value.at(b.action).distance(learner.future(b.next_obs).backup(b.reward, b.discount)).mean()
+    error = value.at(b.action).distance(learner.bootstrap_value(b.next_obs).backup(b.reward, b.discount)).mean()
     assert all(slope is None for slope in torch.autograd.grad(error, own, allow_unused=True))
 
 
@@ -256,7 +256,7 @@ def test_crr_is_judged_by_samples_unless_it_is_to_be_greedy() -> None:
 
 def test_imitation_of_numbers_is_cross_entropy_and_counts_what_it_misses() -> None:
     torch.manual_seed(0)
-    actor, b = Imitator(torso(), streams()).double(), batch()
+    actor, b = BehaviorPolicy(torso(), streams()).double(), batch()
     spread(actor)
     learner = Imitation(actor, actor_optimizer=adam(actor))
     loss, missed = learner.loss(b)
@@ -272,6 +272,6 @@ def test_imitation_of_numbers_is_cross_entropy_and_counts_what_it_misses() -> No
 
 def test_unweighted_it_is_torchs_own_cross_entropy() -> None:
     torch.manual_seed(0)
-    actor, b = Imitator(torso(), streams()).double(), batch()._replace(weight=torch.ones(BATCH))
+    actor, b = BehaviorPolicy(torso(), streams()).double(), batch()._replace(weight=torch.ones(BATCH))
     wanted = nn.functional.cross_entropy(actor(b.obs).logits, b.action)
     assert Imitation(actor, actor_optimizer=adam(actor)).loss(b)[0].item() == pytest.approx(wanted.item(), rel=1e-12)

@@ -17,7 +17,7 @@ from rlbench.config import offline_discrete as asked
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, Quantiles
 from rlbench.errors import UsageError
-from rlbench.nets.behavior import Advised
+from rlbench.nets.behavior import QNetWithPolicy
 from rlbench.ops.types import Transition
 from tests.algorithms.contract import compiles_whole, goes_on
 
@@ -169,7 +169,7 @@ def test_the_weights_of_terms_are_those_that_were_asked_for() -> None:
 def test_the_threshold_is_the_one_that_was_asked_for() -> None:
     obs = torch.randint(0, 256, (300, 10, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     likeliest, best = (asked_for(asked.BatchConstrained(threshold=t), Expected(huber=1.0)) for t in (1.0, 0.0))
-    assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, Advised)
+    assert isinstance(likeliest, QLearner) and isinstance(likeliest.online, QNetWithPolicy)
     net = likeliest.online
     features = net.torso(obs)
     preferred, worth = net.policy(features).mode(), net.head(features, "eval").mean().argmax(-1)

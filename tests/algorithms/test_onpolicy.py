@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.onpolicy import Lesson, average, judged, lesson, standardised
+from rlbench.algorithms.onpolicy import RolloutBatch, evaluate_actions, normalize, rollout_batch, weighted_mean
 from rlbench.algorithms.ppo import PPO, Objective, Passes
 from rlbench.algorithms.reinforce import Reinforce
-from rlbench.nets.actor_critic import Apart, Shared
+from rlbench.nets.actor_critic import SeparateActorCritic, SharedActorCritic
 from rlbench.ops.action_distributions import Discrete, Gaussian
 from rlbench.ops.conjugate_gradient import flat
 from tests.algorithms.rollouts import ACTIONS, LANES, OBS, ROWS, natural, numbers, ppo, reinforce, rollout_of, said
 
 
-def batch_of(net: Apart | Shared, size: int = 64) -> Lesson:
+def batch_of(net: SeparateActorCritic | SharedActorCritic, size: int = 64) -> RolloutBatch:
     """Ratios on both sides of every bound, advantages of both signs, a third of the rows without weight."""
     generator = torch.Generator().manual_seed(2)
 
@@ -33,7 +33,7 @@ def batch_of(net: Apart | Shared, size: int = 64) -> Lesson:
     action = torch.randint(0, 3, (size,), generator=generator) if numbered else normal(size, ACTIONS)
     log_prob = judgement.policy.log_prob(action).detach() + 0.4 * normal(size)
     weight = (torch.rand(size, generator=generator) > 0.3).double()
-    return Lesson(
+    return RolloutBatch(
         obs, action, log_prob, judgement.value + 0.5 * normal(size), 1 + 2 * normal(size), normal(size), weight
     )
 
@@ -49,7 +49,7 @@ class Wanted:
     rows: int = 0
 
 
-def by_the_papers(net: Apart | Shared, batch: Lesson, ours: Objective) -> Wanted:
+def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: Objective) -> Wanted:
     """PPO eq. 7 and 9, dual clip eq. 5 (1912.09729), the clipped value of PPO's own code, row by row."""
     counted = [i for i in range(len(batch.weight)) if batch.weight[i]]
     advantage = numbers(batch.advantage)
@@ -59,7 +59,7 @@ def by_the_papers(net: Apart | Shared, batch: Lesson, ours: Objective) -> Wanted
     total = Wanted(rows=len(counted))
     for i in counted:
         now = said(net, numbers(batch.obs[i]), numbers(batch.action[i]))
-        old, before, goal, worth = (float(x[i]) for x in (batch.log_prob, batch.value, batch.goal, advantage))
+        old, before, goal, worth = (float(x[i]) for x in (batch.log_prob, batch.value, batch.value_target, advantage))
         gain, miss = now.log_prob * worth, (now.value - goal) ** 2
         if ours.clip is not None:
             ratio = math.exp(now.log_prob - old)
@@ -156,10 +156,10 @@ def test_a_batch_in_which_nothing_was_done_teaches_nothing_and_breaks_nothing() 
 
 def test_standardised_rows_have_mean_zero_and_deviation_one_over_those_that_count() -> None:
     x, weight = torch.tensor([1.0, 2.0, 6.0, 1e6]).double(), torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
-    found = standardised(x, weight)[:3]
+    found = normalize(x, weight)[:3]
     assert found.tolist() == pytest.approx(((np.array([1, 2, 6]) - 3) / np.std([1, 2, 6], ddof=1)).tolist())
-    assert average(x, weight).item() == 3
-    assert standardised(torch.tensor([5.0]), torch.ones(1)).tolist() == [0]
+    assert weighted_mean(x, weight).item() == 3
+    assert normalize(torch.tensor([5.0]), torch.ones(1)).tolist() == [0]
 
 
 def test_the_norm_of_the_whole_gradient_is_cut() -> None:
@@ -175,24 +175,24 @@ def test_the_norm_of_the_whole_gradient_is_cut() -> None:
     torch.testing.assert_close(moves[1] / moves[1].norm(), moves[0] / moves[0].norm(), rtol=1e-6, atol=1e-9)
 
 
-def watched(learner: PPO) -> list[Lesson]:
+def watched(learner: PPO) -> list[RolloutBatch]:
     """Every batch that the learner's loss is asked for."""
-    seen: list[Lesson] = []
+    seen: list[RolloutBatch] = []
     plain = learner.loss
 
-    def loss(batch: Lesson) -> tuple[Tensor, object]:
-        seen.append(Lesson(*(column.clone() for column in batch)))
+    def loss(batch: RolloutBatch) -> tuple[Tensor, object]:
+        seen.append(RolloutBatch(*(column.clone() for column in batch)))
         return plain(batch)
 
     learner.loss = loss
     return seen
 
 
-def by_row(batches: list[Lesson]) -> Lesson:
+def by_row(batches: list[RolloutBatch]) -> RolloutBatch:
     """The batches of a repeat as one, in the order of the rows' own numbers."""
-    whole = Lesson(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+    whole = RolloutBatch(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
     order = whole.obs[:, 0].argsort()
-    return Lesson(*(column[order] for column in whole))
+    return RolloutBatch(*(column[order] for column in whole))
 
 
 @pytest.mark.parametrize("batches", [1, 5, 8])
@@ -218,11 +218,11 @@ def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabili
     learner = ppo(clip=0.2, scaled=True, passes=Passes(repeats=3, batches=4, recompute=recompute))
     oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
     seen, rollout = watched(learner), rollout_of()
-    first = lesson(oracle.net, rollout, oracle.returns)
+    first = rollout_batch(oracle.net, rollout, oracle.returns)
     states: list[dict[str, Tensor]] = []
     plain = learner.loss
 
-    def loss(batch: Lesson) -> tuple[Tensor, object]:
+    def loss(batch: RolloutBatch) -> tuple[Tensor, object]:
         states.append({k: v.clone() for k, v in learner.net.state_dict().items()})
         return plain(batch)
 
@@ -232,17 +232,17 @@ def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabili
         whole, wanted = by_row(seen[4 * repeat : 4 * repeat + 4]), first
         if repeat and recompute:
             oracle.net.load_state_dict(states[4 * repeat])
-            value = judged(oracle.net, rollout)[1]
+            value = evaluate_actions(oracle.net, rollout)[1]
             advantage, goal = (x.flatten() for x in oracle.returns(rollout, value))
-            wanted = first._replace(value=value[:-1].flatten(), advantage=advantage, goal=goal)
+            wanted = first._replace(value=value[:-1].flatten(), advantage=advantage, value_target=goal)
             assert not torch.allclose(wanted.advantage, first.advantage)
-        for name, column, known in zip(Lesson._fields, whole, wanted, strict=True):
+        for name, column, known in zip(RolloutBatch._fields, whole, wanted, strict=True):
             torch.testing.assert_close(column, known, msg=name)
 
 
 def test_what_was_judged_is_what_the_networks_say_of_every_row() -> None:
     learner, rollout = ppo(), rollout_of()
-    log_prob, value = judged(learner.net, rollout)
+    log_prob, value = evaluate_actions(learner.net, rollout)
     for row, lane in np.ndindex(ROWS, LANES):
         now = said(learner.net, numbers(rollout.obs[row, lane]), numbers(rollout.action[row, lane]))
         assert (log_prob[row, lane].item(), value[row, lane].item()) == pytest.approx((now.log_prob, now.value))

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
-from rlbench.algorithms.onpolicy import Lesson
+from rlbench.algorithms.onpolicy import RolloutBatch
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.algorithms.trpo import Natural
 from rlbench.assembly import policy_gradient
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.buffers.rollout_view import Recent
+from rlbench.buffers.rollout_view import RolloutView
 from rlbench.config.online import PolicyGradient
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
@@ -152,7 +152,7 @@ def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
     drawn_from_their_seed(lambda seed: built(cell, seed)[0].learner)
 
 
-def losses(learner: Learner) -> list[tuple[Callable[[Lesson], Tensor], nn.Module]]:
+def losses(learner: Learner) -> list[tuple[Callable[[RolloutBatch], Tensor], nn.Module]]:
     """Every loss as a function of a lesson alone, and the network that it teaches."""
     match learner:
         case PPO():
@@ -169,13 +169,13 @@ def losses(learner: Learner) -> list[tuple[Callable[[Lesson], Tensor], nn.Module
 def test_every_loss_compiles_whole(cell: str) -> None:
     learner, rollout, _ = made(cell)
     rows = ROWS * LANES
-    batch = Lesson(
+    batch = RolloutBatch(
         obs=rollout.obs[:-1].flatten(0, 1),
         action=rollout.action.flatten(0, 1),
         log_prob=-torch.rand(rows),
         value=torch.randn(rows),
         advantage=torch.randn(rows),
-        goal=torch.randn(rows),
+        value_target=torch.randn(rows),
         weight=(~rollout.dead).flatten().float(),
     )
     for loss, net in losses(learner):
@@ -210,5 +210,5 @@ def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: st
     assert all(np.diff(rates) <= 0)
     weights = [p.clone() for p in learner.policy().parameters()]
     if isinstance(learner, PPO):  # nothing moves any more
-        plain(Recent(trainer.buffer).rollout(ROWS))
+        plain(RolloutView(trainer.buffer).rollout(ROWS))
         assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy().parameters(), strict=True))

@@ -86,7 +86,7 @@ def test_reinforce_multiplies_with_what_is_documented(standardise: bool) -> None
     for seed in range(4):
         rollout = rollout_of(seed=seed)
         rollout = rollout._replace(reward=rollout.reward * 10 + 3 * ~rollout.dead)
-        worth = learner.worth(rollout)
+        worth = learner.return_weights(rollout)
         mean, unit = (running.mean, math.sqrt(running.var + 1e-8)) if standardise else (0.0, 1.0)
         rows = flattened(rollout, np.full((ROWS + 1, LANES), mean))
         reached = gae(rows, rows.value, rows.following, 0.9, 1.0) + rows.value

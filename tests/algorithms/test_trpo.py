@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.onpolicy import lesson
+from rlbench.algorithms.onpolicy import rollout_batch
 from rlbench.algorithms.trpo import Natural
-from rlbench.nets.actor_critic import Apart
+from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.action_distributions import Policy
 from rlbench.ops.conjugate_gradient import flat
 from rlbench.ops.types import Rollout
@@ -37,7 +37,7 @@ class Solution:
 
 def solution_of(learner: Natural, rollout: Rollout) -> Solution:
     """Of a learner that has not moved yet; by explicit first and second derivatives."""
-    known, start, damping = lesson(learner.net, rollout, returns_of()), row_of(learner), learner.step.damping
+    known, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.step.damping
     parameters = dict(learner.net.actor.named_parameters())
     counted = known.weight > 0
     chosen = known.advantage[counted]
@@ -142,12 +142,12 @@ def test_advantages_that_are_all_alike_move_no_actor() -> None:
 
 def test_the_critic_takes_its_steps_down_the_mean_squared_error_and_they_are_counted() -> None:
     learner, rollout = natural(critic_steps=3), rollout_of()
-    known = lesson(learner.net, rollout, returns_of())
+    known = rollout_batch(learner.net, rollout, returns_of())
     twin, losses = net_of("gaussian"), []
-    assert isinstance(twin, Apart)
+    assert isinstance(twin, SeparateActorCritic)
     optimizer, counted = sgd(twin.critic), known.weight > 0
     for _ in range(3):
-        loss = (twin.critic(known.obs).squeeze(-1) - known.goal)[counted].square().mean()
+        loss = (twin.critic(known.obs).squeeze(-1) - known.value_target)[counted].square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

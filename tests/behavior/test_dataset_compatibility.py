@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlbench import suites
-from rlbench.assembly.dataset_compatibility import fitted, meant
+from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
 from rlbench.cli.experience import Data
@@ -73,9 +73,9 @@ def test_data_of_another_body_are_refused_whatever_says_so(tmp_path: Path) -> No
         (tmp_path / "mujoco/walker2d/medium-v0/data/main_data.hdf5", cheetah),
     ):
         with pytest.raises(RefusedFile, match=other):
-            meant(meaning, path)
-        meant(meaning.model_copy(update={"world": task("Walker2d-v4").world}), path)
-    meant(cheetah, flat(tmp_path / "anything.hdf5", 17, 6))  # which says nothing
+            check_identity(meaning, path)
+        check_identity(meaning.model_copy(update={"world": task("Walker2d-v4").world}), path)
+    check_identity(cheetah, flat(tmp_path / "anything.hdf5", 17, 6))  # which says nothing
 
 
 def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sent(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sen
     for path, due in ((folder, -0.5), (own, 0.5)):
         assert isinstance(spec.task, OfflineTask)
         found = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
-        action = fitted(spec.task, found.recorded, describe(spec), stretched=found.stretched).action
+        action = check_compatibility(spec.task, found.recorded, describe(spec), stretched=found.stretched).action
         np.testing.assert_array_equal(action[:5], np.full((5, 1), due, np.float32))
         assert action.dtype == np.float32
 
@@ -97,14 +97,14 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     obs[:, :27] = np.arange(27)
     ends = np.zeros(5, np.bool_)
     recorded = Recorded(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
-    found = fitted(ant, recorded, info, stretched=False)
+    found = check_compatibility(ant, recorded, info, stretched=False)
     assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
     np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
     for shown in (recorded.obs, recorded.next_obs):
         assert shown is not None
         shown[2, 100] = 1e-3
         with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
-            fitted(ant, recorded, info, stretched=False)
+            check_compatibility(ant, recorded, info, stretched=False)
         shown[2, 100] = 0
 
 
@@ -114,7 +114,7 @@ def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
     box = Box(np.array([0, -1, -4], np.float32), np.array([2, 1, 0], np.float32))
     ends, obs = np.zeros(2, np.bool_), np.zeros((2, 11), np.float32)
     action = np.array([[0, -1, -4], [1.5, 0.5, -1]], np.float32)
-    found = fitted(
+    found = check_compatibility(
         hopper, Recorded(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), stretched=False
     )
     np.testing.assert_allclose(found.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
@@ -123,9 +123,9 @@ def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
 def test_an_own_set_is_not_learned_from_under_a_name_of_d4rls(tmp_path: Path) -> None:
     own = flat(tmp_path / "hopper_medium-v0.hdf5", 11, 3, name="rlb-standin", task="Hopper-v4")
     with pytest.raises(RefusedFile, match="is rlb-standin, not hopper-medium-v0"):
-        meant(task("Hopper-v4", "hopper-medium-v0"), own)
-    meant(task("Hopper-v4", "rlb-standin"), own)
-    meant(task("Hopper-v4", "mine-1234abcd"), own)
+        check_identity(task("Hopper-v4", "hopper-medium-v0"), own)
+    check_identity(task("Hopper-v4", "rlb-standin"), own)
+    check_identity(task("Hopper-v4", "mine-1234abcd"), own)
 
 
 def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(

@@ -29,10 +29,10 @@ def restored(monkeypatch):
     """What a stopwatch is put on belongs to everybody in this process."""
     monkeypatch.setattr(torch.autograd, "grad", torch.autograd.grad)
     for module in (base, cql):
-        monkeypatch.setattr(module, "move", module.move)
+        monkeypatch.setattr(module, "step", module.step)
     for module in (sac, td3, iql, cql, crr, bcq, discrete_sac):
-        monkeypatch.setattr(module, "track", module.track)
-    for module, name in ((ppo, "lesson"), (ppo, "valued"), (trpo, "lesson")):
+        monkeypatch.setattr(module, "polyak_update", module.polyak_update)
+    for module, name in ((ppo, "rollout_batch"), (ppo, "state_values"), (trpo, "rollout_batch")):
         monkeypatch.setattr(module, name, getattr(module, name))
     monkeypatch.setattr(profile, "SECONDS", 0.2)
 

@@ -13,7 +13,7 @@ from scipy import stats
 from benchmarks.children import ROOT
 from benchmarks.scores import Contest, Pair, markdown, pairs
 from rlbench.report.curves import documented_curves
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import gather
 
 FILE = "a" * 64
@@ -80,7 +80,7 @@ def test_what_is_said_of_a2c_beside_tianshous_own_is_what_the_records_give() -> 
     for line in lines:
         if 240_000 <= line["steps"] <= 600_000:
             theirs.setdefault(line["seed"], []).append(statistics.fmean(line["returns"]))
-    key = Key("mujoco", "a2c", "InvertedDoublePendulum-v4", "")
+    key = CellKey("mujoco", "a2c", "InvertedDoublePendulum-v4", "")
     runs = gather(ROOT / "results")[key].complete
     ours = [[e.mean for e in run.evaluations if 239_000 <= e.env_steps <= 601_000] for run in runs]
     assert {len(scores) for scores in [*theirs.values(), *ours]} == {13} and len(theirs) == 4

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rlbench.buffers.async_ring import Staggered
+from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.hindsight import GoalLayout, Hindsight, future
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
@@ -38,7 +38,7 @@ def ring_of(kind: type[Ring], lanes: int, rows: int, horizon: int, stack: int, s
 class Both:
     """The same lanes in one staggered ring and in rings of their own."""
 
-    ring: Staggered
+    ring: AsyncRing
     alone: list[Ring]
     count: int = 0
 
@@ -69,8 +69,8 @@ class Both:
 
 
 def both_of(lanes: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
-    ring = ring_of(Staggered, lanes, rows, horizon, stack, sampler)
-    assert isinstance(ring, Staggered)
+    ring = ring_of(AsyncRing, lanes, rows, horizon, stack, sampler)
+    assert isinstance(ring, AsyncRing)
     made = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(lanes)])
     made.observe(list(range(lanes)))
     return made
@@ -138,7 +138,7 @@ def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) 
 @given(played())
 def test_a_staggered_ring_reads_back_from_its_state_as_it_was(made: Both) -> None:
     ring = made.ring
-    copy = ring_of(Staggered, ring.lanes, ring.length, ring.horizon, ring.stack, Uniform(torch.Generator()))
+    copy = ring_of(AsyncRing, ring.lanes, ring.length, ring.horizon, ring.stack, Uniform(torch.Generator()))
     copy.load_state_dict(ring.state_dict())
     assert torch.equal(copy.newest(), ring.newest())
     for ours, theirs in zip(ring.sample(64), copy.sample(64), strict=True):
@@ -185,7 +185,7 @@ def test_where_no_lane_is_complete_nothing_weighs(steps: int) -> None:
 
 
 def test_lanes_that_are_not_named_are_all_lanes() -> None:
-    together, ring = (ring_of(kind, 3, 10, 2, 2) for kind in (Ring, Staggered))
+    together, ring = (ring_of(kind, 3, 10, 2, 2) for kind in (Ring, AsyncRing))
     for made in (together, ring):
         rng = np.random.default_rng(0)
         made.observe(rng.random(3, np.float32))
@@ -199,7 +199,7 @@ def test_lanes_that_are_not_named_are_all_lanes() -> None:
 
 
 def test_hindsight_finds_the_future_in_every_lane() -> None:
-    ring = Staggered(
+    ring = AsyncRing(
         capacity=40,
         lanes=2,
         obs=Column((3,), torch.float32),

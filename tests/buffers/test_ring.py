@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.rollout_view import Recent
+from rlbench.buffers.rollout_view import RolloutView
 from rlbench.buffers.samplers import Uniform
 
 CPU = torch.device("cpu")
@@ -283,7 +283,7 @@ def test_a_rollout_is_what_was_last_seen_and_done_in_the_order_of_time(
     world, _, stack = case
     ring, record = world.ring, told(world, stack)
     rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
-    rollout = Recent(ring).rollout(rows)
+    rollout = RolloutView(ring).rollout(rows)
     obs = rollout.obs.view(rows + 1, world.lanes, stack)
     for t in range(rows + 1):
         for lane in range(world.lanes):

@@ -40,7 +40,7 @@ def test_a_note_holds_as_much_as_there_is_room_for(
 
 
 def test_while_a_policy_is_judged_its_games_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Progress(env_steps=0, updates=0, last_return=None, judged=3)
+    record = Progress(env_steps=0, updates=0, last_return=None, evaluated=3)
     assert drawing(monkeypatch, 200).note(CATCH, record, Speed()) == f"evaluating: 3/{CATCH.protocol.episodes} games"
 
 

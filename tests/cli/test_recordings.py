@@ -252,7 +252,7 @@ def test_without_chance_it_is_said_how_games_are_recorded(run: Path, capsys: Cap
 
 
 def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = generate.filmed
+    play = generate.record
 
     def stopped(*parts: object) -> Iterator[int]:
         for count in play(*parts):
@@ -260,7 +260,7 @@ def test_ctrl_c_keeps_what_was_played(run: Path, home: Path, capsys: Capture, mo
                 raise KeyboardInterrupt
             yield count
 
-    monkeypatch.setattr(generate, "filmed", stopped)
+    monkeypatch.setattr(generate, "record", stopped)
     with suppress(KeyboardInterrupt):
         assert main(line(run)) == 130
     assert "broken off; use what is there with rlbench data subset" in capsys.readouterr().err

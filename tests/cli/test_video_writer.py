@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from rlbench.cli.video_writer import check, filming
-from rlbench.errors import Halted, UsageError
+from rlbench.cli.video_writer import check, video_writer
+from rlbench.errors import ResourceExhausted, UsageError
 
 Pictures = list[NDArray[np.uint8]]
 
@@ -49,7 +49,7 @@ def shown(path: Path) -> tuple[Pictures, list[int]]:
 
 def test_a_gif_shows_every_picture_exactly_at_twice_its_size(tmp_path: Path) -> None:
     made = pictures(9)
-    with filming(tmp_path / "a.gif", seconds=4 / 60, program=None) as film:
+    with video_writer(tmp_path / "a.gif", seconds=4 / 60, program=None) as film:
         for picture in made:
             film.add(picture)
     found, stands = shown(tmp_path / "a.gif")
@@ -63,7 +63,7 @@ def test_a_gif_shows_every_picture_exactly_at_twice_its_size(tmp_path: Path) -> 
 def test_what_has_more_colours_than_a_gif_is_near(tmp_path: Path) -> None:
     ramp = np.linspace(0, 255, 300).astype(np.uint8)
     picture = np.stack([np.tile(ramp, (250, 1)), np.tile(ramp[:250, None], (1, 300)), np.zeros((250, 300))], -1)
-    with filming(tmp_path / "a.gif", seconds=0.05, program=None) as film:
+    with video_writer(tmp_path / "a.gif", seconds=0.05, program=None) as film:
         film.add(picture.astype(np.uint8))
         film.add(picture[::-1].astype(np.uint8))
     found, _ = shown(tmp_path / "a.gif")
@@ -73,14 +73,14 @@ def test_what_has_more_colours_than_a_gif_is_near(tmp_path: Path) -> None:
 
 def cut(path: Path) -> None:
     """A film that comes to no end."""
-    with filming(path, seconds=0.1, program=None) as film:
+    with video_writer(path, seconds=0.1, program=None) as film:
         film.add(pictures(1)[0])
         raise InterruptedError
 
 
 def test_what_fails_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "a.gif").write_bytes(b"before")
-    with pytest.raises(Halted):
+    with pytest.raises(ResourceExhausted):
         cut(tmp_path / "a.gif")
     assert (tmp_path / "a.gif").read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir()] == ["a.gif"]
@@ -105,7 +105,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> 
 def test_an_mp4_is_made_by_ffmpeg_of_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch)
     made, path = pictures(5), tmp_path / "a.mp4"
-    with filming(path, seconds=0.05, program=check(path)) as film:
+    with video_writer(path, seconds=0.05, program=check(path)) as film:
         for picture in made:
             film.add(picture)
     words, _, data = path.read_bytes().partition(b"|")
@@ -119,7 +119,7 @@ def test_an_ffmpeg_that_fails_is_one_line_and_leaves_nothing(tmp_path: Path, mon
     path = tmp_path / "a.mp4"
     with (
         pytest.raises(UsageError, match=r"ended with 3\); name it .gif"),
-        filming(path, seconds=0.05, program=check(path)) as film,
+        video_writer(path, seconds=0.05, program=check(path)) as film,
     ):
         film.add(pictures(1)[0])
     assert [found.name for found in tmp_path.iterdir()] == ["bin"]

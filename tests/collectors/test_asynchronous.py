@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rlbench.buffers.async_ring import Staggered
+from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.ring import Column
 from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.asynchronous import AsyncCollector
-from rlbench.collectors.explore import EpsilonGreedy, Untouched
+from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.sync import Collector
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
-from rlbench.envs.async_vector import Apart as LanesApart
+from rlbench.envs.async_vector import AsyncVector as LanesApart
 from rlbench.envs.base import Discrete, EnvInfo, Step
 
 LANES, ACTIONS = 3, 5
@@ -104,8 +104,8 @@ class Shown:
         return (obs.sum(1).long() // 3) % ACTIONS
 
 
-def ring() -> Staggered:
-    return Staggered(
+def ring() -> AsyncRing:
+    return AsyncRing(
         capacity=500 * LANES,
         lanes=LANES,
         obs=Column((), torch.float32),
@@ -118,7 +118,7 @@ def ring() -> Staggered:
     )
 
 
-def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, Staggered, list[Apart]]:
+def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing, list[Apart]]:
     made: list[Apart] = []
 
     def opened(segment: int) -> Apart:
@@ -131,7 +131,7 @@ def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, Staggered
     return AsyncCollector(**parts), buffer, made
 
 
-def together(steps: list[int]) -> tuple[Collector, Staggered]:
+def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
@@ -143,7 +143,7 @@ def together(steps: list[int]) -> tuple[Collector, Staggered]:
     return made, buffer
 
 
-def stored(buffer: Staggered, lane: int) -> list[tuple[float, ...]]:
+def stored(buffer: AsyncRing, lane: int) -> list[tuple[float, ...]]:
     """Every complete row of a lane, in order."""
     names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
     return [tuple(getattr(buffer, name)[row, lane].item() for name in names) for row in range(buffer.size[lane])]
@@ -272,7 +272,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
     seeds = [1, 2, 3]
     buffers = []
     for count in (None, 2):
-        buffer = Staggered(
+        buffer = AsyncRing(
             capacity=60 * LANES,
             lanes=LANES,
             obs=Column((84, 84), torch.uint8),
@@ -288,7 +288,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
             made = Collector(
                 actor=Pixels(),
                 recorder=buffer,
-                explorer=Untouched(),
+                explorer=NoExploration(),
                 open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
                 lanes=LANES,
             )
@@ -296,7 +296,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
             made = AsyncCollector(
                 actor=Pixels(),
                 recorder=buffer,
-                explorer=Untouched(),
+                explorer=NoExploration(),
                 open_envs=lambda _: LanesApart(
                     lanes=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], answers=2
                 ),

@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from rlbench.collectors.episode_quota import Quota
+from rlbench.collectors.episode_quota import EpisodeQuota
 from rlbench.envs.base import Step
 
 
@@ -35,10 +35,10 @@ class Timed:
         return Step(frames, frames, over, none, lane, np.where(live, lane + 1.0, 0.0), over)
 
 
-def played(envs: Timed, episodes: int) -> tuple[Quota, int]:
+def played(envs: Timed, episodes: int) -> tuple[EpisodeQuota, int]:
     """A quota that was met, and the live steps that took."""
     lanes, steps = len(envs.lengths), 0
-    quota = Quota(running=envs.length > 0, episodes=episodes)
+    quota = EpisodeQuota(running=envs.length > 0, episodes=episodes)
     while not quota.met:
         step, live = envs.recv(), envs.live
         score, over, alive = np.zeros(lanes), np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
@@ -48,7 +48,7 @@ def played(envs: Timed, episodes: int) -> tuple[Quota, int]:
     return quota, steps
 
 
-def lengths(quota: Quota) -> list[int]:
+def lengths(quota: EpisodeQuota) -> list[int]:
     """Of the games that count, lane by lane."""
     return [length for lane in quota.games for _, length in lane]
 
@@ -90,4 +90,4 @@ def test_a_game_that_is_running_at_the_start_does_not_count() -> None:
 @pytest.mark.parametrize("episodes", [0, 3, -2])
 def test_shares_that_are_not_equal_are_refused(episodes: int) -> None:
     with pytest.raises(ValueError, match="2 lanes cannot play"):
-        Quota(running=np.zeros(2, np.bool_), episodes=episodes)
+        EpisodeQuota(running=np.zeros(2, np.bool_), episodes=episodes)

@@ -6,7 +6,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.config.overrides import applied, parse
-from rlbench.config.resources import beside
+from rlbench.config.resources import eval_worker_count
 from rlbench.config.run import Spec
 
 TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
@@ -34,4 +34,4 @@ def changed(*texts: str) -> Spec:
     ],
 )
 def test_so_many_judge_beside_a_run(spec: Spec, asked: int | None, cores: int, threads: int, judges: int) -> None:
-    assert beside(spec, asked=asked, cores=cores, threads=threads) == judges
+    assert eval_worker_count(spec, asked=asked, cores=cores, threads=threads) == judges

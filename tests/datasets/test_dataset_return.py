@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import recording_writer
-from rlbench.datasets.dataset_return import EXPERT, Worth, worth
+from rlbench.datasets.dataset_return import EXPERT, DatasetReturn, dataset_return
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Piece, Steps
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile
 
 
@@ -29,16 +29,16 @@ def written(
 
 def test_only_whole_episodes_count(tmp_path: Path) -> None:
     path = written(tmp_path / "x.hdf5", ends=[1], timeouts=[4])  # 1 + 2, 3 + 4 + 5, and 6 + 7 that nobody ended
-    assert worth(path) == Worth(7.5, None)
+    assert dataset_return(path) == DatasetReturn(7.5, None)
 
 
 def test_a_set_without_one_whole_episode_has_no_worth(tmp_path: Path) -> None:
-    assert worth(written(tmp_path / "x.hdf5", ends=[], timeouts=[])) == Worth(None, None)
+    assert dataset_return(written(tmp_path / "x.hdf5", ends=[], timeouts=[])) == DatasetReturn(None, None)
 
 
 def test_an_own_set_says_it_itself(tmp_path: Path) -> None:
     path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={"return_mean": 3.0})
-    assert worth(path) == Worth(3.0, None)  # the episode of 12 was cut where its lane was full
+    assert dataset_return(path) == DatasetReturn(3.0, None)  # the episode of 12 was cut where its lane was full
 
 
 @pytest.mark.parametrize(("told", "expert"), [({}, None), ({EXPERT: 20.5}, 20.5)])
@@ -46,18 +46,18 @@ def test_recorded_play_counts_its_own_games_and_names_its_expert(
     tmp_path: Path, told: dict[str, float], expert: float | None
 ) -> None:
     folder = tmp_path / "rlb-x.frames"
-    reel = Film(folder)
+    reel = RecordingWriter(folder)
     marks = np.array([0, TERMINATED, FINAL, 0, TERMINATED, FINAL, TRUNCATED, FINAL], np.uint8)
     rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and a game that was cut
     reel.add(Piece(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
     reel.flush()
     recording_writer.finish(folder, reel.written, told)
-    assert worth(folder) == Worth(1.0, expert)
+    assert dataset_return(folder) == DatasetReturn(1.0, expert)
 
 
 def test_an_own_set_names_its_expert(tmp_path: Path) -> None:
     path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={EXPERT: 20.5})
-    assert worth(path) == Worth(7.5, 20.5)
+    assert dataset_return(path) == DatasetReturn(7.5, 20.5)
 
 
 @pytest.mark.parametrize("key", ["return_mean", EXPERT])
@@ -65,4 +65,4 @@ def test_an_own_set_names_its_expert(tmp_path: Path) -> None:
 def test_a_worth_that_is_no_number_is_refused_by_its_key(tmp_path: Path, key: str, said: str) -> None:
     path = written(tmp_path / "rlb-x.hdf5", ends=[1], timeouts=[4], attributes={key: said})
     with pytest.raises(RefusedFile, match=f"{key}: '{said}' is no number"):
-        worth(path)
+        dataset_return(path)

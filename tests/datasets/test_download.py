@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rlbench.datasets import catalogue, checksums, dataset_fetch, download, remote
 from rlbench.datasets.d4rl import read
 from rlbench.datasets.download import part_of
-from rlbench.errors import DoesNotFit, Halted, RefusedFile, UsageError
+from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
 NAME = "hopper-medium-v2"
 PATH = "/gym_mujoco_v2/hopper_medium-v2.hdf5"
@@ -147,7 +147,7 @@ def test_a_slow_server_is_waited_for(server: Server, content: bytes, target: Pat
 
 def test_a_silent_server_is_given_up_and_the_file_stays_a_part(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.stall = content, 0.5
-    with pytest.raises(Halted, match="silent after 0 bytes; run the same command again"):
+    with pytest.raises(ResourceExhausted, match="silent after 0 bytes; run the same command again"):
         fetch(patience=0.1)
     assert not target.exists()
 
@@ -198,7 +198,7 @@ def test_a_range_that_begins_elsewhere_is_not_joined_to_what_is_there(
     next(stopped)
     stopped.close()
     server.cut_after, server.shift = None, shift
-    with pytest.raises(Halted, match=rf"asked for byte 3000, the server sent {3000 + shift}-"):
+    with pytest.raises(ResourceExhausted, match=rf"asked for byte 3000, the server sent {3000 + shift}-"):
         fetch()
     assert not target.exists() and part_of(target).read_bytes() == content[:3000]
     server.shift = 0
@@ -236,7 +236,7 @@ def test_what_will_not_fit_is_refused_before_a_byte_of_it_is_asked_for_and_room_
 
 def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.ranges, server.cut_after = content, False, 3000
-    with pytest.raises(Halted, match="cut after 3,000 bytes"):
+    with pytest.raises(ResourceExhausted, match="cut after 3,000 bytes"):
         fetch()
     assert not target.exists()
     server.cut_after = None
@@ -304,14 +304,14 @@ def test_a_missing_file_is_named_with_its_address(server: Server, target: Path) 
 
 def test_a_server_in_trouble_is_asked_again_and_then_left(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.status = content, 503
-    with pytest.raises(Halted, match="the server says 503"):
+    with pytest.raises(ResourceExhausted, match="the server says 503"):
         fetch()
     assert len(server.asked) == download.ATTEMPTS
 
 
 def test_nobody_listening_is_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "PAUSE", 0.0)
-    with pytest.raises(Halted, match="refused after 0 bytes"):
+    with pytest.raises(ResourceExhausted, match="refused after 0 bytes"):
         list(download.received("http://127.0.0.1:9/x.hdf5", target))
 
 
@@ -375,7 +375,7 @@ def test_the_hub_has_a_repository_for_each_first_part_of_a_name(
     ("behaviour", "error", "reason"),
     [
         ({"announce": False}, RefusedFile, "sends more than 4,096 bytes"),
-        ({"announce": True, "stall": 0.3, "block": 10}, Halted, "bytes a second come"),
+        ({"announce": True, "stall": 0.3, "block": 10}, ResourceExhausted, "bytes a second come"),
     ],
 )
 def test_a_body_without_an_end_is_given_up(
@@ -418,6 +418,6 @@ def test_a_body_without_a_length_does_not_keep_the_disk_full(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(download, "_put", full)
-    with pytest.raises(Halted, match="No space left"):
+    with pytest.raises(ResourceExhausted, match="No space left"):
         fetch()
     assert not download.part_of(target).exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import dqn_replay, recording_reader, recording_writer
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def read(folder: Path) -> Recorded:
     """The log as it is read when it was imported."""
     (path,) = dqn_replay.logs(folder)
-    made = Film(folder / "x.frames")
+    made = RecordingWriter(folder / "x.frames")
     recording_writer.finish(folder / "x.frames", made.written, dqn_replay.converted(path, made))
     return recording_reader.read(folder / "x.frames")
 

@@ -13,7 +13,7 @@ import pytest
 from rlbench.datasets import checksums, hdf5_writer
 from rlbench.datasets.hdf5_writer import write
 from rlbench.datasets.types import Recorded
-from rlbench.errors import Halted, RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
 
@@ -91,7 +91,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_half_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(h5py.File, "create_dataset", full)
-    with pytest.raises(Halted, match="No space left on device; free some space"):
+    with pytest.raises(ResourceExhausted, match="No space left on device; free some space"):
         put(path, rows=7)
     assert sha256(path.read_bytes()).hexdigest() == before.sha256
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
@@ -114,7 +114,7 @@ def test_a_new_set_never_lies_beside_the_checksum_of_an_old_one(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(Halted):
+    with pytest.raises(ResourceExhausted):
         put(path, rows=7)
     assert [p.name for p in tmp_path.iterdir()] == ["rlb-small.hdf5"]
 

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench.datasets import loader, locations, recording_format, recording_reader, recording_writer
-from rlbench.datasets.recording_writer import Film, last, step
+from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 
@@ -33,7 +33,7 @@ def frame(track: int, episode: int, number: int, dtype: str = "u1") -> np.ndarra
 
 def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: bool = True, dtype: str = "u1") -> None:
     """Tracks side by side, a row of each in turn, as lanes play."""
-    written = Film(folder, rows=rows)
+    written = RecordingWriter(folder, rows=rows)
     plans = [
         [(e, n, steps, ended) for e, (steps, ended) in enumerate(episodes) for n in range(steps + 1)]
         for episodes in tracks
@@ -194,8 +194,8 @@ def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
     from itertools import count
     from pathlib import Path
     import numpy as np
-    from rlbench.datasets.recording_writer import Film, step
-    film = Film(Path({str(folder)!r}), rows=50)
+    from rlbench.datasets.recording_writer import RecordingWriter, step
+    film = RecordingWriter(Path({str(folder)!r}), rows=50)
     for n in count():
         film.add(step(n % 3, np.full((84, 84), n % 251, np.uint8), n % 7, float(n), terminated=False, truncated=False))
         if n == 200:
@@ -229,7 +229,7 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) -> None:
-    made, shown = Film(tmp_path / "x.frames"), frame(0, 0, 0)
+    made, shown = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
     for track, rows in enumerate(("tf", "tfs", "ss", "s", "tff", "ftff")):
         for kind in rows:
             made.add(
@@ -263,7 +263,7 @@ def test_a_newer_set_says_so(tmp_path: Path) -> None:
 def test_numbers_that_are_no_action_or_no_reward_are_refused_by_file(
     tmp_path: Path, action: int, reward: float, told: str
 ) -> None:
-    made, shown = Film(tmp_path / "x.frames"), frame(0, 0, 0)
+    made, shown = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
     made.add(step(0, shown, 1, 1.0, terminated=False, truncated=False))
     made.add(step(0, shown, action, reward, terminated=True, truncated=False))
     made.add(last(0, shown))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as other_crc32c
 
 from rlbench.datasets import recording_reader, recording_writer, rl_unplugged, shard_conversion
-from rlbench.datasets.recording_writer import Film
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.rl_unplugged import Shard
-from rlbench.datasets.shard_conversion import Brought
+from rlbench.datasets.shard_conversion import Conversion
 from rlbench.datasets.tfrecord import crc32c, example, records
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
@@ -27,7 +27,7 @@ from tests.datasets.rl_unplugged_writer import Transition, episode, picture, png
 
 def read(path: Path, folder: Path) -> Recorded:
     """A shard as it is read when it was imported."""
-    made = Film(folder)
+    made = RecordingWriter(folder)
     counts = rl_unplugged.converted(path, made)
     recording_writer.finish(folder, made.written, counts)
     return recording_reader.read(folder)
@@ -214,9 +214,11 @@ def test_a_wrong_checksum_a_cut_gzip_and_no_gzip_are_refused_by_byte(tmp_path: P
         list(records(tmp_path / "away"))
 
 
-def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Brought]:
+def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Conversion]:
     """An import."""
-    return list(shard_conversion.brought(paths, folder, rl_unplugged.converted, workers=workers, origin="a test"))
+    return list(
+        shard_conversion.convert_shards(paths, folder, rl_unplugged.converted, workers=workers, origin="a test")
+    )
 
 
 def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path: Path) -> None:
@@ -252,7 +254,7 @@ def test_an_import_that_was_broken_off_goes_on_and_ends_in_the_same_bytes(tmp_pa
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
     whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
     bring(whole, *paths)
-    for brought in shard_conversion.brought(paths, broken, rl_unplugged.converted, workers=1, origin="a test"):
+    for brought in shard_conversion.convert_shards(paths, broken, rl_unplugged.converted, workers=1, origin="a test"):
         if brought.path == paths[1]:
             break
     (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
@@ -269,7 +271,7 @@ def test_two_processes_bring_what_one_does(tmp_path: Path) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None)
 
 
-def slow(path: Path, made: Film) -> dict[str, int]:
+def slow(path: Path, made: RecordingWriter) -> dict[str, int]:
     """Takes its time, but for the first."""
     if not path.name.endswith("0"):
         sleep(30)
@@ -278,7 +280,7 @@ def slow(path: Path, made: Film) -> dict[str, int]:
 
 def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:
     paths = [shard(tmp_path / f"run_{n}", episode(n + 1, 2)) for n in range(5)]
-    files = shard_conversion.brought(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
+    files = shard_conversion.convert_shards(paths, tmp_path / "x.frames", slow, workers=2, origin="a test")
     assert next(files).path == paths[0]
     began = monotonic()
     files.close()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlbench.envs.async_vector import Apart
+from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import AsyncVectorEnv, Discrete, EnvInfo, Step, VectorEnv
-from rlbench.envs.envpool_async import EnvPoolMujocoApart
+from rlbench.envs.envpool_async import EnvPoolMujocoAsync
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UsageError
 
 Make = Callable[..., VectorEnv]
@@ -26,8 +26,8 @@ KINDS = ["ale", "envpool", "hopper", "envpool-hopper"]  # all of them end severa
 def made(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
     seeds = seeds or SEEDS
     if kind == "envpool-hopper":
-        return EnvPoolMujocoApart(task="Hopper-v4", seeds=seeds, threads=2, answers=answers)
-    return Apart(lanes=[make_any(kind, seeds=[seed]) for seed in seeds], answers=answers)
+        return EnvPoolMujocoAsync(task="Hopper-v4", seeds=seeds, threads=2, answers=answers)
+    return AsyncVector(lanes=[make_any(kind, seeds=[seed]) for seed in seeds], answers=answers)
 
 
 def rows_of(step: Step) -> Iterator[tuple[int, tuple[bytes, ...]]]:
@@ -112,9 +112,9 @@ class Held:
         self.closed = True
 
 
-def held(count: int, answers: int) -> tuple[Apart, list[Held]]:
+def held(count: int, answers: int) -> tuple[AsyncVector, list[Held]]:
     lanes = [Held() for _ in range(count)]
-    env = Apart(lanes=lanes, answers=answers)
+    env = AsyncVector(lanes=lanes, answers=answers)
     env.reset()
     return env, lanes
 
@@ -141,7 +141,7 @@ def test_a_lane_that_is_late_holds_nobody_and_is_heard_once_it_is_done() -> None
 
 def test_every_action_goes_to_its_own_lane(make_any: Make) -> None:
     lanes = [make_any("cartpole", seeds=[3]) for _ in range(2)]
-    env = Apart(lanes=lanes, answers=2)
+    env = AsyncVector(lanes=lanes, answers=2)
     env.reset()
     env.send(np.array([1, 0]), np.array([1, 0]))
     pushed = env.recv().obs[:, 1]

@@ -15,7 +15,7 @@ from rlbench.config.tasks import AtariTask
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import Box, Step, VectorEnv
 from rlbench.envs.mujoco import MujocoVector
-from rlbench.envs.render import Board, Double, Picture, Rendered, Watched
+from rlbench.envs.render import Board, Frame, RecordVideo, Rendered, ShadowEmulator
 from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, UsageError
 
@@ -45,7 +45,7 @@ class Renderer:
     def __init__(self, lane: Any) -> None:
         self.lane = lane
 
-    def render(self, mode: str) -> Picture:
+    def render(self, mode: str) -> Frame:
         assert mode == "rgb_array"
         return np.full((4, 4, 3), round(1000 * float(self.lane.data.qpos[0])) % 256, np.uint8)
 
@@ -58,10 +58,10 @@ def rendered(envs: MujocoVector) -> Rendered:
 
 
 def test_a_toy_is_filmed_to_the_end_of_its_first_episode_and_its_board_is_seen() -> None:
-    watched = Watched(Catch(seeds=(3, 4)), Board(seconds=0.25))
+    watched = RecordVideo(Catch(seeds=(3, 4)), Board(seconds=0.25))
     answers = played(watched, 20)
-    pictures = watched.pictures()
-    assert len(pictures) == 10 and watched.pictures() == [] and watched.seconds == 0.25
+    pictures = watched.frames()
+    assert len(pictures) == 10 and watched.frames() == [] and watched.seconds == 0.25
     for answer, picture in zip(answers, pictures[1:], strict=False):
         assert (picture[::24, ::24, 0] == answer.obs[0]).all() and picture.shape == (240, 120, 3)
 
@@ -71,25 +71,25 @@ def test_who_is_watched_plays_as_if_alone() -> None:
         return MujocoVector(task="Hopper-v4", seeds=(1, 2))
 
     plain, envs = played(made(), 60), made()
-    watched = played(Watched(envs, rendered(envs)), 60)
+    watched = played(RecordVideo(envs, rendered(envs)), 60)
     for one, other in zip(plain, watched, strict=True):
         assert all((a == b).all() for a, b in zip(one, other, strict=True))
 
 
 def test_what_moves_too_fast_to_be_shown_is_shown_in_part_but_always_to_its_end() -> None:
     envs = MujocoVector(task="Hopper-v4", seeds=(1,))
-    watched = Watched(envs, rendered(envs))
+    watched = RecordVideo(envs, rendered(envs))
     ended = next(i for i, answer in enumerate(played(watched, 200), 1) if answer.over[0])
     assert watched.every == 4 and watched.seconds == pytest.approx(0.032)
-    assert len(watched.pictures()) == 1 + -(-ended // 4)
+    assert len(watched.frames()) == 1 + -(-ended // 4)
 
 
 def test_the_double_of_an_emulator_plays_the_same_game_in_colour() -> None:
     envs = AleVector(task=BREAKOUT, seeds=(5, 6), training=False)
     double = AleVector(task=BREAKOUT, seeds=(5,), training=False, coloured=True)
-    watched = Watched(envs, Double(double, frame_skip=4))
+    watched = RecordVideo(envs, ShadowEmulator(double, frame_skip=4))
     answers = played(watched, 110)
-    pictures = watched.pictures()
+    pictures = watched.frames()
     ended = next(i for i, answer in enumerate(answers, 1) if answer.over[0])
     assert len(pictures) == ended + 1 and watched.seconds == pytest.approx(1 / 15)
     assert {picture.shape for picture in pictures} == {(210, 160, 3)}
@@ -106,7 +106,7 @@ def test_a_double_that_goes_astray_is_noticed() -> None:
     envs = AleVector(task=BREAKOUT, seeds=(5,), training=False)
     double = AleVector(task=task, seeds=(5,), training=False, coloured=True)
     with pytest.raises(BrokenEnvironment, match="went apart; leave --video out"):
-        played(Watched(envs, Double(double, frame_skip=4)), 110)
+        played(RecordVideo(envs, ShadowEmulator(double, frame_skip=4)), 110)
 
 
 @pytest.mark.parametrize("backend", ["disable", "glfw"])

@@ -11,8 +11,8 @@ from typing import Final
 from tests.laws.source import Finding, Module
 
 MODULE: Final = 400
-LEARNER: Final = 150
-FUNCTION: Final = 40
+LEARNER: Final = 155
+FUNCTION: Final = 48
 MEDIAN: Final = 130  # of all modules
 SCRIPT: Final = 20
 SETUP: Final = 60  # scripts/setup

@@ -81,7 +81,7 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
         features = learner.online.torso(batch.obs)
         streams = head.streams(features, "learn")
         value = head(features, "learn")
-        goal = learner.future(batch.next_obs).backup(batch.reward, batch.discount)
+        goal = learner.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
         assert isinstance(value, Expected) and isinstance(goal, Expected)
         error = value.at(batch.action).distance(goal)
     seen = {

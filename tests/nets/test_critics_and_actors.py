@@ -11,7 +11,7 @@ from scipy import stats
 
 from rlbench.nets import initial
 from rlbench.nets.actors import ConditionalActor, DeterministicActor, SquashedActor
-from rlbench.nets.critics import Critics, drawn
+from rlbench.nets.critics import Critics, random_subset
 
 
 def test_critics_side_by_side_equal_plain_networks_one_by_one() -> None:
@@ -75,11 +75,11 @@ def test_the_logarithm_of_the_spread_keeps_within_its_bounds() -> None:
 def test_a_subset_holds_no_member_twice_and_every_pair_is_as_likely() -> None:
     torch.manual_seed(0)
     value = torch.arange(5.0)[:, None].expand(5, 2)
-    pairs = Counter(tuple(sorted(drawn(value, 2)[:, 0].tolist())) for _ in range(4_000))
+    pairs = Counter(tuple(sorted(random_subset(value, 2)[:, 0].tolist())) for _ in range(4_000))
     assert len(pairs) == 10
     assert all(a != b for a, b in pairs)
     assert stats.chisquare(list(pairs.values())).pvalue > 1e-3
-    assert drawn(value, None) is value
+    assert random_subset(value, None) is value
 
 
 def test_a_log_std_with_an_offset_is_scaled_by_one_and_shifted_by_it_and_both_learn() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.nets.dueling import Noisy, Streams
+from rlbench.nets.dueling import DuelingMLP, NoisyLinear
 from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
 from rlbench.nets.q_heads import CategoricalHead, QNet, QuantileHead
 from rlbench.ops.quantiles import Quantiles
@@ -19,8 +19,8 @@ from rlbench.ops.types import Role
 FEATURES, HIDDEN, ACTIONS = 6, 5, 3
 
 
-def streams(width: int = 1, *, dueling: bool = False, noisy: float | None = None) -> Streams:
-    return Streams(features=FEATURES, hidden=HIDDEN, actions=ACTIONS, width=width, dueling=dueling, noisy=noisy)
+def streams(width: int = 1, *, dueling: bool = False, noisy: float | None = None) -> DuelingMLP:
+    return DuelingMLP(features=FEATURES, hidden=HIDDEN, actions=ACTIONS, width=width, dueling=dueling, noisy=noisy)
 
 
 def proposed(count: int = 4, entropy: float = 0.0) -> ProposedHead:
@@ -37,7 +37,7 @@ def count(module: nn.Module) -> int:
 
 
 def test_noise_is_factorised_of_rank_one_and_absent_in_evaluation() -> None:
-    layer = Noisy(8, 6, scale=0.5)
+    layer = NoisyLinear(8, 6, scale=0.5)
     eye = torch.eye(8)
     quiet = layer(eye, "eval")
     torch.testing.assert_close(quiet, layer.weight.t() + layer.bias)
@@ -57,7 +57,7 @@ def test_noise_is_factorised_of_rank_one_and_absent_in_evaluation() -> None:
 
 def test_noise_has_the_papers_scale() -> None:
     """σ₀ / √p each, times f(ε) with E f² = E|ε| = √(2/π)."""
-    layer = Noisy(100, 400, scale=0.5)
+    layer = NoisyLinear(100, 400, scale=0.5)
     assert layer.weight_noise.unique().item() == pytest.approx(0.5 / 10)
     assert layer.weight.abs().max().item() <= 0.1
     draws = torch.stack([(layer(torch.zeros(1, 100), "act") - layer.bias)[0] for _ in range(200)])
@@ -79,7 +79,7 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     """Nature features 3136, 6 actions: the layers after the torso, counted by hand."""
 
     def of(width: int, *, dueling: bool = False, noisy: float | None = None) -> int:
-        return count(Streams(features=3136, hidden=512, actions=6, width=width, dueling=dueling, noisy=noisy))
+        return count(DuelingMLP(features=3136, hidden=512, actions=6, width=width, dueling=dueling, noisy=noisy))
 
     hidden = 3136 * 512 + 512
     assert of(1) == hidden + 512 * 6 + 6
@@ -87,7 +87,7 @@ def test_parameter_counts_follow_from_the_papers() -> None:
     assert of(200) == hidden + 512 * 1200 + 1200
     assert of(51, dueling=True, noisy=0.1) == 2 * (2 * hidden + 512 * 306 + 306 + 512 * 51 + 51)
     embed = 64 * 3136 + 3136
-    big = Streams(features=3136, hidden=512, actions=6, width=1, dueling=False, noisy=None)
+    big = DuelingMLP(features=3136, hidden=512, actions=6, width=1, dueling=False, noisy=None)
     assert count(ImplicitHead(big, features=3136, samples={}, cosines=64)) == of(1) + embed
     fqf = ProposedHead(big, features=3136, count=32, entropy=10.0, cosines=64)
     assert count(fqf) == of(1) + embed + 3136 * 32 + 32

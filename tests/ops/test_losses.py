@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 from torch import Tensor
 
-from rlbench.ops.action_distributions import Gaussian, Squashed, anywhere
+from rlbench.ops.action_distributions import Gaussian, Squashed, uniform_actions
 from rlbench.ops.losses import (
+    bc_mse,
     binary_weight,
     conservative_gap,
-    counted,
-    evidence_loss,
     expectile_loss,
     exponential_weight,
-    imitation_error,
-    soft_minimum,
-    standard_divergence,
+    kl_to_standard_normal,
+    lambda_mix,
+    vae_loss,
+    weighted_mean,
 )
 
 
@@ -31,12 +31,12 @@ def doubles(*values: object) -> Tensor:
 
 
 def test_a_mean_of_counted_rows_leaves_out_those_of_weight_zero() -> None:
-    assert counted(doubles([1.0, 0.0, 3.0]), doubles([2.0, 1e9, -2.0])).item() == pytest.approx((2 - 6) / 4)
-    assert counted(doubles([0.0, 0.0]), doubles([5.0, 7.0])).item() == 0
+    assert weighted_mean(doubles([1.0, 0.0, 3.0]), doubles([2.0, 1e9, -2.0])).item() == pytest.approx((2 - 6) / 4)
+    assert weighted_mean(doubles([0.0, 0.0]), doubles([5.0, 7.0])).item() == 0
 
 
 def test_the_imitation_error_is_the_mean_over_dimensions_not_their_sum() -> None:
-    found = imitation_error(doubles([[1.0, 0.0], [0.5, 0.5]]), doubles([[0.0, 0.0], [0.5, -0.5]]))
+    found = bc_mse(doubles([[1.0, 0.0], [0.5, 0.5]]), doubles([[0.0, 0.0], [0.5, -0.5]]))
     assert found.tolist() == [0.5, 0.5]
 
 
@@ -74,8 +74,8 @@ def test_binary_weights_are_one_where_the_advantage_is_positive_and_only_there()
 
 def test_the_soft_minimum_is_three_quarters_of_the_least_and_one_of_the_greatest() -> None:
     value = doubles([[1.0, 4.0, -2.0], [5.0, 0.0, -2.0]])
-    assert soft_minimum(value, 0.75).tolist() == [0.75 * 1 + 0.25 * 5, 0.75 * 0 + 0.25 * 4, -2.0]
-    assert soft_minimum(value, 1.0).tolist() == [1.0, 0.0, -2.0]
+    assert lambda_mix(value, 0.75).tolist() == [0.75 * 1 + 0.25 * 5, 0.75 * 0 + 0.25 * 4, -2.0]
+    assert lambda_mix(value, 1.0).tolist() == [1.0, 0.0, -2.0]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
@@ -96,7 +96,7 @@ def test_the_importance_weighted_sum_estimates_the_integral_over_all_actions() -
     wanted = math.log(integrate.quad(lambda a: math.exp(2 * a), -1, 1)[0])
     rows, count = 1, 400_000
     like = torch.zeros(rows, 1, dtype=torch.float64)
-    random, density = anywhere(like, count)
+    random, density = uniform_actions(like, count)
     policy = Squashed(like + 0.3, like - 0.2)
     action, log_prob = policy.repeated(count).sample()
     for drawn, logarithm in ((random, torch.full((count, rows), density, dtype=torch.float64)), (action, log_prob)):
@@ -121,17 +121,17 @@ def test_the_divergence_from_the_standard_normal_is_its_integral(mean: float, lo
         return float(math.exp(log) * (log - stats.norm.logpdf(x)))
 
     wanted, _ = integrate.quad(density, mean - 12 * std, mean + 12 * std)
-    found = standard_divergence(doubles([[mean, 0.0]]), doubles([[log_std, 0.0]]))
+    found = kl_to_standard_normal(doubles([[mean, 0.0]]), doubles([[log_std, 0.0]]))
     assert found.tolist() == pytest.approx([wanted / 2], abs=1e-8)  # mean of two latent numbers, one of them without
 
 
 def test_the_evidence_loss_is_the_error_and_half_the_divergence() -> None:
-    assert evidence_loss(doubles([2.0, 0.0]), doubles([1.0, 4.0]), 0.5).tolist() == [2.5, 2.0]
+    assert vae_loss(doubles([2.0, 0.0]), doubles([1.0, 4.0]), 0.5).tolist() == [2.5, 2.0]
 
 
 def test_uniform_actions_fill_the_whole_range_and_tell_their_density() -> None:
     torch.manual_seed(0)
-    action, density = anywhere(torch.zeros(100, 3), 50)
+    action, density = uniform_actions(torch.zeros(100, 3), 50)
     assert action.shape == (50, 100, 3)
     assert density == pytest.approx(3 * math.log(0.5))
     assert stats.kstest(action.double().numpy().ravel(), stats.uniform(-1, 2).cdf).pvalue > 1e-3

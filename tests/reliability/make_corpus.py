@@ -15,7 +15,7 @@ import torch
 
 from rlbench import checkpoint, suites
 from rlbench.datasets import hdf5_writer, policies, recording_writer
-from rlbench.datasets.recording_writer import Film, last, step
+from rlbench.datasets.recording_writer import RecordingWriter, last, step
 from rlbench.datasets.types import Recorded
 from rlbench.records.store import Store
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
@@ -74,7 +74,7 @@ def main(target: Path, *folders: Path) -> None:
     checkpoint.save(target / "checkpoint", {"a": torch.arange(6.0).view(2, 3), "b": {"n": 1, "s": "x", "f": 0.5}})
     hdf5_writer.write(target / "rlb-corpus.hdf5", recorded(), {"rlbench_task": "Small-v0"})
     shown = np.arange(36, dtype=np.uint8).reshape(3, 12)
-    made = Film(target / "rlb-corpus.frames")
+    made = RecordingWriter(target / "rlb-corpus.frames")
     for moment in range(4):
         made.add(step(0, shown + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
     made.add(last(0, shown))

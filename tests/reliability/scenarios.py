@@ -129,7 +129,7 @@ def set_ending(folder: Path) -> object:
 def played(words: list[str]) -> int:
     folder = Path(words[0]) / f"{SET}{recording_writer.SUFFIX}"
     recording_writer.clear(folder)
-    made = recording_writer.Film(folder, rows=8)
+    made = recording_writer.RecordingWriter(folder, rows=8)
     for number in range(20):
         obs = np.full((4, 4), number, np.uint8)
         ended = number % 5 == 4
@@ -152,7 +152,7 @@ def film_ending(folder: Path) -> object:
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
 
 
-def convert(path: Path, made: recording_writer.Film) -> dict[str, int]:
+def convert(path: Path, made: recording_writer.RecordingWriter) -> dict[str, int]:
     """A shard that is a line of text, of which some cannot be read to their end."""
     for letter in path.read_bytes():
         made.add(recording_writer.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False))
@@ -164,7 +164,7 @@ def convert(path: Path, made: recording_writer.Film) -> dict[str, int]:
 
 def brought(words: list[str]) -> int:
     files = sorted(Path(words[0]).glob("*.txt"))
-    for _ in shard_conversion.brought(
+    for _ in shard_conversion.convert_shards(
         files, Path(words[0]) / f"{SET}{recording_writer.SUFFIX}", convert, workers=1, origin="texts"
     ):
         pass

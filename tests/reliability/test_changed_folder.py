@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.config.run import Runtime
-from rlbench.errors import Halted
+from rlbench.errors import ResourceExhausted
 from rlbench.records.store import Store, read
 from rlbench.run import Stop, run
 from tests.reliability.families import CATCH
@@ -64,7 +64,7 @@ def test_a_run_whose_folder_is_changed_halts_with_one_line(
     change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     own = {".lock", "crash.txt"} if change in {fewer_epochs, no_epochs} else set()  # else they may be another's
-    with pytest.raises(Halted, match=r"^[^\n]*seed=0[^\n]*while the run was under way; [^\n]+$"):
+    with pytest.raises(ResourceExhausted, match=r"^[^\n]*seed=0[^\n]*while the run was under way; [^\n]+$"):
         list(records)
     store.release()
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -90,7 +90,7 @@ def test_no_run_says_done_over_a_record_that_cannot_be_read(change: Callable[[Pa
     while len(store.epochs) < 2:
         next(records)
     change(folder)
-    with pytest.raises(Halted, match="while the run was under way"):
+    with pytest.raises(ResourceExhausted, match="while the run was under way"):
         list(records)
     store.release()
     assert not (folder / "outcome.json").exists()
@@ -109,7 +109,7 @@ def test_after_git_clean_a_second_process_ends_the_run_and_the_first_stops(tmp_p
     assert second is not None
     others = run(spec, QUIET, second, Stop())
     next(others)
-    with pytest.raises(Halted, match="lock"):
+    with pytest.raises(ResourceExhausted, match="lock"):
         list(records)
     first.release()
     assert Store.claim(spec, tmp_path, {}) is None, "who goes lets nobody in"

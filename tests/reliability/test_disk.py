@@ -20,7 +20,7 @@ from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime
-from rlbench.errors import Halted
+from rlbench.errors import ResourceExhausted
 from rlbench.records import files
 from rlbench.records.store import Store, read, scores
 from rlbench.records.types import Epoch
@@ -125,7 +125,7 @@ def test_a_disk_that_fills_up_in_mid_run_keeps_the_last_good_state(golden: tuple
             pass
         with pytest.raises(OSError, match="No space left"):
             other.write_bytes(b"x" * 2**23)
-        with pytest.raises(Halted, match="No space left on device"):
+        with pytest.raises(ResourceExhausted, match="No space left on device"):
             list(records)
         store.release()
         assert [epoch.number for epoch in read(store.folder).epochs] in ([0, 1], [0, 1, 2])

@@ -18,7 +18,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.config.footprint import footprint
 from rlbench.config.run import Runtime
-from rlbench.errors import BrokenEnvironment, Halted, RunFailed
+from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.evaluation import pool
 from rlbench.ops.state_dict import branch
 from rlbench.records.store import read
@@ -135,7 +135,7 @@ def test_a_judge_that_breaks_fails_the_run_with_what_it_said_and_what_was_judged
 @pytest.mark.parametrize("way", ["killed", pytest.param("memory", marks=pytest.mark.soak)])
 def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "PROGRAM", program(way))
-    with pytest.raises(Halted, match="memory is exhausted"):
+    with pytest.raises(ResourceExhausted, match="memory is exhausted"):
         carry(FLAT.spec(), tmp_path, runtime=within(1))
     assert read(FLAT.folder(tmp_path)).outcome is None
     monkeypatch.undo()
@@ -234,4 +234,4 @@ def test_what_a_judge_takes_was_foreseen_to_within_a_tenth(algorithm: str) -> No
     (judge,) = psutil.Process().children()
     held = judge.memory_info().rss
     trainer.close()
-    assert abs(held / footprint(spec, 1).judges - 1) < 0.1
+    assert abs(held / footprint(spec, 1).eval_workers - 1) < 0.1

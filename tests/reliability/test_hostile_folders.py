@@ -21,7 +21,7 @@ from rlbench.datasets import dqn_replay, shard_conversion
 from rlbench.evaluation import pool
 from rlbench.records.store import Store, folder_of
 from rlbench.report.check import Finding, to_junit
-from rlbench.sweep.worker import Child
+from rlbench.sweep.worker import Worker
 from tests.conftest import epoch
 from tests.records.test_store import outcome
 from tests.reliability.odd import sealed, told
@@ -32,7 +32,7 @@ PLANTED = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
 
 def sweep_child() -> None:
     """A run of a sweep."""
-    child = Child(["--version"], Path("results"), os.environ)
+    child = Worker(["--version"], Path("results"), os.environ)
     child.process.wait(60)
     os.close(child.pipe)
 

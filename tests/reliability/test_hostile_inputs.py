@@ -23,7 +23,7 @@ from rlbench import suites
 from rlbench.assembly.environments import environments
 from rlbench.cli.output import emit
 from rlbench.config.overrides import applied, parse
-from rlbench.errors import Halted, UsageError
+from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
 from rlbench.report.plots import STYLE
 from tests.laws.source import ROOT
@@ -180,7 +180,7 @@ def test_signs_of_mathematics_in_a_picture_are_letters() -> None:
 
 
 def test_a_folder_of_results_that_is_gone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Halted, match="its folder is gone; put it back and run the same command again"):
+    with pytest.raises(ResourceExhausted, match="its folder is gone; put it back and run the same command again"):
         files.replace(tmp_path / "gone" / "outcome.json", "{}")
 
 

@@ -122,14 +122,14 @@ def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
 
 EVALUATING = """
 import signal, sys, time
-from rlbench.collectors.episode_quota import Quota
+from rlbench.collectors.episode_quota import EpisodeQuota
 signal.signal(signal.SIGINT, signal.default_int_handler)
-add = Quota.add
+add = EpisodeQuota.add
 def slow(*arguments):
     print("judging", file=sys.stderr, flush=True)
     time.sleep(0.05)
     return add(*arguments)
-Quota.add = slow
+EpisodeQuota.add = slow
 from rlbench.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -292,7 +292,7 @@ if __name__ == "__main__":
 """
 
 
-def idle(path: Path, made: recording_writer.Film) -> dict[str, int]:
+def idle(path: Path, made: recording_writer.RecordingWriter) -> dict[str, int]:
     """A conversion that never ends, and says who it is."""
     path.with_suffix(".pid").write_text(str(os.getpid()))
     time.sleep(600)

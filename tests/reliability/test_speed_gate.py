@@ -15,7 +15,7 @@ from rlbench.report import check
 from rlbench.report.baseline import Baseline, Entry, speed
 from rlbench.report.check import against_baseline
 from rlbench.report.gate import BLOCK, FEWEST_SPEEDS, SLOWER, WARN, rule_speed
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Run
 from tests.reliability.test_survivorship import run_of, spec_of
@@ -80,7 +80,7 @@ def words(
 ) -> list[str]:
     """What the gate says of speeds against a baseline of some machines."""
     spec = spec_of(NAME, 0)
-    entry = Entry(key=Key("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
+    entry = Entry(key=CellKey("toy", "dqn", "Catch", ""), id=spec.id, scores=dict.fromkeys(range(5), 1.0), speeds=saved)
     baseline = Baseline(entries=(entry,), commits=(), machines=tuple(saved))
     monkeypatch.setattr(check, "gather", lambda _: sorted_runs(runs))
     found = against_baseline("toy", Path("none"), baseline, alpha=0.05, margin=0.05, other_machine=other)

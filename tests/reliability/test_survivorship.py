@@ -19,7 +19,7 @@ from rlbench.records.types import Outcome, Status
 from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import documented, row_of
-from rlbench.report.reference_table import Key
+from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Evaluation, Run
 from tests.conftest import epoch
@@ -69,7 +69,7 @@ def spec_of(name: tuple[str, str, str], seed: int, *changes: str) -> Spec:
 
 def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> Cell:
     """The cell as the table has it, among all others that were not run."""
-    key = Key(name[0], name[1], *row_of(name[0], name[2], ""))
+    key = CellKey(name[0], name[1], *row_of(name[0], name[2], ""))
     with monkeypatch.context() as patch:
         patch.setattr(cells, "gather", lambda _: sorted_runs(runs))
         return next(cell for cell in every_cell([name[0]], Path("none")) if cell.key == key)
@@ -77,7 +77,7 @@ def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.Mon
 
 def spread_of(name: tuple[str, str, str]) -> tuple[float, float]:
     """A score about the document's, and how far others lie from it."""
-    key = Key(name[0], name[1], *row_of(name[0], name[2], ""))
+    key = CellKey(name[0], name[1], *row_of(name[0], name[2], ""))
     score = next(cell.primary.score for cell in documented(name[0]) if cell.key == key)
     return score, max(abs(score), 1.0)
 

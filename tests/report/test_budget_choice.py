@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.budget_choice import chosen, needed, parse_budget
-from rlbench.report.reference_table import Key
-from rlbench.report.remaining_work import Missing, missing, pace
+from rlbench.report.reference_table import CellKey
+from rlbench.report.remaining_work import RemainingRuns, remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.verdict import Verdict, Word
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = True) -> Missing:
-    key = Key("toy", name, "Catch", "")
-    return Missing(key=key, seeds=tuple(range(seeds)), steps=1000 * seeds, hours=hours, memory=1, runnable=runnable)
+def row(name: str, hours: float | None, seeds: int = 10, *, runnable: bool = True) -> RemainingRuns:
+    key = CellKey("toy", name, "Catch", "")
+    return RemainingRuns(
+        key=key, seeds=tuple(range(seeds)), steps=1000 * seeds, hours=hours, memory=1, runnable=runnable
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_the_whole_atari_table_has_hours(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["plan", "atari", "--results", str(RESULTS)]) == 0
     *_, whole = capsys.readouterr().out.splitlines()
     assert whole.startswith("the whole table: 56 cells, 560 runs, 5,600,000,000 steps, ")
-    assert all(cell.hours for cell in missing("atari", RESULTS, whole=True))
+    assert all(cell.hours for cell in remaining_runs("atari", RESULTS, whole=True))
 
 
 def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,21 +102,23 @@ def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFi
 def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
     found = gather(RESULTS)
     assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in found)
-    assert pace(Key("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC") is None
-    toys = Key("toy", "redq", "Pendulum-v1", "")
+    assert throughput(CellKey("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC") is None
+    toys = CellKey("toy", "redq", "Pendulum-v1", "")
     assert toys in found, "its own runs do"
-    assert pace(toys, found, "AMD EPYC") is not None
-    assert pace(Key("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC") is None, "nor does it for others"
+    assert throughput(toys, found, "AMD EPYC") is not None
+    assert throughput(CellKey("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC") is None, (
+        "nor does it for others"
+    )
 
 
 def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
     unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
     found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
     sac, redq = (
-        pace(Key("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),
-        pace(Key("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC"),
+        throughput(CellKey("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),
+        throughput(CellKey("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC"),
     )
-    ppo = pace(Key("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC")
+    ppo = throughput(CellKey("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC")
     assert redq is not None and ppo is not None and sac is not None
     assert (redq.nearest, ppo.nearest) == ("family", "family")
     assert redq.speed < ppo.speed / 2

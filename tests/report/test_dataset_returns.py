@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.dataset_returns import Experience
+from rlbench.report.dataset_returns import DatasetReturns
 from rlbench.report.tables import columns, to_json, to_markdown
 
 Record = Callable[..., Path]
@@ -34,7 +34,7 @@ def cells(results: Path, task: str, dataset: str) -> dict[str, Cell]:
 def test_documented_recordings_have_the_documented_worth(
     tmp_path: Path, task: str, dataset: str, behaviour: float | None, expert: float | None
 ) -> None:
-    assert cells(tmp_path, task, dataset)["cql"].experience == Experience(behaviour, expert)
+    assert cells(tmp_path, task, dataset)["cql"].experience == DatasetReturns(behaviour, expert)
 
 
 def test_runs_say_what_their_data_were_worth_and_others_on_the_same_file_take_it_over(
@@ -48,9 +48,9 @@ def test_runs_say_what_their_data_were_worth_and_others_on_the_same_file_take_it
     record_run([1.0], suite="offline", algo="td3bc", task="rlb-halfcheetah-medium", data={**own, "sha256": "b" * 64})
     found = cells(tmp_path / "results", "HalfCheetah-v4", "rlb-halfcheetah-medium")
     assert {name: cell.experience for name, cell in found.items()} == {
-        "il": Experience(5.25, 7.0),
-        "iql": Experience(5.25, 7.0),
-        "td3bc": Experience(None, None),  # another file under the same name
+        "il": DatasetReturns(5.25, 7.0),
+        "iql": DatasetReturns(5.25, 7.0),
+        "td3bc": DatasetReturns(None, None),  # another file under the same name
     }
 
 

@@ -17,7 +17,7 @@ from rlbench.report.estimate import (
     steps_to,
     without_optimism,
 )
-from rlbench.report.reference_table import Estimator, Key
+from rlbench.report.reference_table import CellKey, Estimator
 from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.runs import Evaluation, Run
 
@@ -108,7 +108,7 @@ def test_a_run_without_an_evaluation_has_no_score() -> None:
 
 
 def test_d4rls_scale() -> None:
-    scale = reference(Key("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
+    scale = reference(CellKey("offline", "cql", "HalfCheetah-v2", "halfcheetah-medium-v2"))
     assert scale == Reference(-280.178953, 12135.0)
     raw = run(-280.178953, 12135.0, 5927.4105235)
     assert seed_scores([raw], "normalized-best", scale=scale) == [100.0]
@@ -134,7 +134,7 @@ def test_the_last_ten_are_averaged_and_of_the_last_two_the_higher_mean_counts(
 
 
 def test_a_human_has_one_and_a_random_policy_none() -> None:
-    scale = reference(Key("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
+    scale = reference(CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
     assert scale == Reference(1.7, 30.5)
     assert (normalized(1.7, scale), normalized(30.5, scale), normalized(316, scale)) == (
         0.0,

@@ -12,8 +12,8 @@ from rlbench.cli.app import main
 from rlbench.report import remaining_work as missing_module
 from rlbench.report.cells import SUITES, every_cell
 from rlbench.report.markdown_summary import overview
-from rlbench.report.reference_table import Key
-from rlbench.report.remaining_work import missing, pace
+from rlbench.report.reference_table import CellKey
+from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -58,7 +58,7 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = rows(text, "| for ten seeds a cell |")
-    lacking = missing("mujoco", RESULTS, cpu="AMD EPYC")
+    lacking = remaining_runs("mujoco", RESULTS, cpu="AMD EPYC")
     assert costs["mujoco"][0] == f"{sum(len(row.seeds) for row in lacking):,}"
     assert costs["mujoco"][2] == f"{sum(row.hours or 0 for row in lacking) / 24:,.1f}"
     assert float(costs["offline"][2]) > 0, "offline runs have a speed: gradient steps a second"
@@ -79,7 +79,7 @@ def test_the_command_writes_markdown_where_the_file_is_called_so(tmp_path: Path)
 
 
 def test_runs_whose_data_nobody_published_are_counted_apart(tmp_path: Path) -> None:
-    barred = sum(len(row.seeds) for row in missing("offline", tmp_path) if not row.runnable)
+    barred = sum(len(row.seeds) for row in remaining_runs("offline", tmp_path) if not row.runnable)
     assert barred == 120
     assert f"{barred} of these runs cannot be made" in overview(["offline", "toy"], tmp_path)
     assert "cannot be made" not in overview(["toy"], tmp_path)
@@ -91,9 +91,9 @@ def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
     found = {key: runs for key, runs in every.items() if key.suite == "offline" and key.algorithm not in unknown}
     games = {key: runs for key, runs in every.items() if "pong" in key.dataset}
     assert any(key.algorithm == "bcq" for key in games) and any(key.algorithm == "il" for key in found)
-    bcq, raw = (Key("offline", name, "HalfCheetah-v4", "halfcheetah-medium-v2") for name in ("bcq", "td3bc-raw"))
-    assert pace(bcq, found | games, "AMD EPYC") is None
-    near = pace(raw, found | games, "AMD EPYC")
+    bcq, raw = (CellKey("offline", name, "HalfCheetah-v4", "halfcheetah-medium-v2") for name in ("bcq", "td3bc-raw"))
+    assert throughput(bcq, found | games, "AMD EPYC") is None
+    near = throughput(raw, found | games, "AMD EPYC")
     assert near is not None and near.nearest == "family"
-    lacking = {row.key: row.hours for row in missing("offline", Path("nowhere"))}
+    lacking = {row.key: row.hours for row in remaining_runs("offline", Path("nowhere"))}
     assert set(lacking.values()) == {None}, "nothing was measured, so nothing is foretold"

@@ -22,8 +22,8 @@ from rlbench.report.compare import compare, normalizer
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import hours, panels, standings, steps
 from rlbench.report.plots import KINDS, STYLE, draw, encoded, looks_of
-from rlbench.report.reference_table import Key
-from rlbench.report.remaining_work import missing, pace
+from rlbench.report.reference_table import CellKey
+from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 
 Capture = pytest.CaptureFixture[str]
@@ -163,13 +163,15 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) ->
 
 
 def test_more_points_are_more_on_the_common_scale_also_below_the_random_policy() -> None:
-    keys = [Key("toy", "dqn", "Nowhere", ""), Key("toy", "dqn", "Pendulum-v1", "")]
+    keys = [CellKey("toy", "dqn", "Nowhere", ""), CellKey("toy", "dqn", "Pendulum-v1", "")]
     _, points = normalizer(keys, [[-30.0, -20.0], [-1400.0, -1300.0]])
     assert all(one > zero for zero, one in points)
 
 
 def test_the_best_run_of_a_task_is_1_for_every_algorithm() -> None:
-    keys = [Key("goals", name, "FetchReach-v4", "") for name in ("ddpg", "ddpg+her")]  # one document is below random
+    keys = [
+        CellKey("goals", name, "FetchReach-v4", "") for name in ("ddpg", "ddpg+her")
+    ]  # one document is below random
     scale, points = normalizer(keys, [[-40.0, -30.0], [-2.0]])
     assert (scale, points) == ("random policy 0, best run 1", [(-49.4, -2.0)] * 2)
 
@@ -231,15 +233,17 @@ def test_the_report_of_nothing_is_a_page_too(capsys: Capture) -> None:
 
 def test_what_is_missing_and_what_it_costs(two_algorithms: Path, record_run: Record) -> None:
     record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
-    rows = {(row.key.algorithm, row.key.task): row for row in missing("toy", two_algorithms, seeds=range(5))}
+    rows = {(row.key.algorithm, row.key.task): row for row in remaining_runs("toy", two_algorithms, seeds=range(5))}
     dqn = rows["dqn", "Catch"]
     assert (dqn.seeds, dqn.steps, dqn.runnable) == ((2, 3, 4), 3 * 24_000 - 4_000, True)
-    assert dqn.hours is None and pace(dqn.key, gather(two_algorithms), "any") is None  # these records have no speed
+    assert (
+        dqn.hours is None and throughput(dqn.key, gather(two_algorithms), "any") is None
+    )  # these records have no speed
     assert rows["iqn", "Catch"].seeds == (0, 1, 2, 3, 4)
 
 
 def test_the_committed_records_give_the_plan_its_hours() -> None:
-    rows = missing("atari", RESULTS, algorithms=["dqn"], seeds=[0, 1])
+    rows = remaining_runs("atari", RESULTS, algorithms=["dqn"], seeds=[0, 1])
     assert all(row.hours and 10 < row.hours < 100 for row in rows)  # 10 M steps at 140 a second are 20 hours
     assert rows[0].seeds == (1,)
 

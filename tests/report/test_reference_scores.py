@@ -9,8 +9,8 @@ import pytest
 from rlbench.report.curves import documented_curves
 from rlbench.report.reference_scores import (
     DATA,
-    Documented,
-    Key,
+    CellKey,
+    ReferenceScore,
     about,
     at_the_end,
     documented,
@@ -83,7 +83,7 @@ def test_known_cells_have_their_printed_scores(algorithm: str, game: str, score:
 
 
 def test_the_other_documents_of_a_cell_are_listed_with_it() -> None:
-    cell = next(c for c in documented("atari") if c.key == Key("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
+    cell = next(c for c in documented("atari") if c.key == CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
     assert {d.system for d in cell.others} == {"Tianshou", "Dopamine", "OpenAI Baselines"}
     assert {(d.n, d.estimator) for d in cell.others if d.system == "Tianshou"} >= {(10, "max-of-mean"), (10, "final")}
     assert cell.primary not in cell.others
@@ -193,25 +193,25 @@ def test_a_data_set_names_its_row() -> None:
     ],
 )
 def test_the_steps_of_a_document_bound_what_it_could_have_seen(steps: str, limit: int | None) -> None:
-    assert Documented(score=1, estimator="final", system="", source="", steps=steps).limit == limit
+    assert ReferenceScore(score=1, estimator="final", system="", source="", steps=steps).limit == limit
 
 
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (Key("mujoco", "ddpg", "Ant-v4", ""), "untrained policy"),
-        (Key("mujoco", "ddpg", "Humanoid-v4", ""), "untrained policy"),
-        (Key("offline", "cql", "HalfCheetah-v2", "halfcheetah-expert-v2"), "two bugs"),
-        (Key("offline", "bcq", "HalfCheetah-v2", "halfcheetah-medium-v2"), "first row"),
-        (Key("atari", "iqn", "SpaceInvadersNoFrameskip-v4", ""), "permutes"),
+        (CellKey("mujoco", "ddpg", "Ant-v4", ""), "untrained policy"),
+        (CellKey("mujoco", "ddpg", "Humanoid-v4", ""), "untrained policy"),
+        (CellKey("offline", "cql", "HalfCheetah-v2", "halfcheetah-expert-v2"), "two bugs"),
+        (CellKey("offline", "bcq", "HalfCheetah-v2", "halfcheetah-medium-v2"), "first row"),
+        (CellKey("atari", "iqn", "SpaceInvadersNoFrameskip-v4", ""), "permutes"),
     ],
 )
-def test_the_known_errors_of_the_documents_are_noted(key: Key, words: str) -> None:
+def test_the_known_errors_of_the_documents_are_noted(key: CellKey, words: str) -> None:
     assert any(words in note for note in notes(key))
 
 
 def test_a_note_on_tianshous_code_is_not_put_on_others_cells() -> None:
-    found = notes(Key("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
+    found = notes(CellKey("offline", "cql", "Hopper-v2", "hopper-medium-v2"))
     assert found and not any("two bugs" in note for note in found)
     headed = [c.key.dataset for c in documented("offline") if any("headed CQL" in note for note in notes(c.key))]
     assert sorted(headed) == ["halfcheetah-expert-v2", "halfcheetah-medium-v2"]  # Walker2d's have a table of their own
@@ -231,7 +231,7 @@ def test_every_atari_and_mujoco_row_has_a_documented_curve_but_those_that_were_n
 
 
 def test_a_curve_peaks_where_its_document_says() -> None:
-    curve = documented_curves()[Key("mujoco", "a2c", "Ant-v4", "")]
+    curve = documented_curves()[CellKey("mujoco", "a2c", "Ant-v4", "")]
     primary = about("mujoco", "a2c", "Ant-v4")[0].primary
     within = [m for s, m in zip(curve.env_steps, curve.mean, strict=True) if s <= (primary.limit or 0)]
     assert max(within) == pytest.approx(primary.score, rel=0.02)  # the document interpolates at the limit
@@ -252,13 +252,13 @@ def test_an_undocumented_cell_has_no_primary() -> None:
 
 
 def test_the_bootstrap_of_c51_and_rainbow_is_noted_except_where_the_horizon_is_one() -> None:
-    told = {(a, g): " ".join(notes(Key("atari", a, f"{g}NoFrameskip-v4", ""))) for a in ALGORITHMS for g in GAMES}
+    told = {(a, g): " ".join(notes(CellKey("atari", a, f"{g}NoFrameskip-v4", ""))) for a in ALGORITHMS for g in GAMES}
     noted = {cell for cell, text in told.items() if "s_{t+3}" in text}
     assert noted == {(a, g) for a in ("c51", "rainbow") for g in GAMES if g != "Breakout"}
 
 
 def test_the_end_of_the_documented_runs_is_the_last_evaluation_within_the_steps() -> None:
-    key = Key("mujoco", "ppo", "InvertedPendulum-v4", "")
+    key = CellKey("mujoco", "ppo", "InvertedPendulum-v4", "")
     ends = {limit: at_the_end(key, limit) for limit in (1_000_000, 3_000_000, 900_000)}
     assert [end and (end.score, end.std) for end in ends.values()] == [(824.1, 312.5), (934.5, 152.1), None]
-    assert at_the_end(Key("goals", "ddpg", "FetchReach-v4", ""), 10**9) is None
+    assert at_the_end(CellKey("goals", "ddpg", "FetchReach-v4", ""), 10**9) is None

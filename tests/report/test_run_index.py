@@ -12,11 +12,11 @@ import pytest
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
 from rlbench.report import runs as quickly
-from rlbench.report.reference_scores import Key
+from rlbench.report.reference_scores import CellKey
 from rlbench.report.run_index import Runs, differences, file_of, folders, gather
 
 Record = Callable[..., Path]
-CELL = Key("atari", "dqn", "BreakoutNoFrameskip-v4", "")
+CELL = CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", "")
 
 
 def only(results: Path) -> Runs:
@@ -208,7 +208,7 @@ def test_runs_on_data_of_ones_own_count_as_those_of_any_cell_do(record_run: Reco
     assert (key.task, key.dataset) == ("Hopper-v4", "mine")
     parts = (runs.complete, runs.failed, runs.short, runs.variants)
     assert [[run.seed for run in part] for part in parts] == [[0, 1], [2], [3, 4], [5]]
-    assert (runs.elsewhere, runs.strangers) == ([], [])
+    assert (runs.elsewhere, runs.other_files) == ([], [])
     assert differences(runs.variants[0]) == ["algo.batch=7"]
 
 
@@ -221,7 +221,7 @@ def test_runs_on_another_file_of_the_same_name_are_kept_apart_however_they_ended
     learned(record_run, "b", seed=1, force=True)
     shutil.move(tmp_path / "other", tmp_path / "results" / "other")
     (runs,) = gather(tmp_path / "results").values()
-    parts = (runs.complete, runs.failed, runs.short, runs.strangers)
+    parts = (runs.complete, runs.failed, runs.short, runs.other_files)
     assert [[(run.seed, file_of(run)[0]) for run in part] for part in parts] == [
         [(1, "b")], [(0, "b")], [(3, "b")], [(1, "a"), (2, "a")],
     ]  # fmt: skip
@@ -235,11 +235,11 @@ def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Rec
     assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
     learned(record_run, "b", sets=["task.dataset=hopper-medium-v2"], seed=2)
     (runs,) = gather(tmp_path / "results").values()
-    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.strangers]) == ([0], [2])
+    assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_files]) == ([0], [2])
 
 
 def test_the_file_of_most_complete_runs_holds_the_row(record_run: Record, tmp_path: Path) -> None:
     for seed, file in enumerate("abb"):
         learned(record_run, file, seed=seed)
     (runs,) = gather(tmp_path / "results").values()
-    assert ([run.seed for run in runs.complete], [run.seed for run in runs.strangers]) == ([1, 2], [0])
+    assert ([run.seed for run in runs.complete], [run.seed for run in runs.other_files]) == ([1, 2], [0])

@@ -10,7 +10,7 @@ import pytest
 
 from rlbench.errors import RlbenchError
 from rlbench.report import reference_table
-from rlbench.report.reference_scores import Key, documented, notes, sourced_notes
+from rlbench.report.reference_scores import CellKey, documented, notes, sourced_notes
 from rlbench.report.reference_table import SOURCE, lines, parsed, protocol_of, sourced
 from rlbench.suites import spec
 
@@ -20,8 +20,8 @@ QLEARNING = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
 GAMES = ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
 
 
-def atari(algorithm: str, game: str) -> Key:
-    return Key("atari", algorithm, f"{game}NoFrameskip-v4", "")
+def atari(algorithm: str, game: str) -> CellKey:
+    return CellKey("atari", algorithm, f"{game}NoFrameskip-v4", "")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -75,17 +75,21 @@ def test_every_row_of_documented_beside_here_names_its_source() -> None:
     [
         (atari("rainbow", "Qbert"), "s_{t+1}", "tianshou/policy/modelfree/c51.py@291be08d"),
         (atari("ppo", "Pong"), "256, 256 and 488", "tianshou/data/batch.py@662af528"),
-        (Key("mujoco", "redq", "Ant-v4", ""), "bounded mean", "examples/mujoco/mujoco_redq_hl.py@f2402056b03a"),
-        (Key("mujoco", "trpo", "Hopper-v4", ""), "kept the failed step", "tianshou/policy/modelfree/trpo.py@5057b5c8"),
+        (CellKey("mujoco", "redq", "Ant-v4", ""), "bounded mean", "examples/mujoco/mujoco_redq_hl.py@f2402056b03a"),
         (
-            Key("offline", "crr", "PongNoFrameskip-v4", "qrdqn-1M"),
+            CellKey("mujoco", "trpo", "Hopper-v4", ""),
+            "kept the failed step",
+            "tianshou/policy/modelfree/trpo.py@5057b5c8",
+        ),
+        (
+            CellKey("offline", "crr", "PongNoFrameskip-v4", "qrdqn-1M"),
             "learns from the actor's loss",
             "tianshou/policy/imitation/discrete_crr.py@3592f454",
         ),
-        (Key("goals", "ddpg", "FetchReach-v4", ""), "as a termination", "tianshou/env/gym_wrappers.py@d42a5fb3"),
+        (CellKey("goals", "ddpg", "FetchReach-v4", ""), "as a termination", "tianshou/env/gym_wrappers.py@d42a5fb3"),
     ],
 )
-def test_a_note_says_what_its_source_has(key: Key, words: str, source: str) -> None:
+def test_a_note_says_what_its_source_has(key: CellKey, words: str, source: str) -> None:
     (note,) = (note for note in sourced_notes(key) if words in note.text)
     assert source in note.source.split()
 
@@ -130,26 +134,26 @@ def test_what_the_documented_code_did_not_do_is_said_of_no_cell() -> None:
         (atari("sac", "Pong"), "Tianshou", "of the most probable action", "tianshou/policy/modelfree/sac.py@9ce0a554"),
         (atari("ppo", "Pong"), "Tianshou", "of the policy that samples", "tianshou/policy/modelfree/pg.py@662af528"),
         (
-            Key("mujoco", "a2c", "Ant-v4", ""),
+            CellKey("mujoco", "a2c", "Ant-v4", ""),
             "Tianshou",
             "10 episodes, of the policy that samples",
             "examples/mujoco/mujoco_a2c.py@1730a900",
         ),
         (
-            Key("mujoco", "redq", "Ant-v4", ""),
+            CellKey("mujoco", "redq", "Ant-v4", ""),
             "Tianshou v2.0",
             "10 episodes, of the policy that samples",
             "tianshou/highlevel/params/algorithm_params.py@f2402056b03a",
         ),
         (
-            Key("mujoco", "td3", "Ant-v4", ""),
+            CellKey("mujoco", "td3", "Ant-v4", ""),
             "Tianshou v2.0",
             "10 episodes, of the deterministic policy",
             "examples/mujoco/mujoco_td3_hl.py@f2402056b03a",
         ),
     ],
 )
-def test_a_protocol_is_that_of_its_algorithm(key: Key, system: str, words: str, source: str) -> None:
+def test_a_protocol_is_that_of_its_algorithm(key: CellKey, system: str, words: str, source: str) -> None:
     numbers = [parsed(line) for line in lines(key.suite)[key] if line["system"] == system]
     assert numbers
     for number in numbers:
@@ -160,7 +164,7 @@ def test_a_protocol_is_that_of_its_algorithm(key: Key, system: str, words: str, 
 
 
 def test_an_old_evaluation_of_a_hundred_episodes_is_not_called_one_of_ten() -> None:
-    key = Key("mujoco", "sac", "Ant-v4", "")
+    key = CellKey("mujoco", "sac", "Ant-v4", "")
     old = [parsed(line) for line in lines("mujoco")[key] if line["source"].endswith("README.md@cd481423")]
     assert [protocol_of(key, number).text.split(",")[0] for number in old] == ["an evaluation is 100 episodes"]
 

@@ -17,7 +17,7 @@ import pytest
 
 from rlbench.report import tables
 from rlbench.report.cells import SUITES, Cell, Measured, every_cell
-from rlbench.report.reference_scores import DATA, Documented, Key
+from rlbench.report.reference_scores import DATA, CellKey, ReferenceScore
 from rlbench.report.verdict import Verdict
 from tests.schemas import complaints
 
@@ -28,7 +28,7 @@ def schema() -> dict[str, object]:
     return json.loads((DATA / "schema" / "table.json").read_text(encoding="utf-8"))
 
 
-DOCUMENT = Documented(
+DOCUMENT = ReferenceScore(
     score=7307.0,
     std=None,
     low=None,
@@ -53,14 +53,14 @@ MEASURED = Measured(
     roots=(0, 1, 4),
 )
 FULL = Cell(
-    key=Key("atari", "dqn", "Qbert|<b>", ""),
+    key=CellKey("atari", "dqn", "Qbert|<b>", ""),
     documented=DOCUMENT,
     measured=MEASURED,
     verdict=Verdict("BELOW"),
     note="a & b",
 )
 EMPTY = Cell(
-    key=Key("atari", "sac", "Pong", ""), documented=DOCUMENT, measured=None, verdict=Verdict("NOT RUN"), note=""
+    key=CellKey("atari", "sac", "Pong", ""), documented=DOCUMENT, measured=None, verdict=Verdict("NOT RUN"), note=""
 )
 
 

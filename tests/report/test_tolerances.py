@@ -9,14 +9,14 @@ import pytest
 
 from rlbench.report.cells import SUITES, Cell, every_cell
 from rlbench.report.check import against_documents
-from rlbench.report.reference_scores import Documented, Key, about, documented
+from rlbench.report.reference_scores import CellKey, ReferenceScore, about, documented
 from rlbench.report.reference_table import parsed
 from rlbench.report.tolerances import margin, resolution, threshold
 
 Record = Callable[..., Path]
 
 
-def reference_of(suite: str, algorithm: str, task: str) -> tuple[Key, Documented]:
+def reference_of(suite: str, algorithm: str, task: str) -> tuple[CellKey, ReferenceScore]:
     found = about(suite, algorithm, task)[0]
     return found.key, found.primary
 
@@ -40,9 +40,9 @@ def test_a_score_shows_no_less_than_its_last_digit_and_a_point_in_one_game(
 
 def test_one_point_in_one_of_ten_games_counts_where_more_digits_are_printed() -> None:
     key, document = reference_of("atari", "ppo", "PongNoFrameskip-v4")
-    finer = Documented(score=20.25, estimator=document.estimator, system="", source="", resolution=0.01)
+    finer = ReferenceScore(score=20.25, estimator=document.estimator, system="", source="", resolution=0.01)
     assert resolution(key, finer) == 0.1
-    assert resolution(Key("offline", "il", "HalfCheetah-v2", "halfcheetah-expert-v2"), finer) == 0.01
+    assert resolution(CellKey("offline", "il", "HalfCheetah-v2", "halfcheetah-expert-v2"), finer) == 0.01
 
 
 @pytest.mark.parametrize(("text", "unit"), [("20.2", 0.1), ("316", 1.0), ("11355.31", 0.01), ("-21.0", 0.1)])

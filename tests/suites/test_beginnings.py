@@ -15,7 +15,7 @@ from rlbench.assembly.policy_gradient import bound, network
 from rlbench.config.online import PolicyGradient
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
-from rlbench.nets.actor_critic import Apart, GaussianActor, Shared
+from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic, SharedActorCritic
 
 REAL = EnvInfo(1, (17,), np.dtype(np.float32), Box(-np.ones(6, np.float32), np.ones(6, np.float32)), ())
 PIXELS = EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(6), ())
@@ -43,7 +43,7 @@ def layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
 def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str) -> None:
     spec = suites.spec("mujoco", algorithm, "HalfCheetah-v4")
     net = network(spec, algo_of(spec), REAL)
-    assert isinstance(net, Apart)
+    assert isinstance(net, SeparateActorCritic)
     assert isinstance(net.actor, GaussianActor)
     *inner, mean = layers(net.actor)
     assert mean is net.actor.mean
@@ -56,7 +56,7 @@ def test_actor_and_critic_begin_orthogonal_and_the_mean_near_zero(algorithm: str
 def test_the_atari_network_begins_orthogonal_but_for_its_heads() -> None:
     spec = suites.spec("atari", "ppo", "PongNoFrameskip-v4")
     net = network(spec, algo_of(spec), PIXELS)
-    assert isinstance(net, Shared)
+    assert isinstance(net, SharedActorCritic)
     assert [gain(x) for x in layers(net.torso)] == pytest.approx([math.sqrt(2)] * 4, rel=1e-4)
     assert all(not x.bias.any() for x in layers(net.torso) if x.bias is not None)
     assert gain(net.logits) is None

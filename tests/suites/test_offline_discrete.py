@@ -23,7 +23,7 @@ from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import recording_writer
 from rlbench.errors import UsageError
 from rlbench.records.store import read
-from rlbench.training.updates import Eager
+from rlbench.training.updates import EagerUpdater
 
 PONG, BREAKOUT = "PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"
 
@@ -155,7 +155,7 @@ def test_a_smoke_run_records_its_own_data_and_says_so(
 
 def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
     """Stacks of four frames of one game, the first repeated, and points as they were: nothing is clipped."""
-    made, points = recording_writer.Film(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
+    made, points = recording_writer.RecordingWriter(tmp_path / "rlb-x.frames"), [7.0, 0.0, -4.0, 1.0, 0.0]
     for game in range(2):
         for number, reward in enumerate(points):
             frame = np.full((84, 84), 100 * game + number + 1, np.uint8)
@@ -167,7 +167,7 @@ def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
     run = learned(
         spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))
     )
-    assert isinstance(run.updater, Eager)
+    assert isinstance(run.updater, EagerUpdater)
     batch = run.updater.source.sample(200)
     assert batch.obs.shape == batch.next_obs.shape == (200, 4, 84, 84)
     seen = {}

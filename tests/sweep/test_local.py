@@ -16,7 +16,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
-from rlbench.cli.sweep import Asked, _words, repeated
+from rlbench.cli.sweep import SweepOptions, _words, repeated
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read, scores
 from rlbench.sweep.plan import Job, Order
@@ -197,16 +197,16 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     rest = {
         "steps": None,
         "dataset": None,
-        "patience": 600.0,
-        "updates": "compiled",
-        "judges": None,
+        "env_timeout": 600.0,
+        "update_engine": "compiled",
+        "eval_workers": None,
         "smoke": False,
         "quiet": True,
         "jobs": 2,
-        "engine": "local",
+        "executor": "local",
         "address": None,
     }
-    asked = Asked(results=tmp_path, device="auto", sets=told, force=True, **rest)
+    asked = SweepOptions(results=tmp_path, device="auto", sets=told, force=True, **rest)
     job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
     line = _words(asked)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]

@@ -67,7 +67,7 @@ def test_an_offline_run_is_judged_on_what_its_share_of_the_cores_leaves_idle(
     machine = Machine(cores=cores, memory=100 * GB, cards=cards)
     (made,) = jobs_of([TD3BC], Path("r"), machine, processes, None, asked)
     (bare,) = jobs_of([TD3BC], Path("r"), machine, processes, None, 0)
-    assert (made.threads, made.judges) == (threads, judges)
+    assert (made.threads, made.eval_workers) == (threads, judges)
     assert made.memory >= bare.memory + judges * 360_000_000
 
 

@@ -94,7 +94,7 @@ def test_a_terminal_has_a_bar_a_running_job_and_one_for_all(clock: list[float]) 
     shown = {task.description: task.completed for task in table.bars.tasks}
     assert shown == {"2 runs": 6_000 / 48_000, "dqn Catch seed 0": 6_000, "dqn Catch seed 1": 0}
     assert "ETA 0:35" in table.bars.tasks[0].fields["note"]
-    table.tell(jobs[1], Progress(env_steps=6_000, updates=0, last_return=None, judged=3))
+    table.tell(jobs[1], Progress(env_steps=6_000, updates=0, last_return=None, evaluated=3))
     assert table.bars.tasks[2].fields["note"] == f"evaluating: 3/{CATCH.protocol.episodes} games"
     table.end(ending(jobs[0]))
     table.pause(jobs[1], "crashed")

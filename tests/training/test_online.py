@@ -13,9 +13,9 @@ from rlbench.config.online import Linear
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, branch, tensor
 from rlbench.records.types import Epoch, Evaluated, Progress, QUpdated
-from rlbench.training.clock import Pace
+from rlbench.training.clock import ReplayRatio
 from rlbench.training.online import Online
-from rlbench.training.rng_state import Noise
+from rlbench.training.rng_state import RngState
 
 
 class Part:
@@ -86,7 +86,7 @@ def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
         "schedules": [
             (Linear(start=1.0, end=0.1, steps=500).at, lambda v: collector.amounts.append((collector.steps, v)))
         ],
-        "rhythm": Pace(100, 0.1),
+        "rhythm": ReplayRatio(100, 0.1),
         **changes,
     }
     made = Online(
@@ -94,7 +94,7 @@ def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
         updater=updates,
         buffer=Part(),
         learner=Part(),
-        noise=Noise(None),
+        noise=RngState(None),
         evaluate=Judged,
         **settings,
     )
@@ -115,7 +115,7 @@ def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_shou
 
 
 def test_gradient_steps_follow_live_steps_exactly_and_begin_after_the_warm_up() -> None:
-    made, _, updates = trainer(rhythm=Pace(100, 0.25))
+    made, _, updates = trainer(rhythm=ReplayRatio(100, 0.25))
     last = list(made)[-1]
     assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
     for number, steps in updates.ran:

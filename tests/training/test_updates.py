@@ -11,7 +11,7 @@ from rlbench.algorithms.base import Periodic
 from rlbench.ops.types import Transition
 from rlbench.records.types import QUpdated
 from rlbench.training.metrics import Metrics
-from rlbench.training.updates import Eager
+from rlbench.training.updates import EagerUpdater
 
 
 class Said(NamedTuple):
@@ -58,13 +58,13 @@ def test_the_phase_of_a_cycle_is_counted_over_all_calls() -> None:
     assert pupil.phases == [0, 1, 2, 3, 0, 1]
 
 
-def made() -> tuple[Eager, Source, list[int]]:
+def made() -> tuple[EagerUpdater, Source, list[int]]:
     source, pupil = Source(), Pupil()
     return _eager(pupil, source), source, pupil.synced
 
 
-def _eager(pupil: Pupil, source: Source) -> Eager:
-    return Eager(
+def _eager(pupil: Pupil, source: Source) -> EagerUpdater:
+    return EagerUpdater(
         source=source,
         learner=pupil,
         batch=2,
