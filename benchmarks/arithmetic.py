@@ -32,7 +32,7 @@ def update_flop(algo: QLearning, *, batch: int, actions: int, noisy_products: in
     torso, first = sum(map(_convolution, CONVOLUTIONS)), _convolution(CONVOLUTIONS[0])
     rows, streams = _rows(algo), _streams(algo, actions) * (1 if algo.noisy is None else noisy_products)
     embedding = _product(algo.head.cosines, FEATURES) if isinstance(algo.head, Implicit | Proposed) else 0
-    proposal = _product(FEATURES, algo.head.count) if isinstance(algo.head, Proposed) else 0
+    proposal = _product(FEATURES, algo.head.n_quantiles) if isinstance(algo.head, Proposed) else 0
     row = streams + embedding
     predicting = torso + rows.learn * row
     following = torso + rows.target * row + proposal
@@ -44,9 +44,9 @@ def update_flop(algo: QLearning, *, batch: int, actions: int, noisy_products: in
 
 def _rows(algo: QLearning) -> Rows:
     match algo.head:
-        case Implicit(learn=learn, target=target):
+        case Implicit(n_taus=learn, n_target_taus=target):
             return Rows(learn, target)
-        case Proposed(count=count):
+        case Proposed(n_quantiles=count):
             return Rows(count, count, count - 1)
         case _:
             return Rows()
@@ -57,10 +57,10 @@ def _streams(algo: QLearning, actions: int) -> int:
     match algo.head:
         case Expected() | Implicit() | Proposed():
             width = 1
-        case Quantiles(count=count):
+        case Quantiles(n_quantiles=count):
             width = count
         case _:
-            width = algo.head.atoms
+            width = algo.head.n_atoms
     outputs = (actions * width, width) if algo.dueling else (actions * width,)
     return sum(_product(FEATURES, algo.hidden) + _product(algo.hidden, numbers) for numbers in outputs)
 

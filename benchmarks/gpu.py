@@ -130,7 +130,7 @@ def check(sizes: Sizes, seconds: float) -> GpuReport:
 
 
 def _parities(found: Findings, sizes: Sizes, engine: str, cells: tuple[str, ...], *, need: float) -> None:
-    runtime = Runtime.model_validate({"device": sizes.device, "engine": engine})
+    runtime = Runtime.model_validate({"device": sizes.device, "update_engine": engine})
     for cell in cells:
         found.attempt(f"parity {engine} {cell}", need, partial(_parity, found, cell, runtime))
 
@@ -142,8 +142,8 @@ def _parity(found: Findings, cell: str, runtime: Runtime) -> None:
 def _loop(found: Findings, sizes: Sizes, name: str, engine: str, seconds: float) -> None:
     """Steps per second of a whole run: environments, acting, learning."""
     suite, algorithm = name.split("/")
-    texts = (*ENDLESS, f"algo.warmup={sizes.warmup}", f"algo.replay.capacity={sizes.store}")
-    run = _made(suite, algorithm, texts, Runtime.model_validate({"device": sizes.device, "engine": engine}))
+    texts = (*ENDLESS, f"algo.learning_starts={sizes.warmup}", f"algo.replay.capacity={sizes.store}")
+    run = _made(suite, algorithm, texts, Runtime.model_validate({"device": sizes.device, "update_engine": engine}))
     if not isinstance(run, Online):
         raise TypeError(type(run).__name__)
     run.clock.epochs = 1  # the untrained policy counts as judged
@@ -169,7 +169,7 @@ def _updates(found: Findings, sizes: Sizes, suite: str, algorithm: str, engine: 
     """Updates per second alone, of what is recorded or of a full store."""
     with tempfile.TemporaryDirectory() as folder:
         path = offline.written(Path(folder)) if suite == "offline" else None
-        asked = {"device": sizes.device, "engine": engine, "dataset": None if path is None else str(path)}
+        asked = {"device": sizes.device, "update_engine": engine, "dataset": None if path is None else str(path)}
         texts = ENDLESS if path else (*ENDLESS, f"algo.replay.capacity={min(sizes.store, 20_000)}")
         run = _made(suite, algorithm, texts, Runtime.model_validate(asked))
     if isinstance(run, Online):

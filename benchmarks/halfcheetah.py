@@ -13,7 +13,7 @@ from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime
 
 WARMUP, SETTLING = 1_000, 100  # steps before the first update, and then before the clock starts, here and in the peer
-SETTINGS = (f"algo.warmup={WARMUP}", "budget.epoch=10_000_000", "budget.segment=10_000_000")
+SETTINGS = (f"algo.learning_starts={WARMUP}", "budget.epoch=10_000_000", "budget.segment=10_000_000")
 
 
 def loop(case: Case) -> dict[str, list[float]]:

@@ -34,7 +34,7 @@ class Spent(NamedTuple):
 def seconds(case: Case) -> dict[str, list[float]]:
     """Seconds of ``case.steps`` epochs by the clock and of the processor, and what judging adds, in per cent."""
     plain = suites.spec("offline", case.algorithm, "halfcheetah-medium-v2")
-    texts = (f"budget.steps={case.steps * plain.budget.epoch}", "algo.horizon=1")
+    texts = (f"budget.steps={case.steps * plain.budget.epoch}", "algo.n_step=1")
     spec = applied(plain, [parse(text, "benchmark") for text in texts])
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder))
@@ -49,7 +49,7 @@ def seconds(case: Case) -> dict[str, list[float]]:
 
 
 def _built(spec: Spec, case: Case, path: Path, judges: int) -> Offline:
-    runtime = Runtime(device="cpu", threads=case.threads, dataset=str(path), judges=judges)
+    runtime = Runtime(device="cpu", threads=case.threads, dataset=str(path), eval_workers=judges)
     run = build(spec, runtime, describe(spec))
     if not isinstance(run, Offline):
         raise TypeError(type(run).__name__)

@@ -20,7 +20,7 @@ from rlbench.training.offline import Offline
 ROWS, OBS, ACTIONS, LIMIT = 50_000, 17, 6, 1_000  # HalfCheetah's shapes, here and in the peer
 NAME = "halfcheetah_medium-v2.hdf5"  # by which a run knows it; noise all the same
 SETTLING = 20  # updates before the clock starts, here and in the peer
-SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segment=10_000_000", "algo.horizon=1")
+SETTINGS = ("budget.steps=10_000_000", "budget.epoch=10_000_000", "budget.segment=10_000_000", "algo.n_step=1")
 
 
 def written(folder: Path) -> Path:

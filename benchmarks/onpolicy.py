@@ -39,7 +39,7 @@ def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = watched(run), 0, 0.0, 0.0
     each, lanes = run.rhythm.updates, spec.task.envs
-    rollouts = max(2, case.steps // (run.rhythm.rows * lanes))
+    rollouts = max(2, case.steps // (run.rhythm.rollout_length * lanes))
     for progress in run:
         if first == 0 and progress.updates >= each:
             watch.reset()

@@ -18,7 +18,7 @@ def settings(case: Case, *, capacity: int = CAPACITY) -> Spec:
     """The documented settings of a cell of Pong with the peers' batch, store and warm-up."""
     texts = (
         f"algo.batch={case.batch}",
-        f"algo.warmup={WARMUP}",
+        f"algo.learning_starts={WARMUP}",
         f"algo.replay.capacity={capacity}",
         "budget.epoch=10_000_000",
     )

@@ -15,7 +15,12 @@ from rlbench.records.types import Epoch, Progress
 
 ROUNDS = 5
 SETTLING = 1_200  # steps before the clock starts, of which the first 1,000 are not learned from
-SETTINGS = ("algo.warmup=1_000", "algo.replay.capacity=20_000", "budget.epoch=10_000_000", "budget.segment=10_000_000")
+SETTINGS = (
+    "algo.learning_starts=1_000",
+    "algo.replay.capacity=20_000",
+    "budget.epoch=10_000_000",
+    "budget.segment=10_000_000",
+)
 TASKS = {"dqn": ("atari", "PongNoFrameskip-v4"), "sac": ("mujoco", "HalfCheetah-v4")}
 LAGS = {"in strict order": 0, "rlbench": 1}
 

@@ -46,22 +46,24 @@ class ParityRow(TypedDict):
 def parity(cell: str, runtime: Runtime, *, cycles: int = 1) -> ParityRow:
     """The updates of ``cell`` eagerly and as ``runtime`` says; ``cycles`` times fifty of them."""
     began = perf_counter()
-    plain, quick = (rig(cell, runtime.model_copy(update={"engine": e})) for e in ("eager", runtime.engine))
+    plain, quick = (
+        rig(cell, runtime.model_copy(update={"update_engine": e})) for e in ("eager", runtime.update_engine)
+    )
     before = learned(plain)
     for run in (plain, quick):
         torch.manual_seed(3)
         strides(run, cycles)
-    name, worst = apart(before, learned(quick), learned(plain), TOLERANCES[runtime.engine])
+    name, worst = apart(before, learned(quick), learned(plain), TOLERANCES[runtime.update_engine])
     refused = refusals(quick.updater, quick.learner)
     ran = f"eager: {refused[0]}" if refused else engine_of(spec_of(cell), runtime, device_of(runtime)).told
     return {
         "cell": cell,
-        "engine": runtime.engine,
+        "engine": runtime.update_engine,
         "ran": ran,
         "updates": sum(STRIDES) * cycles,
         "worst": worst,
         "tensor": name,
-        "within": worst <= 1 and (ran == runtime.engine or runtime.device == "cpu"),
+        "within": worst <= 1 and (ran == runtime.update_engine or runtime.device == "cpu"),
         "seconds": round(perf_counter() - began, 1),
     }
 

@@ -24,7 +24,7 @@ SECONDS: Final = 5.0  # that are measured at least
 STRIDE: Final = 5  # gradient steps on recorded data between two looks at the clock
 BEFORE: Final = 10  # gradient steps before the clock starts, or those of one rollout
 ENDLESS: Final = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segment=100_000_000")
-STORED: Final = ("algo.warmup=1_000", "algo.replay.capacity=20_000")
+STORED: Final = ("algo.learning_starts=1_000", "algo.replay.capacity=20_000")
 TASKS: Final = {"atari": "PongNoFrameskip-v4", "mujoco": "HalfCheetah-v4", "offline": "halfcheetah-medium-v2"}
 
 

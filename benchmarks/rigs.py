@@ -32,7 +32,7 @@ REPLAYED: Final[dict[str, tuple[str, ...]]] = {
     **{f"toy/{name}/Pendulum-v1": SMALL for name in ("ddpg", "td3", "sac", "redq")},
     "goals/ddpg+her/FetchReach-v4": SMALL,
     "atari/dqn/PongNoFrameskip-v4": FRAMES,
-    "atari/rainbow/PongNoFrameskip-v4": (*FRAMES, "task.answers=2"),
+    "atari/rainbow/PongNoFrameskip-v4": (*FRAMES, "task.async_batch=2"),
     "atari/dqn+icm/PongNoFrameskip-v4": FRAMES,
     "atari/sac+icm/PongNoFrameskip-v4": FRAMES,
 }

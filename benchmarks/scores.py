@@ -62,7 +62,7 @@ def ours(found: Mapping[CellKey, Runs], contest: Contest, data: str, files: set[
     """Of runs on one of these files the evaluation after so many updates, by seed; settings are the documented ones."""
     wanted = (contest.algorithm, data)
     every = [run for key, runs in found.items() if (key.algorithm, key.dataset) == wanted for run in runs.all]
-    runs = [run for run in every if file_of(run) in files and _changes(run) <= {f"algo.horizon={contest.horizon}"}]
+    runs = [run for run in every if file_of(run) in files and _changes(run) <= {f"algo.n_step={contest.horizon}"}]
     runs = [run for run in runs if _horizon(run) == contest.horizon]
     scores = {run.seed: e.mean for run in runs for e in run.evaluations if e.env_steps == contest.updates}
     return tuple(scores[seed] for seed in sorted(scores))
@@ -75,7 +75,7 @@ def _changes(run: Run) -> set[str]:
 
 def _horizon(run: Run) -> object:
     algo = run.settings["algo"]
-    return algo.get("horizon", 1) if isinstance(algo, dict) else None
+    return algo.get("n_step", 1) if isinstance(algo, dict) else None
 
 
 def markdown(found: Sequence[Pair]) -> str:

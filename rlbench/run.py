@@ -138,8 +138,10 @@ def _as_saved(runtime: Runtime, saved: Saved | None) -> Runtime:
     if saved is None:
         return runtime
     names: tuple[EngineName, ...] = get_args(EngineName)
-    engine = next((name for name in names if name == saved.engine and runtime.engine == "auto"), runtime.engine)
-    return runtime.model_copy(update={"saved_threads": saved.threads, "engine": engine})
+    engine = next(
+        (name for name in names if name == saved.engine and runtime.update_engine == "auto"), runtime.update_engine
+    )
+    return runtime.model_copy(update={"saved_threads": saved.threads, "update_engine": engine})
 
 
 def _computing(trainer: Trainer, device: str) -> Saved:

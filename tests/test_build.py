@@ -65,13 +65,13 @@ def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -
     learner, ring, collector, updater = parts(trainer)
     algo = spec.algo
     assert (learner.double, learner.max_grad_norm) == (algo.double, algo.max_grad_norm)
-    assert [p.period for p in learner.every] == [algo.sync_every]
-    assert (ring.length, ring.lanes, ring.horizon, ring.stack) == (100, 10, algo.replay.horizon, 4)
-    assert ring.powers.tolist() == pytest.approx([0.99**k for k in range(algo.replay.horizon + 1)])
+    assert [p.period for p in learner.every] == [algo.target_update_interval]
+    assert (ring.length, ring.lanes, ring.n_step, ring.stack) == (100, 10, algo.replay.n_step, 4)
+    assert ring.powers.tolist() == pytest.approx([0.99**k for k in range(algo.replay.n_step + 1)])
     assert updater.batch == algo.batch
     assert updater.learner is learner
     assert updater.source is ring
-    assert trainer.rhythm == (algo.warmup, algo.updates_per_step, 0)
+    assert trainer.rhythm == (algo.learning_starts, algo.updates_per_step, 0)
     assert trainer.budget == spec.budget
     assert collector.recorder is ring
     if algo.replay.priority is None:
@@ -116,7 +116,11 @@ def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     """Epsilon falls, and beta really rises: in the documented code it never did."""
     spec = applied(
         suites.spec("toy", "rainbow", "Catch"),
-        [parse("algo.epsilon.steps=100"), parse("algo.replay.priority.beta.steps=200"), parse("algo.warmup=32")],
+        [
+            parse("algo.epsilon.steps=100"),
+            parse("algo.replay.priority.beta.steps=200"),
+            parse("algo.learning_starts=32"),
+        ],
     )
     trainer = made(spec)
     _, ring, collector, _ = parts(trainer)
@@ -253,13 +257,13 @@ def test_lanes_that_need_not_wait_get_a_ring_and_a_collector_of_their_own(
     suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[AsyncVector | EnvPoolMujocoAsync]
 ) -> None:
     """And the same seeds, priorities and horizon as lanes in step, and n-step returns that are learned from."""
-    settings = ("algo.replay.capacity=1000", "algo.replay.horizon=3", "algo.warmup=100", *changes)
+    settings = ("algo.replay.capacity=1000", "algo.replay.n_step=3", "algo.learning_starts=100", *changes)
     spec = applied(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
-    together, trainer = made(spec), made(applied(spec, [parse("task.answers=3")]))
+    together, trainer = made(spec), made(applied(spec, [parse("task.async_batch=3")]))
     ring, collector, step = trainer.buffer, trainer.collector, together.collector
     assert isinstance(ring, AsyncRing) and isinstance(together.buffer, Ring)
     assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)
-    assert (ring.length, ring.lanes, ring.horizon, ring.stack) == (100, 10, 3, together.buffer.stack)
+    assert (ring.length, ring.lanes, ring.n_step, ring.stack) == (100, 10, 3, together.buffer.stack)
     assert type(ring.sampler) is type(together.buffer.sampler)
     collector.open(1)
     step.open(1)

@@ -46,13 +46,13 @@ def test_what_is_asked_for_is_taken_where_it_can_be_else_it_says_why(
     spec: Spec, asked: str, device: torch.device, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
-    assert engine_of(spec, Runtime.model_validate({"engine": asked}), device).told == told
+    assert engine_of(spec, Runtime.model_validate({"update_engine": asked}), device).told == told
 
 
 def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda _: None)
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
-    runtime = Runtime(engine="compiled")
+    runtime = Runtime(update_engine="compiled")
     assert engine_of(DQN, runtime, CPU).told == "eager: no C++ compiler"
     assert engine_of(DQN, runtime, CARD).told == "eager: no Triton"
 
@@ -72,7 +72,7 @@ def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
     def failing(*_: object) -> None:
         raise RuntimeError("nothing can be compiled today\nand here is why at length")
 
-    texts = ("budget.steps=80", "budget.epoch=20", "algo.warmup=40", "protocol.episodes=1", "protocol.envs=1")
+    texts = ("budget.steps=80", "budget.epoch=20", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = applied(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     told: dict[str, str] = {}
     for kind in ("eager", "compiled"):
@@ -81,7 +81,7 @@ def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
             patched.setattr(engines, "compile_losses", lambda learner: compile_losses(learner, backend=failing))
             store = Store.claim(spec, tmp_path / kind, {})
             assert store is not None
-            runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "engine": kind})
+            runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": kind})
             assert len(list(run(spec, runtime, store, Stop()))) > 5
             store.release()
         assert store.outcome is not None
@@ -94,10 +94,15 @@ def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
 
 SMALL = ("budget.steps=240", "budget.epoch=80", "budget.segment=120", "protocol.episodes=1", "protocol.envs=1")
 RUNS = {
-    "toy/dqn/Catch": ("algo.warmup=60", "algo.updates_per_step=0.5"),
-    "toy/rainbow/Catch": ("algo.warmup=60", "algo.updates_per_step=0.5", "algo.batch=4"),
-    "offline/bcq/Catch": ("algo.batch=4", "algo.sync_every=10"),
-    "goals/ddpg+her/FetchReach-v4": ("algo.warmup=60", "algo.widths=[8,7]", "algo.batch=4", "algo.replay.capacity=400"),
+    "toy/dqn/Catch": ("algo.learning_starts=60", "algo.updates_per_step=0.5"),
+    "toy/rainbow/Catch": ("algo.learning_starts=60", "algo.updates_per_step=0.5", "algo.batch=4"),
+    "offline/bcq/Catch": ("algo.batch=4", "algo.target_update_interval=10"),
+    "goals/ddpg+her/FetchReach-v4": (
+        "algo.learning_starts=60",
+        "algo.widths=[8,7]",
+        "algo.batch=4",
+        "algo.replay.capacity=400",
+    ),
 }
 
 

@@ -309,7 +309,10 @@ def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
         told = actor(torch.from_numpy(obs))
     given = policy(obs, np.zeros(6, np.int64), np.full((6, 1), 0.5))
     np.testing.assert_allclose(given, (told.mean + told.log_std.exp() / 2).tanh().numpy(), atol=1e-5)
-    assert (policy.facts.log_std_min, policy.facts.log_std_max) == (spec.algo.policy.low, spec.algo.policy.high)
+    assert (policy.facts.log_std_min, policy.facts.log_std_max) == (
+        spec.algo.policy.log_std_min,
+        spec.algo.policy.log_std_max,
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,7 +349,10 @@ def test_what_was_learned_from_data_plays_on_as_it_was_judged(
             told = trainer.learner.policy()(seen)
         ones = policy(obs, np.zeros(6, np.int64), np.ones((6, 3)))
         np.testing.assert_allclose(ones, (told.mean + told.log_std.exp()).tanh().numpy(), atol=1e-5)
-        assert (policy.facts.log_std_min, policy.facts.log_std_max) == (spec.algo.method.low, spec.algo.method.high)
+        assert (policy.facts.log_std_min, policy.facts.log_std_max) == (
+            spec.algo.method.log_std_min,
+            spec.algo.method.log_std_max,
+        )
 
 
 def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> None:

@@ -47,11 +47,11 @@ def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     assert tuple(bcq.choice) == (10, 100, 0.75, 0.5)
     assert bcq.net.proposer.latent == 12
     assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [512] * 4
-    assert bcq.net.perturbation.reach == 0.05
+    assert bcq.net.perturbation.perturbation == 0.05
     cql = parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
     assert isinstance(cql, CQL)
     assert cql.conservatism == (1.0, 1.0, 10, True, 1.0, False)
-    assert (cql.multiplier.threshold, cql.multiplier.most) == (10.0, 1e6)
+    assert (cql.multiplier.lagrange_threshold, cql.multiplier.max_multiplier) == (10.0, 1e6)
     assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
     assert cql.sac.temperature.target == -6
     assert cql.sac.temperature.optimizer.param_groups[0]["lr"] == 1e-4
@@ -77,7 +77,7 @@ def referenced(algorithm: str, task: str) -> OfflineParts:
 def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
     bcq = referenced("bcq", "walker2d-expert-v2").learner
     assert isinstance(bcq, BCQ)
-    assert (bcq.net.proposer.latent, bcq.net.proposer.clip, bcq.choice.divergence) == (14, None, 7.0)
+    assert (bcq.net.proposer.latent, bcq.net.proposer.clip, bcq.choice.vae_kl_weight) == (14, None, 7.0)
     assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [300, 300, 400, 400]
     corl = referenced("cql", "hopper-medium-v2")
     assert isinstance(corl.learner, CQL)
@@ -105,7 +105,7 @@ def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
 
 def test_each_learning_rate_reaches_its_own_network() -> None:
     algo = {"actor_lr": 0.1, "critic_lr": 0.2}
-    bcq = parts("x", Offline(method=offline.BatchConstrained(proposer_lr=0.3), **algo), INFO, CPU).learner
+    bcq = parts("x", Offline(method=offline.BatchConstrained(vae_lr=0.3), **algo), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     pairs = zip(
         bcq.optimizers, ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)), strict=True
@@ -124,19 +124,23 @@ def test_each_learning_rate_reaches_its_own_network() -> None:
 
 def test_the_papers_own_settings_can_be_said() -> None:
     bcq = Offline(
-        method=offline.BatchConstrained(proposer_widths=(750, 750)),
+        method=offline.BatchConstrained(vae_widths=(750, 750)),
         widths=(400, 300),
         actor_lr=1e-3,
         critic_lr=1e-3,
         batch=100,
     )
     cql = Offline(
-        method=offline.Conservative(weight=5.0, threshold=None, soft=False, alpha_lr=1e-4, max_grad_norm=None),
+        method=offline.Conservative(
+            conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False, alpha_lr=1e-4, max_grad_norm=None
+        ),
         widths=(256, 256, 256),
         actor_lr=1e-4,
     )
-    crr = Offline(method=offline.CriticRegularized(mode="binary", usual="max", critics=1, sync_every=100))
-    iql = Offline(method=offline.ImplicitQ(decay=1_000_000), return_span=1000.0)
+    crr = Offline(
+        method=offline.CriticRegularized(mode="binary", advantage_type="max", critics=1, target_update_interval=100)
+    )
+    iql = Offline(method=offline.ImplicitQ(lr_decay_steps=1_000_000), return_span=1000.0)
     il = Offline(method=offline.Imitation(policy="gaussian"))
     kinds = {BCQ: bcq, CQL: cql, CRR: crr, IQL: iql, Imitation: il}
     for kind, algo in kinds.items():
@@ -150,10 +154,10 @@ def test_the_papers_own_settings_can_be_said() -> None:
     "fields",
     [
         {"kind": "implicitq", "expectile": 1.0},
-        {"kind": "implicitq", "low": 3.0},
-        {"kind": "batchconstrained", "caution": 1.5},
+        {"kind": "implicitq", "log_std_min": 3.0},
+        {"kind": "batchconstrained", "lmbda": 1.5},
         {"kind": "conservative", "target_entropy": -1.0, "alpha_lr": None},
-        {"kind": "criticregularized", "samples": 0},
+        {"kind": "criticregularized", "n_action_samples": 0},
         {"kind": "td3bc", "alpha": 0.0},
         {"kind": "td3bc", "expectile": 0.5},
         {"kind": "nothing"},
@@ -165,7 +169,7 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
 
 
 def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
-    brought = parts("x", Offline(method=offline.ImplicitQ(decay=1000), actor_lr=0.4), INFO, CPU)
+    brought = parts("x", Offline(method=offline.ImplicitQ(lr_decay_steps=1000), actor_lr=0.4), INFO, CPU)
     ((at, put),) = brought.schedules
     assert [at(n) for n in (0, 250, 500, 1000, 2000)] == pytest.approx(
         [0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.0, 0.0], abs=1e-15

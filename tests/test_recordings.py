@@ -162,7 +162,7 @@ def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> N
         lanes=2,
         obs=Column((10, 5), torch.uint8),
         action=Column((), torch.int64),
-        horizon=1,
+        n_step=1,
         gamma=0.9,
         stack=3,
         sampler=Uniform(torch.Generator()),

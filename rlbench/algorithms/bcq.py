@@ -19,10 +19,10 @@ from rlbench.ops.types import Role, Transition
 class Choice(NamedTuple):
     """How many actions are considered, and how they are judged."""
 
-    candidates: int  # per state in a target
-    judged: int  # per state when acting
-    caution: float  # λ: share of the least value in the soft minimum
-    divergence: float  # what a nat per latent number costs
+    n_action_samples: int  # per state in a target
+    eval_action_samples: int  # per state when acting
+    lmbda: float  # λ: share of the least value in the soft minimum
+    vae_kl_weight: float  # what a nat per latent number costs
 
 
 class Optimizers(NamedTuple):
@@ -59,13 +59,13 @@ class BCQ:
         """The proposer's loss, and its mean squared error and divergence, all ``[]``."""
         action, mean, log_std = self.net.proposer(batch.obs, batch.action)
         error, divergence = bc_mse(action, batch.action), kl_to_standard_normal(mean, log_std)
-        loss = (batch.weight * vae_loss(error, divergence, self.choice.divergence)).mean()
+        loss = (batch.weight * vae_loss(error, divergence, self.choice.vae_kl_weight)).mean()
         return loss, weighted_mean(batch.weight, error.detach()), weighted_mean(batch.weight, divergence.detach())
 
     @torch.no_grad()
     def proposals(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """One action where the batch begins, ``[B, A]``, and all candidates where it leads to, ``[M, B, A]``."""
-        count = self.choice.candidates
+        count = self.choice.n_action_samples
         here, there = batch.obs[None], batch.next_obs.expand(count, -1, -1)
         proposed = self.net.proposer.propose(torch.cat([here, there]).flatten(0, 1), 1)
         proposed = proposed.view(count + 1, *batch.action.shape)
@@ -75,7 +75,7 @@ class BCQ:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
         with torch.no_grad():
             action = self.target_perturbation(batch.next_obs, proposed)
-            value = lambda_mix(self.target_critics.each(batch.next_obs, action), self.choice.caution)  # [M, B]
+            value = lambda_mix(self.target_critics.each(batch.next_obs, action), self.choice.lmbda)  # [M, B]
             goal = batch.reward + batch.discount * value.amax(0)
         return td_loss(self.net.critics, batch, goal)
 
@@ -101,7 +101,7 @@ class BCQ:
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - the data's variety is exploration enough
         """The best of many candidates, drawn anew, ``[N, A]``."""
-        action: Tensor = self.net(obs, self.choice.judged)
+        action: Tensor = self.net(obs, self.choice.eval_action_samples)
         return action
 
     def policy(self) -> BCQPolicy:

@@ -36,7 +36,7 @@ class ClonedSAC(SAC):
             temperature=temperature,
             tau=tau,
             delay=1,
-            subset=None,
+            redq_subset=None,
         )
         self.cloning = torch.ones_like(temperature.log.detach())  # [] 1 while the actor clones, then 0; a schedule's
 

@@ -21,10 +21,10 @@ from rlbench.ops.types import Role, Transition
 class Conservatism(NamedTuple):
     """How hard the critics are pressed."""
 
-    weight: float  # of the gap
+    conservative_weight: float  # of the gap
     temperature: float  # of the soft maximum
-    repeats: int  # sampled actions of each of three kinds
-    soft: bool  # whether a target pays for entropy
+    n_action_samples: int  # sampled actions of each of three kinds
+    soft_q_backup: bool  # whether a target pays for entropy
     max_grad_norm: float | None  # of each critic by itself
     actor_first: bool = False  # whether the actor's gradient step precedes the critics'
 
@@ -58,13 +58,13 @@ class CQL:
         The goal is ``[B]``. A third is drawn from everywhere, a third from the policy here, a third from the policy at
         what comes next; the first of these serves the target too. All are judged here, as in the paper's code.
         """
-        count = self.conservatism.repeats
+        count = self.conservatism.n_action_samples
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
         action, log_prob = policy.repeated(count).sample()
         (here, there), (likely, next_likely) = action.chunk(2, 1), log_prob.chunk(2, 1)
         random, density = uniform_actions(batch.action, count)
         future = self.sac.target_critics(batch.next_obs, there[0]).amin(0)
-        if self.conservatism.soft:
+        if self.conservatism.soft_q_backup:
             future = future - self.sac.temperature.value() * next_likely[0]
         log_density = torch.cat([torch.full_like(likely, density), likely, next_likely])
         return torch.cat([random, here, there]), log_density, batch.reward + batch.discount * future
@@ -75,7 +75,7 @@ class CQL:
         value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
         loss, q, error = squared_td_errors(value[:, 0], goal, batch.weight)
         asked = self.conservatism
-        gap = asked.weight * conservative_gap(value[:, 0], value[:, 1:], log_density, asked.temperature)
+        gap = asked.conservative_weight * conservative_gap(value[:, 0], value[:, 1:], log_density, asked.temperature)
         loss = loss + self.multiplier.value() * (batch.weight * gap).mean(1).sum()
         return loss, q, error, weighted_mean(batch.weight, gap.detach().mean(0))
 

@@ -24,9 +24,9 @@ class Filter(NamedTuple):
 
     mode: Literal["exp", "binary"]
     beta: float  # by which advantages are divided before exp
-    bound: float  # the greatest weight of exp
-    samples: int  # of the policy, to say what is usual
-    usual: Literal["mean", "max"]  # of their values
+    max_weight: float  # the greatest weight of exp
+    n_action_samples: int  # of the policy, to say what is usual
+    advantage_type: Literal["mean", "max"]  # of their values
 
 
 class CRR:
@@ -42,14 +42,14 @@ class CRR:
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
-        sync_every: int | None,
+        target_update_interval: int | None,
         filtering: Filter,
     ) -> None:
         self.actor, self.critics = actor, critics
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.filtering, self.tau = filtering, tau if sync_every is None else 1.0
-        self.every = (Periodic(1 if sync_every is None else sync_every, self.update_targets),)
+        self.filtering, self.tau = filtering, tau if target_update_interval is None else 1.0
+        self.every = (Periodic(1 if target_update_interval is None else target_update_interval, self.update_targets),)
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
@@ -62,11 +62,11 @@ class CRR:
     @torch.no_grad()
     def weight(self, obs: Tensor, policy: Gaussian, value: Tensor) -> Tensor:
         """What an action worth ``value`` ``[B]`` counts among those of the policy, ``[B]`` (eq. 3 and 4)."""
-        others = self.critics.each(obs, policy.draws(self.filtering.samples)).amin(0)  # [M, B]
-        advantage = value - (others.mean(0) if self.filtering.usual == "mean" else others.amax(0))
+        others = self.critics.each(obs, policy.draws(self.filtering.n_action_samples)).amin(0)  # [M, B]
+        advantage = value - (others.mean(0) if self.filtering.advantage_type == "mean" else others.amax(0))
         if self.filtering.mode == "binary":
             return binary_weight(advantage)
-        return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.bound)
+        return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.max_weight)
 
     def policy_loss(self, batch: Transition, value: Tensor) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 1), for data that is worth ``value`` ``[B]``, and the mean weight, both ``[]``."""

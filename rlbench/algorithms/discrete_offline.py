@@ -49,8 +49,8 @@ class Filter(NamedTuple):
 
     mode: Literal["exp", "binary", "all"]
     beta: float  # by which advantages are divided before exp
-    bound: float  # the greatest weight of exp
-    conservative: float | None  # weight of CQL's gap beside the imitation
+    max_weight: float  # the greatest weight of exp
+    conservative_weight: float | None  # weight of CQL's gap beside the imitation
 
 
 class CRR(QLearner):
@@ -68,7 +68,7 @@ class CRR(QLearner):
         *,
         optimizer: torch.optim.Optimizer,
         max_grad_norm: float | None,
-        sync_every: int,
+        target_update_interval: int,
         filtering: Filter,
         greedy: bool,
     ) -> None:
@@ -77,7 +77,7 @@ class CRR(QLearner):
             optimizers=(optimizer,),
             max_grad_norm=max_grad_norm,
             double=True,
-            sync_every=sync_every,
+            target_update_interval=target_update_interval,
             extra=self.weighted,
         )
         self.filtering, self.greedy = filtering, greedy
@@ -91,9 +91,9 @@ class CRR(QLearner):
         """The policy's loss (eq. 1), and the gap where it is asked for, ``[]``."""
         policy, mean = self.online.policy(features), value.mean()
         loss = -(batch.weight * self.weight(policy, mean, batch.action) * policy.log_prob(batch.action)).mean()
-        if self.filtering.conservative is None:
+        if self.filtering.conservative_weight is None:
             return loss
-        return loss + conservatism(self.filtering.conservative)(features, value, batch)
+        return loss + conservatism(self.filtering.conservative_weight)(features, value, batch)
 
     @torch.no_grad()
     def weight(self, policy: Discrete, mean: Tensor, action: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class CRR(QLearner):
         advantage = pick(mean, action) - expected_value(policy, mean)
         match self.filtering.mode:
             case "exp":
-                return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.bound)
+                return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.max_weight)
             case "binary":
                 return binary_weight(advantage)
             case "all":

@@ -46,7 +46,7 @@ class QLearner:
         optimizers: Sequence[torch.optim.Optimizer],
         max_grad_norm: float | None,
         double: bool,
-        sync_every: int,
+        target_update_interval: int,
         select: Selector | None = None,
         extra: Extra | None = None,
     ) -> None:
@@ -55,7 +55,7 @@ class QLearner:
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
         self.select, self.added = select, extra
-        self.every = (Periodic(sync_every, self.sync),)
+        self.every = (Periodic(target_update_interval, self.sync),)
 
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
         """What is minimised, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""

@@ -26,7 +26,7 @@ class Extraction(NamedTuple):
 
     expectile: float  # τ of eq. 5
     temperature: float  # by which advantages are multiplied
-    bound: float  # the greatest weight
+    max_weight: float  # the greatest weight
 
 
 class Optimizers(NamedTuple):
@@ -74,7 +74,7 @@ class IQL:
 
         A deterministic actor's squared distance takes the place of the negative log-density.
         """
-        weight = exponential_weight(advantage, self.extraction.temperature, self.extraction.bound)
+        weight = exponential_weight(advantage, self.extraction.temperature, self.extraction.max_weight)
         policy = self.actor(batch.obs)
         if isinstance(policy, Deterministic):
             error = (policy.action - batch.action).square().sum(-1)

@@ -14,21 +14,23 @@ from rlbench.ops.state_dict import State, branch, into_optimizer, of_optimizer, 
 class LagrangeMultiplier:
     """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
 
-    def __init__(self, *, device: torch.device, threshold: float | None = None, lr: float = 0.0, most: float) -> None:
-        self.threshold, self.most = threshold, most
+    def __init__(
+        self, *, device: torch.device, lagrange_threshold: float | None = None, lr: float = 0.0, max_multiplier: float
+    ) -> None:
+        self.lagrange_threshold, self.max_multiplier = lagrange_threshold, max_multiplier
         self.log = nn.Parameter(torch.zeros((), device=device))
         self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
 
     def value(self) -> Tensor:
         """The multiplier, ``[]``, of which nothing is learned."""
-        return self.log.detach().exp().clamp(0, self.most)
+        return self.log.detach().exp().clamp(0, self.max_multiplier)
 
     def learn(self, gap: Tensor, rows: Tensor) -> None:
         """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
-        if self.threshold is not None:
-            excess = torch.where(rows > 0, gap - self.threshold, 0.0)
+        if self.lagrange_threshold is not None:
+            excess = torch.where(rows > 0, gap - self.lagrange_threshold, 0.0)
             optimize(-self.log.exp() * excess, (self.optimizer,))
-            self.log.data.clamp_(max=math.log(self.most))  # the logarithm itself, or it would never come back
+            self.log.data.clamp_(max=math.log(self.max_multiplier))  # the logarithm itself, or it would never come back
 
     def state_dict(self) -> State:
         """The multiplier and what its optimizer has gathered."""

@@ -67,8 +67,8 @@ class Returns:
     goals divided by that same deviation, and only then the new returns counted.
     """
 
-    def __init__(self, *, gamma: float, trace: float, scaled: bool, like: Tensor) -> None:
-        self.gamma, self.trace, self.scaled = gamma, trace, scaled
+    def __init__(self, *, gamma: float, gae_lambda: float, scaled: bool, like: Tensor) -> None:
+        self.gamma, self.gae_lambda, self.scaled = gamma, gae_lambda, scaled
         self.moments = fresh((), like)
 
     def deviation(self) -> Tensor:
@@ -81,7 +81,7 @@ class Returns:
         """Advantages and goals, both ``[T, N]``, from the critic's values ``[T + 1, N]``."""
         unit = self.deviation()
         real = value * unit
-        advantage = advantages(rollout, real, gamma=self.gamma, trace=self.trace)
+        advantage = advantages(rollout, real, gamma=self.gamma, gae_lambda=self.gae_lambda)
         reached = advantage + real[:-1]
         if self.scaled:
             self.moments = merged(self.moments, reached.flatten(), (~rollout.dead).flatten())

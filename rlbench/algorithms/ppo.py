@@ -40,8 +40,8 @@ class Objective(NamedTuple):
 class Passes(NamedTuple):
     """How often a rollout is gone through, and in how many batches; the defaults are A2C's."""
 
-    repeats: int = 1
-    batches: int = 1
+    epochs: int = 1
+    minibatches: int = 1
     recompute: bool = False  # what actions were worth is found anew before each repeat but the first
 
 
@@ -64,22 +64,22 @@ class PPO:
         generator: torch.Generator,
     ) -> None:
         self.net, self.optimizer, self.returns, self.objective = net, optimizer, returns, objective
-        self.max_grad_norm, self.passes, self.steps = max_grad_norm, passes, passes.repeats * passes.batches
+        self.max_grad_norm, self.passes, self.steps = max_grad_norm, passes, passes.epochs * passes.minibatches
         self.greedy, self.generator = greedy, generator  # it shuffles
         self.through: Pass = self.eagerly  # build puts a faster way of computing the same here, where there is one
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """Every repeat over the shuffled batches of a rollout."""
         known, reports = rollout_batch(self.net, rollout, self.returns), []
-        for repeat in range(self.passes.repeats):
+        for repeat in range(self.passes.epochs):
             if repeat and self.passes.recompute:
                 known = self.recompute_values(known, rollout)
             order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
-            reports.append(self.through(known, order.tensor_split(self.passes.batches)))
+            reports.append(self.through(known, order.tensor_split(self.passes.minibatches)))
         return PGUpdate(*torch.cat(reports).mean(0).unbind())
 
     def eagerly(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
-        """A step for each of the rows ``batches`` chooses; their reports, ``[batches, 4]``."""
+        """A step for each of the rows ``minibatches`` chooses; their reports, ``[minibatches, 4]``."""
         reports = []
         for rows in batches:
             loss, report = self.loss(RolloutBatch(*(column[rows] for column in known)))

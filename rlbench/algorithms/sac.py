@@ -49,7 +49,7 @@ class Temperature:
 
 
 class SAC:
-    """https://arxiv.org/abs/1812.05905; with ``subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
+    """https://arxiv.org/abs/1812.05905; with ``redq_subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
 
     every: tuple[Periodic, ...] = ()
 
@@ -63,19 +63,19 @@ class SAC:
         temperature: Temperature,
         tau: float,
         delay: int,
-        subset: int | None,
+        redq_subset: int | None,
     ) -> None:
         self.actor, self.critics, self.temperature = actor, critics, temperature
         self.target_critics = copy.deepcopy(critics).requires_grad_(False)
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.tau, self.cycle, self.subset = tau, delay, subset
+        self.tau, self.cycle, self.redq_subset = tau, delay, redq_subset
         self.held = next(actor.parameters()).new_zeros(2)  # the actor's last loss and entropy, between two of its steps
 
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of what comes next (eq. 5 and 6)."""
         with torch.no_grad():
             action, log_prob = self.actor(batch.next_obs).sample()
-            future = random_subset(self.target_critics(batch.next_obs, action), self.subset).amin(0)
+            future = random_subset(self.target_critics(batch.next_obs, action), self.redq_subset).amin(0)
             goal = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
         return td_loss(self.critics, batch, goal)
 
@@ -91,7 +91,7 @@ class SAC:
     def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:  # noqa: ARG002 - of behaviour cloning
         """The value of the policy's ``action`` ``[B, A]``, which the actor maximises beside its entropy, ``[B]``."""
         value: Tensor = self.critics(batch.obs, action)
-        return value.amin(0) if self.subset is None else value.mean(0)
+        return value.amin(0) if self.redq_subset is None else value.mean(0)
 
     def update(self, batch: Transition, phase: int) -> ACUpdate:
         """A step of the critics and their targets; at the end of a cycle one of the actor and the temperature too."""

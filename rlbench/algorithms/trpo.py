@@ -21,9 +21,9 @@ class Step(NamedTuple):
     """How far the actor goes."""
 
     size: float = 0.1  # of NPG: this many natural gradients
-    region: float | None = None  # of TRPO: the divergence that a step may make; None is NPG
-    shrink: float = 0.8  # of TRPO's line search: what a step that went too far is multiplied by
-    tries: int = 10  # … and how often
+    max_kl: float | None = None  # of TRPO: the divergence that a step may make; None is NPG
+    backtrack_coef: float = 0.8  # of TRPO's line search: what a step that went too far is multiplied by
+    max_backtracks: int = 10  # … and how often
     iterations: int = 10  # of the conjugate gradient
     damping: float = 0.1  # added to the diagonal of the Fisher information
     tolerance: float = 1e-10  # squared residual at which the conjugate gradient has arrived
@@ -85,11 +85,11 @@ class Natural:
         product = fisher(mean, parameters, damping=self.step.damping)
         direction = -solved(product, slope, iterations=self.step.iterations, tolerance=self.step.tolerance)
         entropy = weighted_mean(policy.entropy(), known.weight).detach()
-        if self.step.region is None:
+        if self.step.max_kl is None:
             _, made = self._moved(flat(parameters).detach() + self.step.size * direction, known, before)
         else:
-            reach = (2 * self.step.region / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
-            made = self._searched(reach * direction, known, before, loss.detach(), self.step.region)
+            reach = (2 * self.step.max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
+            made = self._searched(reach * direction, known, before, loss.detach(), self.step.max_kl)
         return loss.detach(), entropy, made
 
     def _searched(self, stride: Tensor, known: RolloutBatch, before: Policy, loss: Tensor, region: float) -> Tensor:
@@ -99,8 +99,8 @@ class Natural:
         """
         start = flat(list(self.net.actor.parameters())).detach()
         chosen, made, found = start, torch.zeros_like(loss), torch.zeros_like(loss, dtype=torch.bool)
-        for tried in range(self.step.tries):
-            place = start + self.step.shrink**tried * stride
+        for tried in range(self.step.max_backtracks):
+            place = start + self.step.backtrack_coef**tried * stride
             reached, divergence = self._moved(place, known, before)
             good = (divergence < region) & (reached < loss) & ~found
             chosen, made, found = torch.where(good, place, chosen), torch.where(good, divergence, made), found | good

@@ -33,7 +33,7 @@ def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) ->
         action=Column((actions,), torch.float32),
         training=lambda generator: GaussianNoise(generator=generator, scale=scale),
         judging=lambda _: NoExploration(),
-        exploration=lambda env_steps: float(env_steps < algo.warmup),
+        exploration=lambda env_steps: float(env_steps < algo.learning_starts),
         metrics=METRICS,
         summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),
     )
@@ -62,8 +62,8 @@ def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.devic
                 obs_shape=info.obs_shape,
                 actions=actions,
                 widths=widths,
-                low=policy.low,
-                high=policy.high,
+                log_std_min=policy.log_std_min,
+                log_std_max=policy.log_std_max,
                 log_scale=0.0 if units is None else units[0].double().log().sum().item(),
             ).to(device)
             ensemble = critics().to(device)
@@ -75,7 +75,7 @@ def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.devic
                 temperature=_temperature(policy, actions, device),
                 tau=algo.tau,
                 delay=algo.delay,
-                subset=algo.subset,
+                redq_subset=algo.redq_subset,
             )
         case _:
             assert_never(policy)

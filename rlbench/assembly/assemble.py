@@ -72,7 +72,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     parts = parts_of(spec, algo, info, device)
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
-    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.answers is None else AsyncRing
+    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.async_batch is None else AsyncRing
     ring = ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
@@ -95,7 +95,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=schedules,
-        rhythm=ReplayRatio(algo.warmup, algo.updates_per_step),
+        rhythm=ReplayRatio(algo.learning_starts, algo.updates_per_step),
     )
 
 
@@ -132,10 +132,10 @@ def _replayed(
 
 def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
     inner, optimizer, action = policy_gradient.build_on_policy(spec, algo, info, device)
-    select_rollout_engine(inner, runtime, device, rows=algo.rows * spec.task.envs)
+    select_rollout_engine(inner, runtime, device, rows=algo.rollout_length * spec.task.envs)
     lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
-    capacity = (algo.rows + spec.task.stack + 2) * lanes
+    capacity = (algo.rollout_length + spec.task.stack + 2) * lanes
     ring = ring_of(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
     learner, updater = _rolled(spec, algo, inner, ring, info, device)
     stage = rolling(algo, info, action, learner, scale, runtime)
@@ -148,7 +148,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=policy_gradient.schedules(algo, optimizer),
-        rhythm=RolloutSchedule(algo.rows, learner.steps),
+        rhythm=RolloutSchedule(algo.rollout_length, learner.steps),
     )
 
 
@@ -173,10 +173,14 @@ def _rolled(
     names, summary, source = policy_gradient.METRICS, policy_gradient.summary, RolloutView(ring)
     if algo.curiosity is None:
         metrics = Metrics(names, device)
-        return inner, RolloutUpdater(source=source, learner=inner, rows=algo.rows, metrics=metrics, summary=summary)
+        return inner, RolloutUpdater(
+            source=source, learner=inner, rows=algo.rollout_length, metrics=metrics, summary=summary
+        )
     learner = CuriousRollouts(inner, icm.model(spec, algo.curiosity, algo.lr, info, device))
     metrics, told = Metrics(icm.metrics(names), device), icm.summary(summary)
-    return learner, RolloutUpdater(source=source, learner=learner, rows=algo.rows, metrics=metrics, summary=told)
+    return learner, RolloutUpdater(
+        source=source, learner=learner, rows=algo.rollout_length, metrics=metrics, summary=told
+    )
 
 
 def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
@@ -203,7 +207,7 @@ def _apart(
 ) -> AsyncCollector:
     def opened(segment: int) -> AsyncVectorEnv:
         lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)
-        return apart(task, seeds=lanes, answers=task.answers or task.envs)
+        return apart(task, seeds=lanes, async_batch=task.async_batch or task.envs)
 
     return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 

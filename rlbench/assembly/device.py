@@ -61,7 +61,7 @@ def stepping_threads(runtime: Runtime) -> int:
 def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Processes that judge beside the training: what was asked for, or what this run's share of the cores is worth."""
     share = min(runtime.threads or _asked() or cores(), cores())
-    return eval_worker_count(spec, asked=runtime.judges, cores=share, threads=threads_of(spec, runtime, device))
+    return eval_worker_count(spec, asked=runtime.eval_workers, cores=share, threads=threads_of(spec, runtime, device))
 
 
 def _asked() -> int | None:

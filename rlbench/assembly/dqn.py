@@ -35,7 +35,7 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> P
         optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
         max_grad_norm=algo.max_grad_norm,
         double=algo.double,
-        sync_every=algo.sync_every,
+        target_update_interval=algo.target_update_interval,
         extra=proposing(net),
     )
     return Parts(
@@ -72,14 +72,14 @@ def head(chosen: Head, features: int, streams: Callable[[int], DuelingMLP]) -> q
     match chosen:
         case Expected(huber=huber):
             return q_heads.ExpectedHead(streams(1), huber=huber)
-        case Categorical(atoms=atoms, low=low, high=high):
-            return q_heads.CategoricalHead(streams(atoms), low=low, high=high)
-        case Quantiles(count=count):
+        case Categorical(n_atoms=atoms, v_min=low, v_max=high):
+            return q_heads.CategoricalHead(streams(atoms), v_min=low, v_max=high)
+        case Quantiles(n_quantiles=count):
             return q_heads.QuantileHead(streams(count))
-        case Implicit(learn=learn, target=target, act=act, judge=judge, cosines=cosines):
+        case Implicit(n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=judge, cosines=cosines):
             samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": judge}
             return ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
-        case Proposed(count=count, entropy=entropy, cosines=cosines):
+        case Proposed(n_quantiles=count, entropy=entropy, cosines=cosines):
             return ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
             assert_never(chosen)

@@ -56,7 +56,7 @@ class Engine(NamedTuple):
 def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
     """The engine of a run; what fails only once it is tried is told by ``refusals``."""
     rollouts = isinstance(spec.algo, PolicyGradient)
-    match runtime.engine:
+    match runtime.update_engine:
         case "eager":
             return Engine("eager")
         case "compiled":
@@ -99,7 +99,7 @@ def select_engine(
     sampler: Stateful,
     generators: Sequence[torch.Generator],
 ) -> Updater:
-    """Updates by ``engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
+    """Updates by ``update_engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
     if engine.name == "compiled":
         compile_losses(learner)
     if engine.name != "captured":
@@ -116,20 +116,20 @@ def select_rollout_engine(learner: OnPolicyLearner, runtime: Runtime, device: to
     Raises:
         UsageError: by hand was asked for where it is not written out.
     """
-    if runtime.engine == "compiled" and not _lacking(device):
+    if runtime.update_engine == "compiled" and not _lacking(device):
         compile_losses(learner)
-    if runtime.engine not in {"auto", "byhand"}:
+    if runtime.update_engine not in {"auto", "byhand"}:
         return
     match learner:
         case PPO(net=SeparateActorCritic() as net) if device.type == "cpu":
-            if runtime.engine == "byhand" or _multiplications(net, rows // learner.passes.batches) <= SMALL:
+            if runtime.update_engine == "byhand" or _multiplications(net, rows // learner.passes.minibatches) <= SMALL:
                 learner.through = Surrogate(
                     net, learner.optimizer, learner.objective, max_grad_norm=learner.max_grad_norm
                 )
         case Natural(net=SeparateActorCritic() as net) if device.type == "cpu":
-            if runtime.engine == "byhand" or _multiplications(net, rows) <= SMALL:
+            if runtime.update_engine == "byhand" or _multiplications(net, rows) <= SMALL:
                 learner.regress = Regression(net, learner.optimizer, steps=learner.critic_steps)
-        case _ if runtime.engine == "byhand":
+        case _ if runtime.update_engine == "byhand":
             raise UsageError("engine=byhand: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
         case _:
             return

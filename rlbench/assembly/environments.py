@@ -31,15 +31,17 @@ def environments(
     return Normalized(made, scale, learning=training)
 
 
-def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], answers: int) -> AsyncVectorEnv:
-    """The same lanes for training, of which the first ``answers`` that are done answer."""
+def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
+    """The same lanes for training, of which the first ``async_batch`` that are done answer."""
     if isinstance(task, MujocoTask) and task.env == "envpool":
         from rlbench.envs.envpool_async import EnvPoolMujocoAsync
 
-        return EnvPoolMujocoAsync(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), answers=answers)
+        return EnvPoolMujocoAsync(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), async_batch=async_batch)
     from rlbench.envs.async_vector import AsyncVector
 
-    return AsyncVector(lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], answers=answers)
+    return AsyncVector(
+        lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], async_batch=async_batch
+    )
 
 
 def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) -> VectorEnv:

@@ -65,7 +65,7 @@ def protocol_evaluation(
 def _horizon(spec: Spec) -> int:
     if isinstance(spec.algo, PolicyGradient | Offline | OfflineQ):
         return 1  # nothing is drawn of it
-    return spec.algo.replay.horizon
+    return spec.algo.replay.n_step
 
 
 def ring_of(
@@ -85,7 +85,7 @@ def ring_of(
         lanes=lanes,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
         action=action,
-        horizon=_horizon(spec),
+        n_step=_horizon(spec),
         gamma=spec.algo.gamma,
         stack=spec.task.stack,
         sampler=sampler,

@@ -105,7 +105,7 @@ def learned(
     coins = seeds.child("replay").torch(device)
     data = ring(
         recorded,
-        horizon=algo.horizon,
+        n_step=algo.n_step,
         gamma=algo.gamma,
         generator=coins,
         device=device,
@@ -125,7 +125,7 @@ def learned(
         noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         judges=EvalPool(
-            parts.learner.policy(), terms, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.patience
+            parts.learner.policy(), terms, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
         ),
         budget=spec.budget,
         schedules=parts.schedules,

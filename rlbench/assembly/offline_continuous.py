@@ -76,7 +76,7 @@ def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
         and isinstance(algo.method, offline.Conservative)
     ):
         return [_cloning(learner.sac, algo.method.bc_steps)]
-    decay = algo.method.decay if isinstance(algo.method, offline.ImplicitQ) else None
+    decay = algo.method.lr_decay_steps if isinstance(algo.method, offline.ImplicitQ) else None
     if decay is None or not isinstance(learner, iql.IQL):
         return []
     groups = learner.optimizers.actor.param_groups
@@ -168,20 +168,22 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
         obs=shape.obs,
         actions=shape.actions,
         latent=method.latent_dim or method.latent * shape.actions,
-        widths=method.proposer_widths,
+        widths=method.vae_widths,
         clip=method.latent_clip,
     )
-    perturbation = Perturbation(obs=shape.obs, actions=shape.actions, widths=algo.widths, reach=method.reach)
+    perturbation = Perturbation(
+        obs=shape.obs, actions=shape.actions, widths=algo.widths, perturbation=method.perturbation
+    )
     net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
     return bcq.BCQ(
         net,
         optimizers=bcq.Optimizers(
-            proposer=_adam(net.proposer, method.proposer_lr),
+            proposer=_adam(net.proposer, method.vae_lr),
             critics=_adam(net.critics, algo.critic_lr),
             perturbation=_adam(net.perturbation, algo.actor_lr),
         ),
         tau=algo.tau,
-        choice=bcq.Choice(method.candidates, method.judged, method.caution, method.divergence),
+        choice=bcq.Choice(method.n_action_samples, method.eval_action_samples, method.lmbda, method.vae_kl_weight),
     )
 
 
@@ -189,10 +191,18 @@ def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> 
     return CQL(
         _soft(algo, method, shape),
         multiplier=LagrangeMultiplier(
-            device=shape.device, threshold=method.threshold, lr=method.multiplier_lr, most=method.most
+            device=shape.device,
+            lagrange_threshold=method.lagrange_threshold,
+            lr=method.multiplier_lr,
+            max_multiplier=method.max_multiplier,
         ),
         conservatism=Conservatism(
-            method.weight, method.temperature, method.repeats, method.soft, method.max_grad_norm, method.actor_first
+            method.conservative_weight,
+            method.temperature,
+            method.n_action_samples,
+            method.soft_q_backup,
+            method.max_grad_norm,
+            method.actor_first,
         ),
     )
 
@@ -224,7 +234,7 @@ def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
         temperature=temperature,
         tau=algo.tau,
         delay=1,
-        subset=None,
+        redq_subset=None,
     )
 
 
@@ -233,8 +243,8 @@ def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> Squa
         obs_shape=(shape.obs,),
         actions=shape.actions,
         widths=algo.widths,
-        low=method.low,
-        high=method.high,
+        log_std_min=method.log_std_min,
+        log_std_max=method.log_std_max,
         log_std_offset=method.log_std_offset,
         mean_bound=method.mean_bound,
     )
@@ -258,8 +268,8 @@ def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape)
         actor_optimizer=_adam(actor, algo.actor_lr),
         critic_optimizer=_adam(critics, algo.critic_lr),
         tau=algo.tau,
-        sync_every=method.sync_every,
-        filtering=Filter(method.mode, method.beta, method.bound, method.samples, method.usual),
+        target_update_interval=method.target_update_interval,
+        filtering=Filter(method.mode, method.beta, method.max_weight, method.n_action_samples, method.advantage_type),
     )
 
 
@@ -276,19 +286,23 @@ def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL
             value=_adam(value, algo.critic_lr),
         ),
         tau=algo.tau,
-        extraction=iql.Extraction(method.expectile, method.temperature, method.bound),
+        extraction=iql.Extraction(method.expectile, method.temperature, method.max_weight),
     )
 
 
 def _imitating(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.ImitatingActor:
     match method.policy:
         case "gaussian":
-            return _gaussian(algo, shape, method.low, method.high)
+            return _gaussian(algo, shape, method.log_std_min, method.log_std_max)
         case "deterministic":
             return _plain(algo, shape)
         case "conditional":
             actor = ConditionalActor(
-                obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=method.low, high=method.high
+                obs_shape=(shape.obs,),
+                actions=shape.actions,
+                widths=algo.widths,
+                low=method.log_std_min,
+                high=method.log_std_max,
             )
             return actor.to(shape.device)
         case _:
@@ -300,7 +314,9 @@ def _plain(algo: Offline, shape: Shape) -> DeterministicActor:
 
 
 def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedActor:
-    actor = BoundedActor(obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, low=low, high=high)
+    actor = BoundedActor(
+        obs_shape=(shape.obs,), actions=shape.actions, widths=algo.widths, log_std_min=low, log_std_max=high
+    )
     return actor.to(shape.device)
 
 

@@ -64,7 +64,7 @@ def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) ->
             actor = BehaviorPolicy(body, streams(1)).to(device)
             adam = torch.optim.Adam(actor.parameters(), lr=algo.lr, eps=algo.adam_epsilon, fused=True)
             return Imitation(actor, actor_optimizer=adam)
-        case asked.Conservative(weight=weight):
+        case asked.Conservative(conservative_weight=weight):
             plain = QNet(body, head(algo.head, body.features, streams)).to(device)
             return _valued(algo, plain, extra=conservatism(weight))
         case asked.BatchConstrained(threshold=threshold, penalty=penalty):
@@ -76,8 +76,8 @@ def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) ->
                 net,
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
                 max_grad_norm=algo.max_grad_norm,
-                sync_every=algo.sync_every,
-                filtering=Filter(method.mode, method.beta, method.bound, method.conservative),
+                target_update_interval=algo.target_update_interval,
+                filtering=Filter(method.mode, method.beta, method.max_weight, method.conservative_weight),
                 greedy=method.greedy,
             )
         case _:
@@ -91,7 +91,7 @@ def _valued(algo: OfflineQ, net: QNet, *, extra: Extra, select: Selector | None 
         optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),
         max_grad_norm=algo.max_grad_norm,
         double=True,
-        sync_every=algo.sync_every,
+        target_update_interval=algo.target_update_interval,
         select=select,
         extra=proposing(net, extra),
     )

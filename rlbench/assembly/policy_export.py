@@ -81,7 +81,7 @@ def _online(algo: Algo, kept: State, name: str) -> Actor:
     match algo:
         case ActorCritic(policy=policy):
             if isinstance(policy, Soft):
-                return Actor(branch(kept, "policy"), "mean", bounds=(str(policy.low), str(policy.high)))
+                return Actor(branch(kept, "policy"), "mean", bounds=(str(policy.log_std_min), str(policy.log_std_max)))
             return Actor(branch(kept, "policy"), "action")
         case PolicyGradient(torso=Mlp(activation=activation), bound=squash):
             return Actor(_actor(branch(kept, "policy")), "mean", activation, squash)
@@ -96,7 +96,7 @@ def _offline(algo: Offline, kept: State, name: str) -> Actor:
     match algo.method:
         case BatchConstrained():
             raise UsageError(f"{name}: BCQ's actor chooses among sampled candidates; record another run's")
-        case Conservative(low=low, high=high):
+        case Conservative(log_std_min=low, log_std_max=high):
             return Actor(_folded(state), "mean", bounds=(str(low), str(high)))
         case Imitation() | TD3BC() | CriticRegularized() | ImplicitQ():
             mean = "action" if "action.weight" in state else "mean"

@@ -53,7 +53,7 @@ def build_on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: tor
         return OnPolicyParts(learner, optimizer, column)
     net = network(spec, algo, info).to(device)
     returns = Returns(
-        gamma=algo.gamma, trace=algo.trace, scaled=algo.scale_returns, like=next(net.parameters()).detach()
+        gamma=algo.gamma, gae_lambda=algo.gae_lambda, scaled=algo.scale_returns, like=next(net.parameters()).detach()
     )
     match method:
         case spec_algo.Surrogate():
@@ -90,7 +90,7 @@ def _ppo(
             normalize=method.normalize,
         ),
         max_grad_norm=method.max_grad_norm,
-        passes=Passes(repeats=method.repeats, batches=method.batches, recompute=method.recompute),
+        passes=Passes(epochs=method.epochs, minibatches=method.minibatches, recompute=method.recompute),
         greedy=algo.greedy,
         generator=generator,
     )
@@ -105,9 +105,9 @@ def _natural(
 ) -> Natural:
     step = Step(
         size=method.step,
-        region=method.region,
-        shrink=method.shrink,
-        tries=method.tries,
+        max_kl=method.max_kl,
+        backtrack_coef=method.backtrack_coef,
+        max_backtracks=method.max_backtracks,
         iterations=method.iterations,
         damping=method.damping,
     )
@@ -171,14 +171,14 @@ def _optimizer(algo: PolicyGradient, net: nn.Module) -> torch.optim.Optimizer:
 
 def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Schedule]:
     """The learning rate, where it falls: from its start to 0."""
-    if algo.decay is None:
+    if algo.lr_decay_steps is None:
         return []
 
     def put(lr: float) -> None:
         for group in optimizer.param_groups:
             group["lr"] = lr
 
-    return [(Linear(start=algo.lr, end=0.0, steps=algo.decay).at, put)]
+    return [(Linear(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
 
 
 def summary(number: int, means: tuple[float, ...]) -> PGUpdated:

@@ -48,7 +48,7 @@ def playing(spec: Spec, kept: State, *, epsilon: float, lanes: int, seed: int) -
     numbers = seeds.child("env").numbers(lanes)
     generator = seeds.child("explore").torch(device)
     nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
-    capacity = (spec.task.stack + algo.replay.horizon + 1) * lanes
+    capacity = (spec.task.stack + algo.replay.n_step + 1) * lanes
     return Playing(
         actor=learner,
         stacked=ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=nobody),

@@ -52,8 +52,8 @@ class AsyncRing(Ring):
     def span(self) -> Span:
         """The rows that may be drawn, lane by lane."""
         behind = (self.stack - 1) * (self.size == self.length - 1)
-        rows = (self.size - self.horizon + 1 - behind).clamp_min(0)
-        return Ragged(self.head, self.horizon, rows, self.length)
+        rows = (self.size - self.n_step + 1 - behind).clamp_min(0)
+        return Ragged(self.head, self.n_step, rows, self.length)
 
     def state_dict(self) -> State:
         """Every row that holds something in some lane, the cursors, and the sampler's state."""
@@ -79,5 +79,5 @@ class AsyncRing(Ring):
     def _move(self, lanes: Tensor) -> None:
         head, size = (self.head[lanes] + 1) % self.length, (self.size[lanes] + 1).clamp_max(self.length - 1)
         self.head[lanes], self.size[lanes] = head, size
-        fresh, stale = (head - self.horizon) % self.length, (head + self.stack - 1) % self.length
-        self.sampler.moved(fresh, self.dead[fresh, lanes] | (size < self.horizon), stale, lanes)
+        fresh, stale = (head - self.n_step) % self.length, (head + self.stack - 1) % self.length
+        self.sampler.moved(fresh, self.dead[fresh, lanes] | (size < self.n_step), stale, lanes)

@@ -63,7 +63,7 @@ class Rows(NamedTuple):
 def ring(
     recorded: Recorded,
     *,
-    horizon: int,
+    n_step: int,
     gamma: float,
     generator: torch.Generator,
     device: torch.device,
@@ -80,11 +80,11 @@ def ring(
     if not len(live):
         raise RefusedFile("data set: not one complete transition; every episode has a single step and no next one")
     made = Ring(
-        capacity=max(len(rows.dead) + 1, horizon + stack + 1),
+        capacity=max(len(rows.dead) + 1, n_step + stack + 1),
         lanes=1,
         obs=_column(recorded.obs, rows=not _as_it_is(rows, scale)),
         action=_column(recorded.action),
-        horizon=horizon,
+        n_step=n_step,
         gamma=gamma,
         stack=stack,
         sampler=IndexSampler(torch.as_tensor(live, device=device), generator),

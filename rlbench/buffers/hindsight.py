@@ -55,7 +55,7 @@ class Hindsight:
         self.ring, self.reward, self.share, self.limit, self.generator = ring, reward, share, limit, generator
         self.achieved = slice(layout.observation, layout.observation + layout.goal)
         self.desired = slice(layout.observation + layout.goal, None)
-        self.after = torch.arange(1, ring.horizon + 1, device=generator.device)
+        self.after = torch.arange(1, ring.n_step + 1, device=generator.device)
 
     def sample(self, batch: int) -> Transition:
         """``batch`` transitions of the ring's sampler, each with probability ``share`` for a goal of its own future."""

@@ -44,16 +44,16 @@ class Ring:
         lanes: int,
         obs: Column,
         action: Column,
-        horizon: int,
+        n_step: int,
         gamma: float,
         stack: int,
         sampler: Sampler,
         device: torch.device,
     ) -> None:
         self.length, self.lanes = capacity // lanes, lanes
-        self.horizon, self.stack, self.sampler = horizon, stack, sampler
-        if self.length < horizon + stack + 1:
-            raise ValueError(f"capacity {capacity} leaves {self.length} rows a lane; needs {horizon + stack + 1}")
+        self.n_step, self.stack, self.sampler = n_step, stack, sampler
+        if self.length < n_step + stack + 1:
+            raise ValueError(f"capacity {capacity} leaves {self.length} rows a lane; needs {n_step + stack + 1}")
         shape = (self.length, lanes)
         self.obs = _blank((*shape, *obs.shape), obs.dtype, device)
         self.action = _blank((*shape, *action.shape), action.dtype, device)
@@ -62,8 +62,8 @@ class Ring:
         self.age = torch.zeros(shape, dtype=torch.int32, device=device)  # steps since the episode began
         self.dead[-1] = True  # so that the very first row begins an episode like any other after an end
         self._place_cursors(device)
-        self.powers = torch.tensor([gamma**k for k in range(horizon + 1)], device=device)
-        self.ahead = torch.arange(horizon, device=device)
+        self.powers = torch.tensor([gamma**k for k in range(n_step + 1)], device=device)
+        self.ahead = torch.arange(n_step, device=device)
         self.back = torch.arange(stack - 1, -1, -1, device=device)
         self.lane = torch.arange(lanes, device=device)
 
@@ -90,15 +90,15 @@ class Ring:
         self._advance()
 
     def sample(self, batch: int) -> Transition:
-        """``batch`` transitions of up to ``horizon`` steps; those drawn at a dead row weigh 0."""
+        """``batch`` transitions of up to ``n_step`` steps; those drawn at a dead row weigh 0."""
         slot, weight = self.sampler.draw(batch, self.span())
         return self.gather(slot, weight)
 
     def span(self) -> Span:
-        """The rows that may be drawn: ``horizon`` complete rows ahead, ``stack − 1`` of their own past behind."""
+        """The rows that may be drawn: ``n_step`` complete rows ahead, ``stack − 1`` of their own past behind."""
         behind = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
         return Level(
-            self.head, self.horizon, (self.size - self.horizon + 1 - behind).clamp_min(0), self.length, self.lanes
+            self.head, self.n_step, (self.size - self.n_step + 1 - behind).clamp_min(0), self.length, self.lanes
         )
 
     def gather(self, slot: Tensor, weight: Tensor) -> Transition:
@@ -189,13 +189,13 @@ class Ring:
         self._head, self._size = (self._head + 1) % self.length, min(self._size + 1, self.length - 1)
         self.head.fill_(self._head)
         self.size.fill_(self._size)
-        if self._size >= self.horizon:
-            fresh, stale = self._head - self.horizon, self._head + self.stack - 1
+        if self._size >= self.n_step:
+            fresh, stale = self._head - self.n_step, self._head + self.stack - 1
             dead = self.dead[fresh % self.length]
             self.sampler.moved(fresh % self.length, dead, stale % self.length, self.lane)
 
     def counted(self, path: Tensor) -> Tensor:
-        """1 up to and with the step that ends the episode, then 0, along paths ``[B, horizon]`` of flat slots."""
+        """1 up to and with the step that ends the episode, then 0, along paths ``[B, n_step]`` of flat slots."""
         done = self.done.view(-1)[path]
         return (done.cumsum(1) - done.long() == 0).float()
 

@@ -18,7 +18,7 @@ class TrajectoryView:
     def sample(self, batch: int) -> NStepTrajectory:
         """``batch`` transitions of the ring's sampler with every step on their way."""
         ring, drawn = self.ring, self.ring.sample(batch)
-        path = ring.onward(drawn.slot[:, None], torch.arange(ring.horizon + 1, device=drawn.slot.device))
+        path = ring.onward(drawn.slot[:, None], torch.arange(ring.n_step + 1, device=drawn.slot.device))
         steps = path[:, :-1]
         return NStepTrajectory(
             drawn=drawn,

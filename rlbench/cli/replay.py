@@ -164,8 +164,8 @@ def _runtime(record: Record) -> Runtime:
     runtime = Runtime(
         device=str(recorded.get("device", "cpu")),
         threads=threads if isinstance(threads, int) else None,
-        engine=_engine(updates.partition(":")[0]),
-        judges=0,
+        update_engine=_engine(updates.partition(":")[0]),
+        eval_workers=0,
         checkpoint_seconds=1e9,
     )
     try:

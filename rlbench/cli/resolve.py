@@ -184,13 +184,13 @@ def _limits(spec: Spec) -> list[Setting]:
     if isinstance(spec.algo, Offline | OfflineQ):
         caps["algo.batch"] = (spec.algo.batch, 64)
     elif isinstance(spec.algo, PolicyGradient):
-        caps["algo.rows"] = (spec.algo.rows, 4)
+        caps["algo.rollout_length"] = (spec.algo.rollout_length, 4)
         if isinstance(spec.algo.method, Surrogate):
-            steps = min(spec.algo.rows, 4) * spec.task.envs
-            caps["algo.method.batches"] = (spec.algo.method.batches, steps)
+            steps = min(spec.algo.rollout_length, 4) * spec.task.envs
+            caps["algo.method.minibatches"] = (spec.algo.method.minibatches, steps)
     else:
         caps["algo.replay.capacity"] = (spec.algo.replay.capacity, 5_000)
-        caps["algo.warmup"] = (spec.algo.warmup, 400)
+        caps["algo.learning_starts"] = (spec.algo.learning_starts, 400)
         caps["algo.updates_per_step"] = (spec.algo.updates_per_step, 1.0)
     if isinstance(spec.task, AtariTask):
         caps["task.max_frames"] = (spec.task.max_frames, 2_000)

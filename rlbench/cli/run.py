@@ -69,7 +69,11 @@ def run(
     with following(track or (), specs, results, track_dir):
         if jobs is None and executor == "local":
             runtime = Runtime(
-                device=device, dataset=data.path, patience=env_timeout, judges=eval_workers, engine=update_engine
+                device=device,
+                dataset=data.path,
+                env_timeout=env_timeout,
+                eval_workers=eval_workers,
+                update_engine=update_engine,
             )
             told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
         else:

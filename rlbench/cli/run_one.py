@@ -91,7 +91,7 @@ def _iterated(spec: Spec, runtime: Runtime, store: Store, stop: Stop, shown: Dis
 
     if store.died is not None:
         remark(f"{spec.name} seed {spec.seed}: {store.died}")
-    with Watchdog(store, runtime.patience):
+    with Watchdog(store, runtime.env_timeout):
         for record in carry_on(spec, runtime, store, stop, data and data.seal):
             if not stop.under_way:
                 stop.under_way = True

@@ -167,7 +167,7 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
             stored = (steps or _recorded(spec)) * slot  # frames lie once: the file's array is the ring's
         case PolicyGradient():
             networks = _rollouts(spec.task, algo, numbers)
-            stored = (algo.rows + spec.task.stack + 2) * spec.task.envs * slot
+            stored = (algo.rollout_length + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
     return Footprint(
@@ -213,13 +213,13 @@ def _from_data(task: Task, algo: Offline) -> int:
     layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
     rows = algo.batch
     match algo.method:
-        case BatchConstrained(proposer_widths=widths, candidates=candidates):
+        case BatchConstrained(vae_widths=widths, n_action_samples=candidates):
             latent = algo.method.latent_dim or algo.method.latent * actions
             layers += [(numbers + actions, *widths, 2 * latent), (numbers + latent, *widths, actions)]
             rows *= candidates
-        case Conservative(repeats=repeats):
+        case Conservative(n_action_samples=repeats):
             rows *= 3 * repeats + 1
-        case CriticRegularized(samples=samples):
+        case CriticRegularized(n_action_samples=samples):
             rows *= samples
         case _:
             pass
@@ -299,12 +299,12 @@ def _icm(spec: Spec, curiosity: Curiosity) -> int:
     parameters = sum(prod(layer) + layer[-1] for layer in layers)
     per_row = numbers * spec.task.stack + sum(activations) + 4 * width + 2 * curiosity.hidden
     match spec.algo:
-        case PolicyGradient(rows=rows):
+        case PolicyGradient(rollout_length=rows):
             read = (rows + 1) * spec.task.envs
         case Offline() | OfflineQ():
             read = 0
         case _:
-            read = spec.algo.batch * (spec.algo.replay.horizon + 1)
+            read = spec.algo.batch * (spec.algo.replay.n_step + 1)
     return 4 * (COPIES * parameters + WORKSPACES * read * per_row)
 
 
@@ -316,7 +316,7 @@ def _rollouts(task: Task, algo: PolicyGradient, numbers: int) -> int:
         layers, activations, features = [*layers, (features, algo.hidden)], [*activations, algo.hidden], algo.hidden
     parameters = sum(prod(layer) + layer[-1] for layer in layers) + features * MOST_ACTIONS
     twice = 1 if isinstance(algo.torso, Nature) else 2
-    rows, copies = (algo.rows + 1) * task.envs, PASSES if isinstance(algo.torso, Nature) else WORKSPACES
+    rows, copies = (algo.rollout_length + 1) * task.envs, PASSES if isinstance(algo.torso, Nature) else WORKSPACES
     return 4 * twice * (COPIES * parameters + round(copies * rows * (numbers * task.stack + sum(activations))))
 
 
@@ -325,13 +325,13 @@ def _head(head: Head) -> tuple[int, int, int]:
     match head:
         case Expected():
             return 1, 1, 0
-        case Categorical(atoms=atoms):
+        case Categorical(n_atoms=atoms):
             return atoms, 1, 0
-        case Quantiles(count=count):
+        case Quantiles(n_quantiles=count):
             return count, 1, 0
-        case Implicit(learn=learn, target=target, cosines=cosines):
+        case Implicit(n_taus=learn, n_target_taus=target, cosines=cosines):
             return 1, max(learn, target), cosines
-        case Proposed(count=count, cosines=cosines):
+        case Proposed(n_quantiles=count, cosines=cosines):
             return 1, count, cosines
         case _:
             assert_never(head)

@@ -24,35 +24,39 @@ class BatchConstrained(Frozen):
     """BCQ: the best of a few actions that a model of the data proposes."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
-    proposer_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
-    proposer_lr: float = Field(default=1e-3, gt=0)  # of Adam
+    vae_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
+    vae_lr: float = Field(default=1e-3, gt=0)  # of Adam
     latent: int = Field(default=2, ge=1)  # latent numbers per action dimension
     latent_dim: int | None = Field(default=None, ge=1)  # latent numbers in all; None is ``latent`` a dimension
     latent_clip: float | None = Field(default=0.5, gt=0)  # at which drawn latent numbers are cut
-    divergence: float = Field(default=0.5, ge=0)  # what a nat per latent number costs beside the squared error
-    reach: float = Field(default=0.05, ge=0, le=1)  # φ: how far a proposal may be moved, in actions of [−1, 1]
-    candidates: int = Field(default=10, ge=1)  # proposals per state in a target
-    judged: int = Field(default=100, ge=1)  # proposals per state when acting
-    caution: float = Field(default=0.75, ge=0, le=1)  # λ: share of the least value in the soft minimum
+    vae_kl_weight: float = Field(default=0.5, ge=0)  # what a nat per latent number costs beside the squared error
+    perturbation: float = Field(default=0.05, ge=0, le=1)  # φ: how far a proposal may be moved, in actions of [−1, 1]
+    n_action_samples: int = Field(default=10, ge=1)  # proposals per state in a target
+    eval_action_samples: int = Field(default=100, ge=1)  # proposals per state when acting
+    lmbda: float = Field(default=0.75, ge=0, le=1)  # λ: share of the least value in the soft minimum
 
 
 class Conservative(Frozen):
     """CQL: SAC whose critics are pressed down wherever the data is not."""
 
     kind: Literal["conservative"] = "conservative"
-    weight: float = Field(default=1.0, gt=0)  # of the gap between what might be done and what was
+    conservative_weight: float = Field(default=1.0, gt=0)  # of the gap between what might be done and what was
     temperature: float = Field(default=1.0, gt=0)  # of the soft maximum
-    repeats: int = Field(default=10, ge=1)  # sampled actions of each of three kinds: any, the policy's here, and next
-    threshold: float | None = 10.0  # weighted gap beyond which its multiplier grows; None leaves the multiplier at 1
+    n_action_samples: int = Field(
+        default=10, ge=1
+    )  # sampled actions of each of three kinds: any, the policy's here, and next
+    lagrange_threshold: float | None = (
+        10.0  # weighted gap beyond which its multiplier grows; None leaves the multiplier at 1
+    )
     multiplier_lr: float = Field(default=3e-4, gt=0)  # of Adam
-    most: float = Field(default=1e6, ge=1)  # at which the multiplier is cut
+    max_multiplier: float = Field(default=1e6, ge=1)  # at which the multiplier is cut
     max_grad_norm: float | None = Field(default=1.0, gt=0)  # of each critic by itself
-    soft: bool = True  # whether a target pays for entropy; the paper's do not
+    soft_q_backup: bool = True  # whether a target pays for entropy; the paper's do not
     alpha: float = Field(default=1.0, gt=0)  # what a nat of entropy is worth, or where learning it begins
     alpha_lr: float | None = Field(default=1e-4, gt=0)  # None keeps α fixed
     target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
-    low: float = -20.0  # least logarithm of the spread
-    high: float = 2.0  # and the greatest
+    log_std_min: float = -20.0  # least logarithm of the spread
+    log_std_max: float = 2.0  # and the greatest
     log_std_offset: float | None = None  # initial shift of the log std, learned like its scale of 1; None has neither
     mean_bound: float | None = Field(default=None, gt=0)  # at which the mean before tanh is cut
     orthogonal_init: bool = False  # of the critics: gain √2, last layer 0.01, biases 0
@@ -62,8 +66,8 @@ class Conservative(Frozen):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        if self.low >= self.high:
-            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.log_std_min >= self.log_std_max:
+            raise ValueError(f"log_std_min={self.log_std_min} must lie below log_std_max={self.log_std_max}")
         if self.target_entropy is not None and self.alpha_lr is None:
             raise ValueError(f"target_entropy={self.target_entropy}: nothing aims at it while alpha_lr is none")
         return self
@@ -75,11 +79,13 @@ class CriticRegularized(Frozen):
     kind: Literal["criticregularized"] = "criticregularized"
     mode: Literal["exp", "binary"] = "exp"  # how an advantage becomes a weight
     beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
-    bound: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
-    samples: int = Field(default=4, ge=1)  # of the policy, to say what is usual
-    usual: Literal["mean", "max"] = "mean"  # of their values
+    max_weight: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
+    n_action_samples: int = Field(default=4, ge=1)  # of the policy, to say what is usual
+    advantage_type: Literal["mean", "max"] = "mean"  # of their values
     critics: int = Field(default=2, ge=1)  # the least of them counts; the paper has one
-    sync_every: int | None = Field(default=None, ge=1)  # gradient steps between copies to the targets; None trails them
+    target_update_interval: int | None = Field(
+        default=None, ge=1
+    )  # gradient steps between copies to the targets; None trails them
 
 
 class TD3BC(Frozen):
@@ -98,16 +104,18 @@ class ImplicitQ(Frozen):
     kind: Literal["implicitq"] = "implicitq"
     expectile: float = Field(default=0.7, gt=0, lt=1)  # τ; 0.5 is the mean
     temperature: float = Field(default=3.0, ge=0)  # by which advantages are multiplied before exp; 0 imitates all
-    bound: float = Field(default=100.0, gt=0)  # the greatest weight
-    decay: int | None = Field(default=None, ge=1)  # updates over which the actor's rate falls along half a cosine to 0
-    low: float = -5.0  # least logarithm of the spread
-    high: float = 2.0  # and the greatest
+    max_weight: float = Field(default=100.0, gt=0)  # the greatest weight
+    lr_decay_steps: int | None = Field(
+        default=None, ge=1
+    )  # updates over which the actor's rate falls along half a cosine to 0
+    log_std_min: float = -5.0  # least logarithm of the spread
+    log_std_max: float = 2.0  # and the greatest
     policy: Literal["gaussian", "deterministic", "conditional"] = "gaussian"  # one std, none, or one an observation
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.low >= self.high:
-            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.log_std_min >= self.log_std_max:
+            raise ValueError(f"log_std_min={self.log_std_min} must lie below log_std_max={self.log_std_max}")
         return self
 
 
@@ -128,7 +136,7 @@ class Offline(Frozen):
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
     batch: int = Field(default=256, ge=1)  # transitions of a gradient step
-    horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
+    n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
     normalize_obs: bool = False  # by the data's mean and deviation
     terminate_on_end: bool = False  # whether an episode's time limit terminates it: nothing is bootstrapped there
     return_span: float | None = Field(

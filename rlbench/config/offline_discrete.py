@@ -28,7 +28,7 @@ class Conservative(Frozen):
     """CQL: values are pressed down wherever the data is not."""
 
     kind: Literal["conservative"] = "conservative"
-    weight: float = Field(default=10.0, ge=0)  # of the gap between what might be done and what was
+    conservative_weight: float = Field(default=10.0, ge=0)  # of the gap between what might be done and what was
 
 
 class CriticRegularized(Frozen):
@@ -37,8 +37,8 @@ class CriticRegularized(Frozen):
     kind: Literal["criticregularized"] = "criticregularized"
     mode: Literal["exp", "binary", "all"] = "exp"  # how an advantage becomes a weight; all is behaviour cloning
     beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
-    bound: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
-    conservative: float | None = Field(default=None, gt=0)  # weight of CQL's gap beside it; None is none
+    max_weight: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
+    conservative_weight: float | None = Field(default=None, gt=0)  # weight of CQL's gap beside it; None is none
     greedy: bool = False  # judged by the policy's mode instead of its samples
 
 
@@ -59,8 +59,8 @@ class OfflineQ(Frozen):
     max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     batch: int = Field(default=32, ge=1)  # transitions of a gradient step
-    horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
-    sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
+    n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
+    target_update_interval: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
 
     @model_validator(mode="after")
     def _averaged(self) -> Self:

@@ -34,14 +34,14 @@ class Categorical(Frozen):
     """Probabilities on fixed, evenly spaced returns: C51."""
 
     kind: Literal["categorical"] = "categorical"
-    atoms: int = Field(default=51, ge=2)
-    low: float = -10.0  # the least return an atom stands for
-    high: float = 10.0  # and the greatest
+    n_atoms: int = Field(default=51, ge=2)
+    v_min: float = -10.0  # the least return an atom stands for
+    v_max: float = 10.0  # and the greatest
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.low >= self.high:
-            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.v_min >= self.v_max:
+            raise ValueError(f"v_min={self.v_min} must lie below v_max={self.v_max}")
         return self
 
 
@@ -49,17 +49,17 @@ class Quantiles(Frozen):
     """The return at fixed, evenly spaced fractions: QR-DQN."""
 
     kind: Literal["quantiles"] = "quantiles"
-    count: int = Field(default=200, ge=1)
+    n_quantiles: int = Field(default=200, ge=1)
 
 
 class Implicit(Frozen):
     """The return at fractions drawn anew each time: IQN."""
 
     kind: Literal["implicit"] = "implicit"
-    learn: int = Field(default=8, ge=1)  # fractions per state when predicting
-    target: int = Field(default=8, ge=1)  # … when bootstrapping
-    act: int = Field(default=8, ge=1)  # … when collecting
-    judge: int = Field(default=32, ge=1)  # … when being evaluated
+    n_taus: int = Field(default=8, ge=1)  # fractions per state when predicting
+    n_target_taus: int = Field(default=8, ge=1)  # … when bootstrapping
+    n_policy_taus: int = Field(default=8, ge=1)  # … when collecting
+    n_eval_taus: int = Field(default=32, ge=1)  # … when being evaluated
     cosines: int = Field(default=64, ge=1)  # of the fraction's embedding
 
 
@@ -67,7 +67,7 @@ class Proposed(Frozen):
     """The return at fractions that a small network of its own proposes: FQF."""
 
     kind: Literal["proposed"] = "proposed"
-    count: int = Field(default=32, ge=2)
+    n_quantiles: int = Field(default=32, ge=2)
     entropy: float = Field(default=10.0, ge=0)  # coefficient that keeps the fractions apart
     lr: float = Field(default=2.5e-9, gt=0)  # of the proposal's own RMSprop
     cosines: int = Field(default=64, ge=1)  # of the fraction's embedding
@@ -105,7 +105,7 @@ class Replay(Frozen):
     """Where experience waits to be learned from."""
 
     capacity: int = Field(default=100_000, ge=100)  # transitions, over all lanes
-    horizon: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping
+    n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping
     priority: Priority | None = None  # None draws every transition alike
     hindsight: Hindsight | None = None  # None learns for the goals that were asked for
 
@@ -150,8 +150,8 @@ class QLearning(Frozen):
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     batch: int = Field(default=32, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps per live agent step
-    sync_every: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
-    warmup: int = Field(default=320, ge=1)  # live agent steps before the first update
+    target_update_interval: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
+    learning_starts: int = Field(default=320, ge=1)  # live agent steps before the first update
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
     revision: Literal[1, 2] = Field(default_factory=_revision)  # raised by every change of code that can move a score
@@ -174,13 +174,13 @@ class Soft(Frozen):
     alpha: float = Field(default=0.2, gt=0)  # what a nat of entropy is worth, or where learning it begins
     alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented tables
     target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
-    low: float = -20.0  # least logarithm of the spread
-    high: float = 2.0  # and the greatest
+    log_std_min: float = -20.0  # least logarithm of the spread
+    log_std_max: float = 2.0  # and the greatest
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        if self.low >= self.high:
-            raise ValueError(f"low={self.low} must lie below high={self.high}")
+        if self.log_std_min >= self.log_std_max:
+            raise ValueError(f"log_std_min={self.log_std_min} must lie below log_std_max={self.log_std_max}")
         if self.target_entropy is not None and self.alpha_lr is None:
             raise ValueError(f"target_entropy={self.target_entropy}: nothing aims at it while alpha_lr is none")
         return self
@@ -198,7 +198,7 @@ class ActorCritic(Frozen):
     policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
     widths: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # hidden layers of the actor and of every critic
     critics: int = Field(default=2, ge=1)  # the target is the least of them
-    subset: int | None = Field(default=None, ge=1)  # … or of this many, drawn anew each time: REDQ
+    redq_subset: int | None = Field(default=None, ge=1)  # … or of this many, drawn anew each time: REDQ
     actor_lr: float = Field(default=1e-3, gt=0)  # of Adam
     critic_lr: float = Field(default=1e-3, gt=0)  # of Adam
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
@@ -207,15 +207,15 @@ class ActorCritic(Frozen):
     updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
     action_units: ActionUnits = "normalized"
-    warmup: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
+    learning_starts: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
     replay: Replay = Replay(capacity=1_000_000)
 
     @model_validator(mode="after")
     def _subset_of_critics(self) -> Self:
-        if self.subset is not None and self.subset > self.critics:
-            raise ValueError(f"subset={self.subset} cannot be drawn from critics={self.critics}")
-        if self.subset is not None and isinstance(self.policy, Deterministic):
-            raise ValueError(f"subset={self.subset}: only policy=soft draws its critics; set it to none")
+        if self.redq_subset is not None and self.redq_subset > self.critics:
+            raise ValueError(f"redq_subset={self.redq_subset} cannot be drawn from critics={self.critics}")
+        if self.redq_subset is not None and isinstance(self.policy, Deterministic):
+            raise ValueError(f"redq_subset={self.redq_subset}: only policy=soft draws its critics; set it to none")
         return self
 
 
@@ -239,7 +239,7 @@ class DiscreteSAC(Frozen):
     tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
     batch: int = Field(default=64, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
-    warmup: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
+    learning_starts: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
     replay: Replay = Replay()
     curiosity: Curiosity | None = None  # None pays what the environment pays
 
@@ -257,8 +257,8 @@ class Surrogate(Frozen):
     clip: float | None = Field(default=None, gt=0)  # how far the ratio of probabilities may move from 1; None is A2C
     dual_clip: float | None = Field(default=None, gt=1)  # in advantages, of actions that were bad
     value_clip: bool = False  # the critic too is held within ``clip`` of what it said
-    repeats: int = Field(default=1, ge=1)  # passes over a rollout
-    batches: int = Field(default=1, ge=1)  # of a pass; each is rows · lanes / batches large
+    epochs: int = Field(default=1, ge=1)  # passes over a rollout
+    minibatches: int = Field(default=1, ge=1)  # of a pass; each is rows · lanes / batches large
     recompute: bool = False  # advantages and goals anew before each pass but the first
     value: float = Field(default=0.5, ge=0)  # coefficient of the critic's squared error
     entropy: float = Field(default=0.01, ge=0)  # coefficient of the policy's entropy
@@ -278,9 +278,9 @@ class Natural(Frozen):
 
     kind: Literal["natural"] = "natural"
     step: float = Field(default=0.1, gt=0)  # NPG's: natural gradients
-    region: float | None = Field(default=None, gt=0)  # TRPO's: divergence a step may make; None is NPG
-    shrink: float = Field(default=0.8, gt=0, lt=1)  # of the line search
-    tries: int = Field(default=10, ge=1)  # strides of the line search, at the most
+    max_kl: float | None = Field(default=None, gt=0)  # TRPO's: divergence a step may make; None is NPG
+    backtrack_coef: float = Field(default=0.8, gt=0, lt=1)  # of the line search
+    max_backtracks: int = Field(default=10, ge=1)  # strides of the line search, at the most
     iterations: int = Field(default=10, ge=1)  # of the conjugate gradient
     damping: float = Field(default=0.1, ge=0)  # added to the curvature's diagonal
     critic_steps: int = Field(default=20, ge=1)  # gradient steps of the critic per rollout
@@ -299,10 +299,10 @@ class PolicyGradient(Frozen):
     optimizer: Literal["adam", "rmsprop"] = "adam"
     epsilon: float = Field(default=1e-8, gt=0)  # of the optimizer
     lr: float = Field(default=3e-4, gt=0)  # of the optimizer, at first
-    decay: int | None = Field(default=None, ge=1)  # live agent steps over which the learning rate falls to 0
-    rows: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rows · lanes steps
+    lr_decay_steps: int | None = Field(default=None, ge=1)  # live agent steps over which the learning rate falls to 0
+    rollout_length: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rows · lanes steps
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
-    trace: float = Field(default=0.95, ge=0, le=1)  # λ of the advantage estimates
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)  # λ of the advantage estimates
     scale_returns: bool = True  # the critic speaks in standard deviations of the return
     normalize_obs: bool = True  # by running mean and deviation, cut at ±10
     greedy: bool = False  # judged by the policy's mode instead of its samples

@@ -1,4 +1,4 @@
-"""``algo.head.atoms=51`` → a typed copy of a specification, or an error that says what was meant.
+"""``algo.head.n_atoms=51`` → a typed copy of a specification, or an error that says what was meant.
 
 The value is parsed by the field's own type and nothing is ever evaluated. A part that can be one of several
 models is chosen by name (``algo.torso=mlp``) and starts from that model's defaults.

@@ -76,9 +76,9 @@ class Spec(Frozen):
         return f"{self.task.id}@{other}" if other else self.task.id
 
     @property
-    def answers(self) -> int | None:
+    def async_batch(self) -> int | None:
         """Lanes the policy waits for before it acts again; None: for all, in step, as only that repeats bit for bit."""
-        return self.task.answers if isinstance(self.task, AtariTask | MujocoTask) else None
+        return self.task.async_batch if isinstance(self.task, AtariTask | MujocoTask) else None
 
     @model_validator(mode="after")
     def _texts_are_names(self) -> Self:
@@ -117,30 +117,34 @@ class Spec(Frozen):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:
-        if self.answers is not None:
-            raise ValueError("task.answers: a rollout needs every lane's rows of the same policy; set it to none")
-        steps = algo.rows * self.task.envs
-        if isinstance(algo.method, Surrogate) and algo.method.batches > steps:
-            raise ValueError(f"algo.method.batches={algo.method.batches}: a rollout has only {steps} steps")
+        if self.async_batch is not None:
+            raise ValueError("task.async_batch: a rollout needs every lane's rows of the same policy; set it to none")
+        steps = algo.rollout_length * self.task.envs
+        if isinstance(algo.method, Surrogate) and algo.method.minibatches > steps:
+            raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
         if algo.normalize_obs and (self.task.kind == "atari" or self.task.id == "Catch"):
             raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
 
     def _replay_fits(self, algo: OffPolicy) -> None:
-        if self.answers is not None and self.answers > self.task.envs:
-            raise ValueError(f"task.answers={self.answers}: there are {self.task.envs} lanes; wait for no more of them")
+        if self.async_batch is not None and self.async_batch > self.task.envs:
+            raise ValueError(
+                f"task.async_batch={self.async_batch}: there are {self.task.envs} lanes; wait for no more of them"
+            )
         stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
         replay, lanes = algo.replay, self.task.envs
-        rows, least = replay.capacity // lanes, replay.horizon + stacked + 1
+        rows, least = replay.capacity // lanes, replay.n_step + stacked + 1
         if rows < least:
             raise ValueError(
                 f"algo.replay.capacity={replay.capacity} leaves {rows} rows for each of {lanes} lanes; "
-                f"horizon {replay.horizon} and stack {stacked} need at least {least}"
+                f"horizon {replay.n_step} and stack {stacked} need at least {least}"
             )
-        complete = 2 * (replay.horizon + 1) * lanes
-        if algo.warmup < complete:
-            raise ValueError(f"algo.warmup={algo.warmup}: no transition is complete before {complete} steps")
+        complete = 2 * (replay.n_step + 1) * lanes
+        if algo.learning_starts < complete:
+            raise ValueError(
+                f"algo.learning_starts={algo.learning_starts}: no transition is complete before {complete} steps"
+            )
         if replay.hindsight is not None and self.task.kind != "goal":
             raise ValueError(f"algo.replay.hindsight: {self.task.id} has no goals; set it to none")
 
@@ -151,11 +155,13 @@ class Runtime(Frozen):
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
     saved_threads: int | None = Field(default=None, ge=1)  # the same in the checkpoint that is resumed; overrules
-    engine: EngineName = "auto"  # of gradient steps
-    judges: int | None = Field(default=None, ge=0)  # processes that judge beside offline training; None: what pays
+    update_engine: EngineName = "auto"  # of gradient steps
+    eval_workers: int | None = Field(
+        default=None, ge=0
+    )  # processes that judge beside offline training; None: what pays
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
-    patience: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer
+    env_timeout: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer
 
 
 def recorded_settings(content: object) -> object:

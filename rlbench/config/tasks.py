@@ -17,7 +17,9 @@ class AtariTask(Frozen):
     game: str  # ALE's own, e.g. "space_invaders"
     env: Literal["ale", "envpool", "gymnasium"] = "ale"  # who steps the emulator; differences: envs/*.py docstrings
     envs: int = Field(default=10, ge=1, le=10_000)  # emulators stepped side by side
-    answers: int | None = Field(default=None, ge=1)  # lanes the policy waits for before it acts again; None: for all
+    async_batch: int | None = Field(
+        default=None, ge=1
+    )  # lanes the policy waits for before it acts again; None: for all
     frame_skip: int = Field(default=4, ge=1)  # emulator frames per agent step
     stack: int = Field(default=4, ge=1)  # frames an observation holds
     size: int = Field(default=84, ge=36)  # pixels per side after area interpolation
@@ -46,7 +48,9 @@ class MujocoTask(Frozen):
     id: str  # with the version that is stepped, e.g. "HalfCheetah-v4"
     env: Literal["gymnasium", "envpool"] = "gymnasium"  # who steps the physics
     envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
-    answers: int | None = Field(default=None, ge=1)  # lanes the policy waits for before it acts again; None: for all
+    async_batch: int | None = Field(
+        default=None, ge=1
+    )  # lanes the policy waits for before it acts again; None: for all
     stack: Literal[1] = 1
 
 

@@ -22,12 +22,12 @@ AnswerT = TypeVar("AnswerT")
 
 
 class AsyncVector:
-    """N vectors of one lane each, of which ``recv`` gives the first ``answers`` that are done."""
+    """N vectors of one lane each, of which ``recv`` gives the first ``async_batch`` that are done."""
 
-    def __init__(self, *, lanes: Sequence[VectorEnv], answers: int) -> None:
-        if not 1 <= answers <= len(lanes):
-            raise UsageError(f"answers={answers}: from 1 to {len(lanes)} lanes can answer")
-        self._lanes, self._answers = lanes, answers
+    def __init__(self, *, lanes: Sequence[VectorEnv], async_batch: int) -> None:
+        if not 1 <= async_batch <= len(lanes):
+            raise UsageError(f"async_batch={async_batch}: from 1 to {len(lanes)} lanes can answer")
+        self._lanes, self._answers = lanes, async_batch
         self._threads = ThreadPoolExecutor(len(lanes), thread_name_prefix="lane")
         self._done: SimpleQueue[tuple[int, Future[Step]]] = SimpleQueue()  # in the order of completion
         self.info: Final[EnvInfo] = lanes[0].info._replace(lanes=len(lanes))
@@ -43,7 +43,7 @@ class AsyncVector:
             self._set_going(number, action[row : row + 1])
 
     def recv(self) -> Step:
-        """Wait until ``answers`` lanes are done, whichever they are."""
+        """Wait until ``async_batch`` lanes are done, whichever they are."""
         first = sorted((self._done.get() for _ in range(self._answers)), key=lambda one: one[0])
         steps = [_answer(number, future) for number, future in first]
         joined = Step(*(np.concatenate(column) for column in zip(*steps, strict=True)))

@@ -29,18 +29,21 @@ from rlbench.errors import UsageError
 
 
 class EnvPoolMujocoAsync:
-    """N lanes of one task, such as ``HalfCheetah-v4``, of which ``recv`` gives the first ``answers`` that are done."""
+    """N lanes of one task, such as ``HalfCheetah-v4``.
+
+    Of which ``recv`` gives the first ``async_batch`` that are done.
+    """
 
     def __init__(
-        self, *, task: str, seeds: Sequence[int], threads: int, answers: int, limit: int | None = None
+        self, *, task: str, seeds: Sequence[int], threads: int, async_batch: int, limit: int | None = None
     ) -> None:
         _, steps = bare(task, package=PACKAGE)
         if find_spec("envpool") is None:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
         numbers = one_seed_per_lane(seeds)
-        if not 1 <= answers <= len(numbers):
-            raise UsageError(f"{task}: answers={answers}: from 1 to {len(seeds)} lanes can answer")
-        self._batch, self._answers = gcd(len(seeds), answers), answers
+        if not 1 <= async_batch <= len(numbers):
+            raise UsageError(f"{task}: async_batch={async_batch}: from 1 to {len(seeds)} lanes can answer")
+        self._batch, self._answers = gcd(len(seeds), async_batch), async_batch
         self._pool: Any = import_module("envpool").make(
             task,
             env_type="gymnasium",
@@ -74,7 +77,7 @@ class EnvPoolMujocoAsync:
             self._pool.send(self._stretch(action).astype(np.float64), lane)
 
     def recv(self) -> Step:
-        """Wait until ``answers`` lanes are done, whichever they are."""
+        """Wait until ``async_batch`` lanes are done, whichever they are."""
         with self._inspection.guarded():
             step = self._heard(self._answers)
         return self._inspection.answered(step)

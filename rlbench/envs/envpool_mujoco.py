@@ -29,7 +29,7 @@ class EnvPoolMujocoVector:
     """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], threads: int, limit: int | None = None) -> None:
-        self._lanes = EnvPoolMujocoAsync(task=task, seeds=seeds, threads=threads, answers=len(seeds), limit=limit)
+        self._lanes = EnvPoolMujocoAsync(task=task, seeds=seeds, threads=threads, async_batch=len(seeds), limit=limit)
         self.info: Final = self._lanes.info
         self._all = np.arange(len(seeds))
 

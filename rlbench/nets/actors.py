@@ -40,14 +40,14 @@ class SquashedActor(nn.Module):
         obs_shape: tuple[int, ...],
         actions: int,
         widths: Sequence[int],
-        low: float,
-        high: float,
+        log_std_min: float,
+        log_std_max: float,
         log_scale: float = 0.0,
         log_std_offset: float | None = None,
         mean_bound: float | None = None,
     ) -> None:
         super().__init__()
-        self.low, self.high = low, high  # bounds of the logarithm of the spread
+        self.low, self.high = log_std_min, log_std_max  # bounds of the logarithm of the spread
         self.log_scale = log_scale  # Σ log(action scale), as in ``Squashed``
         self.mean_bound = mean_bound
         self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
@@ -73,10 +73,10 @@ class BoundedActor(nn.Module):
     """
 
     def __init__(
-        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], low: float, high: float
+        self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], log_std_min: float, log_std_max: float
     ) -> None:
         super().__init__()
-        self.low, self.high = low, high  # bounds of the logarithm of the spread
+        self.low, self.high = log_std_min, log_std_max  # bounds of the logarithm of the spread
         self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.log_std = nn.Parameter(torch.zeros(actions))

@@ -53,18 +53,18 @@ class ActionVAE(nn.Module):
 
 
 class Perturbation(nn.Module):
-    """Moves an action by at most ``reach`` in each dimension, and keeps it in bounds."""
+    """Moves an action by at most ``perturbation`` in each dimension, and keeps it in bounds."""
 
-    def __init__(self, *, obs: int, actions: int, widths: Sequence[int], reach: float) -> None:
+    def __init__(self, *, obs: int, actions: int, widths: Sequence[int], perturbation: float) -> None:
         super().__init__()
-        self.reach = reach
+        self.perturbation = perturbation
         self.layers = _layers([obs + actions, *widths])
         self.shift = nn.Linear(widths[-1] if widths else obs + actions, actions)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Actions ``[..., B, A]`` at ``obs`` ``[B, F]`` to the same shape."""
         shift: Tensor = self.shift(self.layers(concatenate(obs, action))).tanh()
-        return (action + self.reach * shift).clamp(-1, 1)
+        return (action + self.perturbation * shift).clamp(-1, 1)
 
 
 class BCQPolicy(nn.Module):

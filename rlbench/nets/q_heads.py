@@ -37,10 +37,10 @@ class CategoricalHead(nn.Module):
 
     atoms: Tensor
 
-    def __init__(self, streams: DuelingMLP, *, low: float, high: float) -> None:
+    def __init__(self, streams: DuelingMLP, *, v_min: float, v_max: float) -> None:
         super().__init__()
         self.streams = streams
-        self.register_buffer("atoms", torch.linspace(low, high, streams.shape[1]), persistent=False)
+        self.register_buffer("atoms", torch.linspace(v_min, v_max, streams.shape[1]), persistent=False)
 
     def forward(self, features: Tensor, role: Role) -> Categorical:
         """``[B, F]`` to ``[B, A, Q]`` on ``[Q]``."""

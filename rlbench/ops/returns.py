@@ -45,7 +45,7 @@ def merged(moments: Moments, x: Tensor, weight: Tensor) -> Moments:
     )
 
 
-def advantages(rollout: Rollout, value: Tensor, *, gamma: float, trace: float) -> Tensor:
+def advantages(rollout: Rollout, value: Tensor, *, gamma: float, gae_lambda: float) -> Tensor:
     """Generalised advantage estimates (https://arxiv.org/abs/1506.02438, eq. 16), ``[T, N]``.
 
     ``value`` is ``[T + 1, N]``. A termination bootstraps nothing, a truncation and the end of the rollout bootstrap
@@ -53,7 +53,7 @@ def advantages(rollout: Rollout, value: Tensor, *, gamma: float, trace: float) -
     """
     going, alive = (~rollout.terminated).to(value.dtype), (~rollout.dead).to(value.dtype)
     error = (rollout.reward + gamma * going * value[1:] - value[:-1]) * alive
-    carried = gamma * trace * (~rollout.done).to(value.dtype) * alive
+    carried = gamma * gae_lambda * (~rollout.done).to(value.dtype) * alive
     found = torch.empty_like(error)
     behind = torch.zeros_like(error[0])
     for row in range(len(error) - 1, -1, -1):
@@ -68,4 +68,4 @@ def discounted(rollout: Rollout, ending: Tensor, *, gamma: float) -> Tensor:
     What is not terminated there, by a limit or by the end of the rollout, is taken to be worth ``ending`` ``[]``.
     """
     constant = ending.expand(len(rollout.reward) + 1, rollout.reward.shape[1])
-    return advantages(rollout, constant, gamma=gamma, trace=1.0) + ending * (~rollout.dead).to(ending.dtype)
+    return advantages(rollout, constant, gamma=gamma, gae_lambda=1.0) + ending * (~rollout.dead).to(ending.dtype)

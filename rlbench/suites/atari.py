@@ -64,12 +64,12 @@ VALUES = {
 PPO = PolicyGradient(
     # The document asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488 of
     # them. Here they are four of 250: one shape, as close to what is asked for, and one gradient step more a pass.
-    method=Surrogate(clip=0.1, value_clip=True, repeats=4, batches=4, value=0.25, entropy=0.01, normalize=True),
+    method=Surrogate(clip=0.1, value_clip=True, epochs=4, minibatches=4, value=0.25, entropy=0.01, normalize=True),
     torso=Nature(scale=True),
     epsilon=1e-5,
     lr=2.5e-4,
-    decay=10_000_000,
-    rows=100,
+    lr_decay_steps=10_000_000,
+    rollout_length=100,
     scale_returns=False,
     normalize_obs=False,
 )
@@ -126,7 +126,7 @@ def _algo(algorithm: str, row: str, task: str) -> QLearning | DiscreteSAC | Poli
         case QLearning(batch=usual):
             batch = BATCH_ON_PONG if task == "PongNoFrameskip-v4" else usual
             return algo.model_copy(
-                update={"batch": batch, "warmup": batch * 10, "replay": _replay(algo.replay, row, task)}
+                update={"batch": batch, "learning_starts": batch * 10, "replay": _replay(algo.replay, row, task)}
             )
         case DiscreteSAC():
             rates = SAC_ON_BREAKOUT if task == "BreakoutNoFrameskip-v4" else {}
@@ -138,4 +138,4 @@ def _algo(algorithm: str, row: str, task: str) -> QLearning | DiscreteSAC | Poli
 
 
 def _replay(replay: Replay, row: str, task: str) -> Replay:
-    return replay.model_copy(update={"horizon": 1 if (row, task) in ONE_STEP else 3})
+    return replay.model_copy(update={"n_step": 1 if (row, task) in ONE_STEP else 3})

@@ -20,7 +20,7 @@ PLAIN = ActorCritic(
     actor_lr=1e-3,
     critic_lr=3e-3,
     batch=512,
-    warmup=25_000,
+    learning_starts=25_000,
     replay=Replay(capacity=100_000),
 )
 ALGORITHMS = {

@@ -26,10 +26,12 @@ TASKS = {f"{body}-v{version}": f"{body}-v4" for version in (4, 3, 2) for body in
 """The documented ids are names of the same row."""
 
 OFF_POLICY = {
-    "ddpg": ActorCritic(policy=Deterministic(), critics=1, warmup=25_000),
-    "td3": ActorCritic(policy=Deterministic(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, warmup=25_000),
+    "ddpg": ActorCritic(policy=Deterministic(), critics=1, learning_starts=25_000),
+    "td3": ActorCritic(
+        policy=Deterministic(smoothing=0.2), delay=2, actor_lr=3e-4, critic_lr=3e-4, learning_starts=25_000
+    ),
     "sac": ActorCritic(policy=Soft()),
-    "redq": ActorCritic(policy=Soft(), critics=10, subset=2, updates_per_step=20, delay=20),
+    "redq": ActorCritic(policy=Soft(), critics=10, redq_subset=2, updates_per_step=20, delay=20),
 }
 
 
@@ -53,16 +55,26 @@ EPOCH = 30_720
 """Steps between two evaluations, likewise."""
 
 TANH = Mlp(widths=(64, 64), activation="tanh")
-PPO = Surrogate(clip=0.2, repeats=10, batches=32, recompute=True, value=0.25, entropy=0.0)
+PPO = Surrogate(clip=0.2, epochs=10, minibatches=32, recompute=True, value=0.25, entropy=0.0)
 
 ON_POLICY = {
-    "reinforce": PolicyGradient(method=Reinforce(), torso=TANH, lr=1e-3, decay=LONGEST, rows=32, bound="tanh"),
-    "a2c": PolicyGradient(
-        method=Surrogate(), torso=TANH, optimizer="rmsprop", epsilon=1e-5, lr=7e-4, decay=3_000_000, rows=5
+    "reinforce": PolicyGradient(
+        method=Reinforce(), torso=TANH, lr=1e-3, lr_decay_steps=LONGEST, rollout_length=32, bound="tanh"
     ),
-    "ppo": PolicyGradient(method=PPO, torso=TANH, lr=3e-4, decay=SCHEDULE, rows=32),
-    "npg": PolicyGradient(method=Natural(), torso=TANH, lr=1e-3, decay=SCHEDULE, rows=64),
-    "trpo": PolicyGradient(method=Natural(region=0.01), torso=TANH, lr=1e-3, decay=SCHEDULE, rows=64),
+    "a2c": PolicyGradient(
+        method=Surrogate(),
+        torso=TANH,
+        optimizer="rmsprop",
+        epsilon=1e-5,
+        lr=7e-4,
+        lr_decay_steps=3_000_000,
+        rollout_length=5,
+    ),
+    "ppo": PolicyGradient(method=PPO, torso=TANH, lr=3e-4, lr_decay_steps=SCHEDULE, rollout_length=32),
+    "npg": PolicyGradient(method=Natural(), torso=TANH, lr=1e-3, lr_decay_steps=SCHEDULE, rollout_length=64),
+    "trpo": PolicyGradient(
+        method=Natural(max_kl=0.01), torso=TANH, lr=1e-3, lr_decay_steps=SCHEDULE, rollout_length=64
+    ),
 }
 LANES = {"reinforce": 64, "a2c": 16, "ppo": 64, "npg": 16, "trpo": 16}
 ALGORITHMS: dict[str, ActorCritic | PolicyGradient] = {**OFF_POLICY, **ON_POLICY}

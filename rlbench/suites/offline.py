@@ -56,7 +56,7 @@ TASKS = {name: name for name in (*PUBLISHED, *OWN, *FARAMA, *WORLDS)}
 LONG, SHORT = 1_000_000, 100_000
 """Gradient steps on published data, as documented, and on our own sets."""
 
-PRESSED = Conservative(weight=5.0, threshold=None, soft=False)
+PRESSED = Conservative(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
 """CQL on ``OWN``: https://github.com/aviralkumar2907/CQL, ``min_q_weight`` 5 with ``lagrange_thresh`` −1."""
 
 ALGORITHMS: dict[str, Offline] = {
@@ -64,9 +64,9 @@ ALGORITHMS: dict[str, Offline] = {
     "bcq": Offline(method=BatchConstrained(), actor_lr=1e-3, critic_lr=1e-3),
     "cql": Offline(method=Conservative(), actor_lr=1e-4, critic_lr=3e-4),
     "crr": Offline(method=CriticRegularized()),
-    "td3bc": Offline(method=TD3BC(), horizon=3, normalize_obs=True),
-    "td3bc-raw": Offline(method=TD3BC(), horizon=3),
-    "iql": Offline(method=ImplicitQ(decay=LONG), return_span=1000.0),
+    "td3bc": Offline(method=TD3BC(), n_step=3, normalize_obs=True),
+    "td3bc-raw": Offline(method=TD3BC(), n_step=3),
+    "iql": Offline(method=ImplicitQ(lr_decay_steps=LONG), return_span=1000.0),
 }
 """``td3bc-raw`` is TD3+BC on observations as they are, the other half of the documented pairs."""
 
@@ -104,7 +104,7 @@ def _cell(algorithm: str, task: str) -> Spec:
     """A cell with the settings of its primary reference, or ours where no reference documents the cell."""
     steps, algo = SHORT if task in OWN else LONG, ALGORITHMS[algorithm]
     if isinstance(algo.method, ImplicitQ):
-        algo = algo.model_copy(update={"method": ImplicitQ(decay=steps)})
+        algo = algo.model_copy(update={"method": ImplicitQ(lr_decay_steps=steps)})
     if isinstance(algo.method, Conservative) and task in OWN:
         algo = algo.model_copy(update={"method": PRESSED})
     ours = Spec(

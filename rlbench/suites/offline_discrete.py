@@ -28,7 +28,7 @@ HALVED = Expected(huber=1_000.0)
 
 ALGORITHMS: dict[str, OfflineQ] = {
     "il": OfflineQ(method=Imitation()),
-    "bcq": OfflineQ(method=BatchConstrained(), head=Expected(huber=1.0), lr=6.25e-5, sync_every=8_000),
+    "bcq": OfflineQ(method=BatchConstrained(), head=Expected(huber=1.0), lr=6.25e-5, target_update_interval=8_000),
     "cql": OfflineQ(method=Conservative(), head=Quantiles()),
     "crr": OfflineQ(method=CriticRegularized(), head=HALVED),
 }
@@ -77,17 +77,17 @@ def _weighed(algo: OfflineQ, task: str, dataset: str) -> OfflineQ:
         return algo
     said = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
     weight = PRESSURE[task, said[0] if said else "1e6"]
-    return algo.model_copy(update={"method": Conservative(weight=weight)})
+    return algo.model_copy(update={"method": Conservative(conservative_weight=weight)})
 
 
 def _small(algo: OfflineQ) -> OfflineQ:
     """For toys, of which nothing is documented: plain layers, faster steps, and so short a sight that few suffice."""
     method = algo.method
     if isinstance(method, Conservative):
-        method = Conservative(weight=20.0)
+        method = Conservative(conservative_weight=20.0)
     elif isinstance(method, CriticRegularized):
         method = CriticRegularized(greedy=True)
-    head = Quantiles(count=32) if isinstance(algo.head, Quantiles) else algo.head
+    head = Quantiles(n_quantiles=32) if isinstance(algo.head, Quantiles) else algo.head
     return algo.model_copy(
         update={
             "method": method,
@@ -97,7 +97,7 @@ def _small(algo: OfflineQ) -> OfflineQ:
             "lr": 1e-3,
             "batch": 64,
             "gamma": 0.9,
-            "horizon": 3,
-            "sync_every": 50,
+            "n_step": 3,
+            "target_update_interval": 50,
         }
     )

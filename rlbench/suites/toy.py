@@ -40,7 +40,7 @@ class Game(NamedTuple):
 
     episodes: int  # of an evaluation, side by side
     support: tuple[float, float]  # the returns that a categorical head must reach
-    horizon: int  # rewards summed before bootstrapping
+    n_step: int  # rewards summed before bootstrapping
     replayed: Budget
     replayed_stop: float | None  # the run ends once the mean return of an evaluation reaches this
     rolled: Budget
@@ -51,7 +51,7 @@ GAMES = {
     "Catch": Game(
         episodes=64,
         support=(-2.0, 2.0),  # it pays ±1
-        horizon=1,
+        n_step=1,
         replayed=Budget(steps=24_000, epoch=4_000, segment=20_000),
         replayed_stop=None,
         rolled=Budget(steps=100_000, epoch=5_000, segment=20_000),
@@ -60,7 +60,7 @@ GAMES = {
     "CartPole-v1": Game(
         episodes=20,
         support=(0.0, 100.0),  # at most 1 / (1 − γ)
-        horizon=3,  # a fall is felt three steps earlier, which halves the steps to a solution
+        n_step=3,  # a fall is felt three steps earlier, which halves the steps to a solution
         replayed=Budget(steps=100_000, epoch=5_000, segment=20_000),
         replayed_stop=475.0,
         rolled=Budget(steps=200_000, epoch=10_000, segment=20_000),
@@ -79,8 +79,8 @@ PLAIN = QLearning(
     torso=Mlp(widths=(64,)),
     hidden=64,
     lr=1e-3,
-    sync_every=100,
-    warmup=1_000,
+    target_update_interval=100,
+    learning_starts=1_000,
     updates_per_step=0.25,
     epsilon=Linear(start=1.0, end=0.05, steps=10_000),
     replay=Replay(capacity=20_000),
@@ -90,13 +90,13 @@ REAL = ActorCritic(
     policy=Soft(alpha=0.2, alpha_lr=1e-3),
     widths=(64, 64),
     batch=128,
-    warmup=1_000,
+    learning_starts=1_000,
     replay=Replay(capacity=20_000),
 )
 NUMBERED: dict[str, QLearning] = {
     "dqn": PLAIN,
     "c51": _with(PLAIN, head=Categorical()),
-    "qrdqn": _with(PLAIN, head=Quantiles(count=32)),
+    "qrdqn": _with(PLAIN, head=Quantiles(n_quantiles=32)),
     "iqn": _with(PLAIN, head=Implicit()),
     "fqf": _with(PLAIN, head=Proposed()),
     "rainbow": _with(
@@ -111,19 +111,26 @@ VECTORS: dict[str, ActorCritic] = {
     "ddpg": _with(REAL, policy=Deterministic(), critics=1),
     "td3": _with(REAL, policy=Deterministic(smoothing=0.2), delay=2),
     "sac": REAL,
-    "redq": _with(REAL, critics=10, subset=2, updates_per_step=5.0, delay=5),
+    "redq": _with(REAL, critics=10, redq_subset=2, updates_per_step=5.0, delay=5),
 }
 SURE = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
 """Judged by what it likes best, for luck is no skill; boards are bytes and need no scale."""
 
 ON_POLICY = {
-    "reinforce": _with(SURE, method=Reinforce(), lr=5e-3, rows=128),
+    "reinforce": _with(SURE, method=Reinforce(), lr=5e-3, rollout_length=128),
     "a2c": _with(
-        SURE, method=Surrogate(normalize=True, max_grad_norm=None), lr=5e-3, rows=128, gamma=0.99, trace=1.0
+        SURE,
+        method=Surrogate(normalize=True, max_grad_norm=None),
+        lr=5e-3,
+        rollout_length=128,
+        gamma=0.99,
+        gae_lambda=1.0,
     ),  # whole returns: with λ = 0.95, γ = 0.98 and rollouts of 16 or 64 rows one of two seeds did not arrive
-    "ppo": _with(SURE, method=Surrogate(clip=0.2, repeats=10, batches=4, recompute=True, normalize=True), rows=64),
-    "npg": _with(SURE, method=Natural(), rows=64),
-    "trpo": _with(SURE, method=Natural(region=0.01), rows=64),
+    "ppo": _with(
+        SURE, method=Surrogate(clip=0.2, epochs=10, minibatches=4, recompute=True, normalize=True), rollout_length=64
+    ),
+    "npg": _with(SURE, method=Natural(), rollout_length=64),
+    "trpo": _with(SURE, method=Natural(max_kl=0.01), rollout_length=64),
 }
 DISCRETE_ACTOR_CRITIC = DiscreteSAC(
     torso=Mlp(widths=(64,)),
@@ -132,16 +139,16 @@ DISCRETE_ACTOR_CRITIC = DiscreteSAC(
     critic_lr=1e-3,
     tau=0.02,
     updates_per_step=0.25,
-    warmup=1_000,
+    learning_starts=1_000,
     replay=Replay(capacity=20_000),
 )
 """``sac`` where actions are numbered."""
 
 LUCKY = PolicyGradient(
-    method=Surrogate(clip=0.2, repeats=4, batches=2, entropy=0.03, normalize=True),
+    method=Surrogate(clip=0.2, epochs=4, minibatches=2, entropy=0.03, normalize=True),
     torso=Mlp(widths=(64,), activation="tanh"),
     lr=1e-3,
-    rows=16,
+    rollout_length=16,
     gamma=0.95,
     scale_returns=False,
     normalize_obs=False,
@@ -210,12 +217,12 @@ def _numbered(algorithm: str, algo: QLearning | DiscreteSAC, task: str, seed: in
     game = GAMES[task]
     if isinstance(algo, QLearning) and isinstance(algo.head, Categorical):
         low, high = game.support
-        algo = _with(algo, head=_with(algo.head, low=low, high=high))
+        algo = _with(algo, head=_with(algo.head, v_min=low, v_max=high))
     return Spec(
         suite="toy",
         algorithm=algorithm,
         task=ToyTask(id=task),
-        algo=_with(algo, replay=_with(algo.replay, horizon=game.horizon)),
+        algo=_with(algo, replay=_with(algo.replay, n_step=game.n_step)),
         protocol=Protocol(name="toy-v1", episodes=game.episodes, envs=game.episodes, stop=game.replayed_stop),
         budget=game.replayed,
         seed=seed,

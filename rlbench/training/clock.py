@@ -55,12 +55,12 @@ class UpdateSchedule(Protocol):
 class ReplayRatio(NamedTuple):
     """Off-policy: so many gradient steps for so many live agent steps."""
 
-    warmup: int  # live agent steps before the first update
+    learning_starts: int  # live agent steps before the first update
     updates_per_step: float
 
     def due(self, clock: Clock) -> int:
         """Updates that are owed now."""
-        return max(0, int((clock.env_steps - self.warmup) * self.updates_per_step) - clock.updates)
+        return max(0, int((clock.env_steps - self.learning_starts) * self.updates_per_step) - clock.updates)
 
     def rests(self, clock: Clock) -> bool:  # noqa: ARG002 - every transition stands for itself
         """Always."""
@@ -70,13 +70,13 @@ class ReplayRatio(NamedTuple):
 class RolloutSchedule(NamedTuple):
     """On-policy: all gradient steps at once, after every so many vector steps."""
 
-    rows: int  # vector steps between two updates
+    rollout_length: int  # vector steps between two updates
     updates: int  # gradient steps of one of them
 
     def due(self, clock: Clock) -> int:
         """The steps of one update when a rollout is complete, else none."""
-        return clock.rows // self.rows * self.updates - clock.updates
+        return clock.rows // self.rollout_length * self.updates - clock.updates
 
     def rests(self, clock: Clock) -> bool:
         """Only between two rollouts."""
-        return clock.rows % self.rows == 0
+        return clock.rows % self.rollout_length == 0

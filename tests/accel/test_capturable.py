@@ -65,7 +65,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("cell", CELLS)
 def test_nothing_that_is_captured_leaves_the_device(cell: str) -> None:
-    run = rig(cell, Runtime(device="cpu", threads=1, engine="eager"))
+    run = rig(cell, Runtime(device="cpu", threads=1, update_engine="eager"))
     assert isinstance(run.updater, EagerUpdater)
     cycle = run.updater.learner.cycle
     with Watched():

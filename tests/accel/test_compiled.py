@@ -12,7 +12,7 @@ from rlbench.accel.compiled import Compiled
 from rlbench.assembly.engine import compile_losses, losses, refusals
 from rlbench.config.run import Runtime
 
-RUNTIME = Runtime(device="cpu", threads=1, engine="eager")
+RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -23,7 +23,7 @@ from rlbench.training.online import Online
 from rlbench.training.updates import EagerUpdater
 from tests.accel.graph_tape import Refused, Tape
 
-RUNTIME = Runtime(device="cpu", threads=1, engine="eager")
+RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2", "toy/rainbow/Catch"
 
 

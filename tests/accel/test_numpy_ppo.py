@@ -27,7 +27,7 @@ ATOL, RTOL = 2e-4, 2e-3  # of parameters after 50 updates of float32; the slopes
 
 PLAIN = {
     "a2c": ("algo.optimizer=rmsprop", "algo.method.entropy=0.01"),
-    "ppo": ("algo.method.clip=0.2", "algo.method.repeats=2", "algo.method.batches=3", "algo.method.recompute=true"),
+    "ppo": ("algo.method.clip=0.2", "algo.method.epochs=2", "algo.method.minibatches=3", "algo.method.recompute=true"),
 }
 OPTIONS = {
     "a2c with rmsprop": PLAIN["a2c"],
@@ -38,13 +38,13 @@ OPTIONS = {
     "ppo, dual clip": (*PLAIN["ppo"], "algo.method.dual_clip=1.01", "algo.method.clip=0.01", "algo.lr=0.003"),
     "ppo, value clip": (*PLAIN["ppo"], "algo.method.value_clip=true", "algo.method.clip=0.02", "algo.lr=0.003"),
     "ppo, normalised": (*PLAIN["ppo"], "algo.method.normalize=true"),
-    "ppo, uneven batches": (*PLAIN["ppo"], "algo.method.batches=5"),
+    "ppo, uneven batches": (*PLAIN["ppo"], "algo.method.minibatches=5"),
     "ppo, relu": (*PLAIN["ppo"], "algo.torso.activation=relu"),
 }
 
 
 def spec_of(algorithm: str, options: tuple[str, ...]) -> Spec:
-    rows = (f"algo.rows={ROWS}", f"task.envs={LANES}")
+    rows = (f"algo.rollout_length={ROWS}", f"task.envs={LANES}")
     return applied(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), [parse(text) for text in (*rows, *options)])
 
 
@@ -55,7 +55,7 @@ def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32
     assert isinstance(spec.algo, PolicyGradient)
     learner = build_on_policy(spec, spec.algo, info, CPU).learner
     assert isinstance(learner, PPO | Natural)
-    select_rollout_engine(learner, Runtime.model_validate({"engine": engine}), CPU, rows=ROWS * LANES)
+    select_rollout_engine(learner, Runtime.model_validate({"update_engine": engine}), CPU, rows=ROWS * LANES)
     return learner
 
 
@@ -218,5 +218,5 @@ def test_what_is_not_written_out_says_so_in_one_line() -> None:
     assert isinstance(spec.algo, PolicyGradient)
     learner = build_on_policy(spec, spec.algo, info, CPU).learner
     with pytest.raises(UsageError, match="engine=byhand: only PPO"):
-        select_rollout_engine(learner, Runtime(engine="byhand"), CPU, rows=64)
+        select_rollout_engine(learner, Runtime(update_engine="byhand"), CPU, rows=64)
     select_rollout_engine(learner, Runtime(), CPU, rows=64)

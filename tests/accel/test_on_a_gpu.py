@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_captured_updates_are_the_eager_ones(cell: str) -> None:
-    found = parity(cell, Runtime(device="cuda", engine="captured"))
+    found = parity(cell, Runtime(device="cuda", update_engine="captured"))
     assert found["ran"] == "captured"
     assert found["within"], found
 
@@ -25,13 +25,13 @@ def test_captured_updates_are_the_eager_ones(cell: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("cell", COMPILED)
 def test_compiled_updates_go_where_the_eager_ones_go(cell: str) -> None:
-    found = parity(cell, Runtime(device="cuda", engine="compiled"))
+    found = parity(cell, Runtime(device="cuda", update_engine="compiled"))
     assert found["ran"] == "compiled"
     assert found["within"], found
 
 
 def test_a_generator_draws_on_after_a_recording_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", engine="captured"))
+    run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", update_engine="captured"))
     assert isinstance(run.updater, GraphUpdater)
     plain = run.learner.update
 

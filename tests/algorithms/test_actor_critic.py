@@ -60,7 +60,9 @@ def sac(
 ) -> SAC:
     torch.manual_seed(0)
     scale = 0.0 if units is None else math.log(0.4) + math.log(3.0)
-    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-20, high=2, log_scale=scale).double()
+    actor = SquashedActor(
+        obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2, log_scale=scale
+    ).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS, units=units).double()
     learner = SAC(
         actor,
@@ -70,7 +72,7 @@ def sac(
         temperature=Temperature(0.2, device=torch.device("cpu"), target=target, lr=1e-2),
         tau=0.25,
         delay=delay,
-        subset=subset,
+        redq_subset=subset,
     )
     spread(learner.target_critics)
     return learner

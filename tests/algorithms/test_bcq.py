@@ -34,7 +34,7 @@ LATENT, REACH = 4, 0.05
 def made() -> BCQ:
     torch.manual_seed(0)
     proposer = ActionVAE(obs=OBS, actions=ACTIONS, latent=LATENT, widths=(7, 6)).double()
-    perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, reach=REACH).double()
+    perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(proposer, perturbation, critics)
     optimizers = Optimizers(proposer=adam(proposer), critics=adam(critics), perturbation=adam(perturbation))
@@ -189,7 +189,7 @@ def test_an_update_moves_all_five_networks_and_targets_by_their_share() -> None:
 
 def test_a_perturbation_reaches_no_farther_than_it_may_and_not_beyond_the_bounds() -> None:
     torch.manual_seed(0)
-    net = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, reach=0.05)
+    net = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=0.05)
     with torch.no_grad():
         net.shift.weight.mul_(1e3)
         action = torch.rand(50, 7, ACTIONS) * 2 - 1

@@ -20,7 +20,7 @@ def deterministic() -> Imitation:
 
 def gaussian() -> Imitation:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     spread(actor)
     return Imitation(actor, actor_optimizer=adam(actor))
 
@@ -64,7 +64,7 @@ def test_the_reported_error_is_that_of_the_rows_that_count() -> None:
 
 def test_a_gaussian_actors_spread_stays_within_its_bounds_and_its_mean_within_those_of_actions() -> None:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-1.0, high=0.5)
+    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-1.0, log_std_max=0.5)
     with torch.no_grad():
         actor.log_std.copy_(torch.tensor([-3.0, 2.0]))
         actor.mean.weight.mul_(1e3)

@@ -35,12 +35,12 @@ from tests.algorithms.recorded import (
 )
 
 CPU = torch.device("cpu")
-USUAL = Conservatism(2.0, 1.5, 10, soft=True, max_grad_norm=1.0)
+USUAL = Conservatism(2.0, 1.5, 10, soft_q_backup=True, max_grad_norm=1.0)
 
 
 def made(conservatism: Conservatism = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
     torch.manual_seed(0)
-    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-20, high=2).double()
+    actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(actor, critics)
     sac = SAC(
@@ -51,10 +51,10 @@ def made(conservatism: Conservatism = USUAL, *, threshold: float | None = 1.0, m
         temperature=Temperature(0.2, device=CPU, target=-2.0, lr=1e-2),
         tau=0.25,
         delay=1,
-        subset=None,
+        redq_subset=None,
     )
     spread(sac.target_critics)
-    multiplier = LagrangeMultiplier(device=CPU, threshold=threshold, lr=1e-2, most=most)
+    multiplier = LagrangeMultiplier(device=CPU, lagrange_threshold=threshold, lr=1e-2, max_multiplier=most)
     return CQL(sac, multiplier=multiplier, conservatism=conservatism)
 
 
@@ -76,25 +76,25 @@ def drawn(count: int) -> tuple[Array, Array]:
 def gaps(learner: CQL) -> tuple[Array, list[float]]:
     """The weighted gap of each critic and row, ``[K, B]``, and the critics' goals."""
     b, asked, found, goals = batch(), learner.conservatism, np.zeros((2, BATCH)), []
-    noise, uniform = drawn(asked.repeats)
+    noise, uniform = drawn(asked.n_action_samples)
     for i in range(BATCH):
         obs, after = numbers(b.obs[i]), numbers(b.next_obs[i])
-        others = [(uniform[m, i], ACTIONS * math.log(0.5)) for m in range(asked.repeats)]
-        others += [sampled(learner.sac.actor, obs, noise[m, i]) for m in range(asked.repeats)]
-        there = [sampled(learner.sac.actor, after, noise[m, BATCH + i]) for m in range(asked.repeats)]
+        others = [(uniform[m, i], ACTIONS * math.log(0.5)) for m in range(asked.n_action_samples)]
+        others += [sampled(learner.sac.actor, obs, noise[m, i]) for m in range(asked.n_action_samples)]
+        there = [sampled(learner.sac.actor, after, noise[m, BATCH + i]) for m in range(asked.n_action_samples)]
         others += there
         assert len(others) == 30
         for k in range(2):
             terms = [(q(learner.sac.critics, k, obs, a) - log) / asked.temperature for a, log in others]
             own = q(learner.sac.critics, k, obs, numbers(b.action[i]))
-            found[k, i] = asked.weight * (asked.temperature * special.logsumexp(terms) - own)
+            found[k, i] = asked.conservative_weight * (asked.temperature * special.logsumexp(terms) - own)
         action, log = there[0]
         future = min(q(learner.sac.target_critics, k, after, action) for k in range(2))
-        goals.append(float(b.reward[i]) + float(b.discount[i]) * (future - (0.2 * log if asked.soft else 0.0)))
+        goals.append(float(b.reward[i]) + float(b.discount[i]) * (future - (0.2 * log if asked.soft_q_backup else 0.0)))
     return found, goals
 
 
-@pytest.mark.parametrize("conservatism", [USUAL, Conservatism(1.0, 1.0, 10, soft=False, max_grad_norm=None)])
+@pytest.mark.parametrize("conservatism", [USUAL, Conservatism(1.0, 1.0, 10, soft_q_backup=False, max_grad_norm=None)])
 @pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
 def test_the_critics_regress_to_the_target_and_pay_for_their_gap(
     conservatism: Conservatism, log_multiplier: float
@@ -151,7 +151,7 @@ def test_the_slope_of_the_critics_loss_is_that_of_finite_differences() -> None:
 def test_the_multiplier_rises_while_the_gap_is_above_its_threshold_and_falls_below_it() -> None:
     rows = torch.tensor(5.0)
     for gap, wanted in ((3.0, math.exp(0.1)), (1.0, math.exp(-0.1))):
-        multiplier = LagrangeMultiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
+        multiplier = LagrangeMultiplier(device=CPU, lagrange_threshold=2.0, lr=0.1, max_multiplier=1e6)
         assert multiplier.value().item() == 1
         multiplier.learn(torch.tensor(gap), rows)  # Adam's first step is lr
         assert multiplier.value().item() == pytest.approx(wanted, rel=1e-5)
@@ -170,7 +170,10 @@ def test_an_update_compares_the_weighted_gap_with_the_threshold(share: float, wa
 
 
 def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
-    multiplier, rows = LagrangeMultiplier(device=CPU, threshold=2.0, lr=1.0, most=5.0), torch.tensor(5.0)
+    multiplier, rows = (
+        LagrangeMultiplier(device=CPU, lagrange_threshold=2.0, lr=1.0, max_multiplier=5.0),
+        torch.tensor(5.0),
+    )
     for _ in range(20):
         multiplier.learn(torch.tensor(9.0), rows)
         assert 0 < multiplier.value().item() <= 5
@@ -181,10 +184,10 @@ def test_the_multiplier_is_cut_at_its_bound_and_comes_back_from_it() -> None:
 
 
 def test_without_a_threshold_or_without_rows_the_multiplier_stays() -> None:
-    fixed, rows = LagrangeMultiplier(device=CPU, most=1e6), torch.tensor(5.0)
+    fixed, rows = LagrangeMultiplier(device=CPU, max_multiplier=1e6), torch.tensor(5.0)
     fixed.learn(torch.tensor(50.0), rows)
     assert fixed.value().item() == 1
-    multiplier = LagrangeMultiplier(device=CPU, threshold=2.0, lr=0.1, most=1e6)
+    multiplier = LagrangeMultiplier(device=CPU, lagrange_threshold=2.0, lr=0.1, max_multiplier=1e6)
     multiplier.learn(torch.tensor(0.0), torch.tensor(0.0))
     assert multiplier.value().item() == 1
 
@@ -228,7 +231,10 @@ def test_an_update_moves_critics_actor_targets_temperature_and_multiplier_once()
 def test_conservatism_presses_other_actions_below_those_of_the_data() -> None:
     found = []
     for weight in (5.0, 1e-3):
-        learner, b = made(Conservatism(weight, 1.0, 10, soft=True, max_grad_norm=None), threshold=None), batch()
+        learner, b = (
+            made(Conservatism(weight, 1.0, 10, soft_q_backup=True, max_grad_norm=None), threshold=None),
+            batch(),
+        )
         learner.sac.critic_optimizer.param_groups[0]["lr"] = 1e-2
         torch.manual_seed(3)
         for _ in range(100):

@@ -35,7 +35,7 @@ EXP = Filter("exp", 0.5, 1.5, 4, "mean")
 
 def made(filtering: Filter = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
     torch.manual_seed(0)
-    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+    actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(actor, ensemble)
     learner = CRR(
@@ -44,7 +44,7 @@ def made(filtering: Filter = EXP, *, critics: int = 2, sync_every: int | None = 
         actor_optimizer=adam(actor),
         critic_optimizer=adam(ensemble),
         tau=0.25,
-        sync_every=sync_every,
+        target_update_interval=sync_every,
         filtering=filtering,
     )
     spread(learner.target_actor, learner.target_critics)
@@ -79,7 +79,9 @@ def test_the_critics_regress_to_the_least_target_of_a_sample_of_the_target_polic
 @pytest.mark.parametrize("mode", ["exp", "binary"])
 def test_the_actor_imitates_by_the_advantage_over_its_own_samples(mode: str, usual: str) -> None:
     learner, b = (
-        made(EXP._replace(mode="exp" if mode == "exp" else "binary", usual="mean" if usual == "mean" else "max")),
+        made(
+            EXP._replace(mode="exp" if mode == "exp" else "binary", advantage_type="mean" if usual == "mean" else "max")
+        ),
         batch(),
     )
     value = learner.critic_loss(b)[3].amin(0)

@@ -22,7 +22,7 @@ def learner(*, double: bool = True, huber: float | None = None, max_norm: float 
     streams = DuelingMLP(features=4, hidden=6, actions=3, width=1, dueling=False, noisy=None)
     net = QNet(nn.Identity(), ExpectedHead(streams, huber=huber))
     adam = torch.optim.Adam(net.parameters(), lr=LR, eps=ADAM_EPSILON)
-    made = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, sync_every=10)
+    made = QLearner(net, optimizers=[adam], max_grad_norm=max_norm, double=double, target_update_interval=10)
     with torch.no_grad():
         for parameter in made.target.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))  # a target that disagrees with the online network

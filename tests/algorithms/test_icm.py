@@ -114,7 +114,7 @@ def ring(lanes: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
         lanes=lanes,
         obs=Column((OBS,), torch.float64),
         action=Column((), torch.int64),
-        horizon=horizon,
+        n_step=horizon,
         gamma=GAMMA,
         stack=1,
         sampler=Uniform(torch.Generator().manual_seed(1)),
@@ -161,8 +161,8 @@ def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of()
     assert report.bonus.item() == pytest.approx(float((wanted - played.reward).sum()) / 7, rel=1e-12)
     assert report.learned == PGUpdate(*torch.arange(4.0).unbind())
     value = normal(5, 2)
-    plain = advantages(played, value, gamma=GAMMA, trace=0.95)
-    assert bool((advantages(given, value, gamma=GAMMA, trace=0.95) > plain)[~played.dead].all())
+    plain = advantages(played, value, gamma=GAMMA, gae_lambda=0.95)
+    assert bool((advantages(given, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~played.dead].all())
 
 
 def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the_episode() -> None:
@@ -172,14 +172,14 @@ def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the
     for i in range(400):
         row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
         going = 1.0
-        for h in range(made.horizon):
+        for h in range(made.n_step):
             at = (row + h) % made.length
             assert torch.equal(walk.obs[i, h], made.obs[at, lane])
             assert int(walk.action[i, h]) == int(made.action[at, lane])
             assert walk.share[i, h].item() == pytest.approx(going * GAMMA**h)
             going *= float(not made.done[at, lane])
         cut += going == 0
-        assert torch.equal(walk.obs[i, made.horizon], made.obs[(row + made.horizon) % made.length, lane])
+        assert torch.equal(walk.obs[i, made.n_step], made.obs[(row + made.n_step) % made.length, lane])
     assert 50 < cut < 350
 
 

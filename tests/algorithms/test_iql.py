@@ -32,7 +32,7 @@ from tests.algorithms.recorded import (
 def made(extraction: Extraction = Extraction(0.7, 3.0, 1.5), actor: ImitatingActor | None = None) -> IQL:  # noqa: B008 - it is frozen
     torch.manual_seed(0)
     if actor is None:
-        actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, low=-5, high=2).double()
+        actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     value = StateValue(obs=OBS, widths=WIDTHS).double()
     spread(actor, critics, value)

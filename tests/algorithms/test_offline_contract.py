@@ -30,19 +30,23 @@ INFO = EnvInfo(lanes=1, obs_shape=(OBS,), obs_dtype=np.dtype("float32"), actions
 METHODS: dict[str, offline.Method] = {
     "il": offline.Imitation(),
     "il gaussian": offline.Imitation(policy="gaussian"),
-    "bcq": offline.BatchConstrained(proposer_widths=(10, 9), judged=5),
-    "cql": offline.Conservative(repeats=3),
-    "cql fixed": offline.Conservative(repeats=2, threshold=None, alpha_lr=None, max_grad_norm=None, soft=False),
+    "bcq": offline.BatchConstrained(vae_widths=(10, 9), eval_action_samples=5),
+    "cql": offline.Conservative(n_action_samples=3),
+    "cql fixed": offline.Conservative(
+        n_action_samples=2, lagrange_threshold=None, alpha_lr=None, max_grad_norm=None, soft_q_backup=False
+    ),
     "crr": offline.CriticRegularized(),
-    "crr binary": offline.CriticRegularized(mode="binary", usual="max", critics=1, sync_every=100),
+    "crr binary": offline.CriticRegularized(mode="binary", advantage_type="max", critics=1, target_update_interval=100),
     "td3bc": offline.TD3BC(),
     "iql": offline.ImplicitQ(),
-    "bcq unclipped": offline.BatchConstrained(proposer_widths=(10, 9), judged=5, latent_dim=14, latent_clip=None),
+    "bcq unclipped": offline.BatchConstrained(
+        vae_widths=(10, 9), eval_action_samples=5, latent_dim=14, latent_clip=None
+    ),
     "cql cloning": offline.Conservative(
-        repeats=2, threshold=None, bc_steps=10, mean_bound=9.0, final_init="uniform", actor_first=True
+        n_action_samples=2, lagrange_threshold=None, bc_steps=10, mean_bound=9.0, final_init="uniform", actor_first=True
     ),
     "cql orthogonal": offline.Conservative(
-        repeats=2, threshold=None, log_std_offset=-1.0, orthogonal_init=True, final_init="xavier"
+        n_action_samples=2, lagrange_threshold=None, log_std_offset=-1.0, orthogonal_init=True, final_init="xavier"
     ),
     "iql deterministic": offline.ImplicitQ(policy="deterministic"),
     "iql conditional": offline.ImplicitQ(policy="conditional"),

@@ -49,7 +49,13 @@ def advised(huber: float | None = 1.0) -> QNetWithPolicy:
 
 def q_learner(net: QNet, *, select: Selector | None = None, extra: Extra | None = None) -> QLearner:
     made = QLearner(
-        net, optimizers=[adam(net)], max_grad_norm=None, double=True, sync_every=9, select=select, extra=extra
+        net,
+        optimizers=[adam(net)],
+        max_grad_norm=None,
+        double=True,
+        target_update_interval=9,
+        select=select,
+        extra=extra,
     )
     spread(made.target)
     return made
@@ -62,7 +68,9 @@ def bcq(threshold: float = 0.3, penalty: float = 0.01) -> QLearner:
 
 def crr(filtering: Filter = PLAIN, *, greedy: bool = False) -> CRR:
     net = advised(huber=None)
-    made = CRR(net, optimizer=adam(net), max_grad_norm=None, sync_every=9, filtering=filtering, greedy=greedy)
+    made = CRR(
+        net, optimizer=adam(net), max_grad_norm=None, target_update_interval=9, filtering=filtering, greedy=greedy
+    )
     spread(made.target)
     return made
 
@@ -144,7 +152,14 @@ def test_bcq_takes_the_best_of_the_likely_actions_and_no_other() -> None:
 def test_a_selector_needs_the_online_network_to_choose() -> None:
     net = advised()
     with pytest.raises(ValueError, match="double=True"):
-        QLearner(net, optimizers=[], max_grad_norm=None, double=False, sync_every=1, select=behavior_mask(net, 0.3))
+        QLearner(
+            net,
+            optimizers=[],
+            max_grad_norm=None,
+            double=False,
+            target_update_interval=1,
+            select=behavior_mask(net, 0.3),
+        )
 
 
 def test_the_gap_is_a_logarithm_of_a_sum_less_what_was_done() -> None:
@@ -238,7 +253,7 @@ def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
 
 
 def test_the_gap_beside_crr_does_reach_the_values() -> None:
-    learner, b = crr(PLAIN._replace(conservative=1.0)), batch()
+    learner, b = crr(PLAIN._replace(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
     term = learner.weighted(features, learner.online.head(features, "learn"), b)
     slopes = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))

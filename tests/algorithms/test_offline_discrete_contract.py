@@ -26,11 +26,11 @@ KINDS: dict[str, tuple[asked.Method, Head]] = {
     "il": (asked.Imitation(), Expected()),
     "bcq": (asked.BatchConstrained(), Expected(huber=1.0)),
     "bcq of fractions": (asked.BatchConstrained(), Implicit()),
-    "cql": (asked.Conservative(), Quantiles(count=9)),
+    "cql": (asked.Conservative(), Quantiles(n_quantiles=9)),
     "cql of atoms": (asked.Conservative(), Categorical()),
-    "cql of proposed fractions": (asked.Conservative(), Proposed(count=5, lr=1e-3)),
+    "cql of proposed fractions": (asked.Conservative(), Proposed(n_quantiles=5, lr=1e-3)),
     "crr": (asked.CriticRegularized(mode="all"), Expected()),
-    "crr with cql": (asked.CriticRegularized(conservative=2.0), Expected()),
+    "crr with cql": (asked.CriticRegularized(conservative_weight=2.0), Expected()),
 }
 SPEC = suites.spec("offline", "bcq", "Catch")
 INFO = describe(SPEC)
@@ -160,7 +160,9 @@ def added(method: asked.Method, head: Head) -> float:
 
 
 def test_the_weights_of_terms_are_those_that_were_asked_for() -> None:
-    light, heavy = (added(asked.Conservative(weight=weight), Quantiles(count=9)) for weight in (1.5, 6.0))
+    light, heavy = (
+        added(asked.Conservative(conservative_weight=weight), Quantiles(n_quantiles=9)) for weight in (1.5, 6.0)
+    )
     assert light > 0 and heavy == pytest.approx(4 * light, rel=1e-5)
     none, some, more = (added(asked.BatchConstrained(penalty=p), Expected(huber=1.0)) for p in (0.0, 3.0, 6.0))
     assert some > none and more - none == pytest.approx(2 * (some - none), rel=1e-3)
@@ -178,13 +180,13 @@ def test_the_threshold_is_the_one_that_was_asked_for() -> None:
 
 
 def test_the_rest_of_the_settings_reaches_the_learner() -> None:
-    method = asked.CriticRegularized(mode="binary", beta=0.5, bound=7.0, conservative=2.0, greedy=True)
-    steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "sync_every": 11}
+    method = asked.CriticRegularized(mode="binary", beta=0.5, max_weight=7.0, conservative_weight=2.0, greedy=True)
+    steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "target_update_interval": 11}
     crr = asked_for(method, Expected(), **steps)
     assert isinstance(crr, CRR)
     assert (crr.filtering, crr.greedy) == (Filter("binary", 0.5, 7.0, 2.0), True)
     bcq = asked_for(asked.BatchConstrained(), Expected(), **steps)
-    cql = asked_for(asked.Conservative(), Quantiles(count=9), **steps)
+    cql = asked_for(asked.Conservative(), Quantiles(n_quantiles=9), **steps)
     for learner in (crr, bcq, cql):
         assert isinstance(learner, QLearner)
         (group,) = (group for optimizer in learner.optimizers for group in optimizer.param_groups)

@@ -197,7 +197,7 @@ def by_row(batches: list[RolloutBatch]) -> RolloutBatch:
 
 @pytest.mark.parametrize("batches", [1, 5, 8])
 def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_company(batches: int) -> None:
-    learner = ppo(clip=0.2, passes=Passes(repeats=3, batches=batches))
+    learner = ppo(clip=0.2, passes=Passes(epochs=3, minibatches=batches))
     seen, rollout = watched(learner), rollout_of()
     learner.update(rollout)
     assert learner.steps == len(seen) == 3 * batches
@@ -215,7 +215,7 @@ def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_compa
 
 @pytest.mark.parametrize("recompute", [True, False])
 def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabilities(recompute: bool) -> None:
-    learner = ppo(clip=0.2, scaled=True, passes=Passes(repeats=3, batches=4, recompute=recompute))
+    learner = ppo(clip=0.2, scaled=True, passes=Passes(epochs=3, minibatches=4, recompute=recompute))
     oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
     seen, rollout = watched(learner), rollout_of()
     first = rollout_batch(oracle.net, rollout, oracle.returns)

@@ -37,9 +37,9 @@ Learner = PPO | Natural | Reinforce
 
 
 def spec_of(cell: str) -> Spec:
-    changes = [f"task.envs={LANES}", f"algo.rows={ROWS}", "algo.torso.widths=8,8"]
+    changes = [f"task.envs={LANES}", f"algo.rollout_length={ROWS}", "algo.torso.widths=8,8"]
     if "ppo" in cell:
-        changes += ["algo.method.batches=3", "algo.method.repeats=2"]
+        changes += ["algo.method.minibatches=3", "algo.method.epochs=2"]
     return applied(suites.spec(*cell.split("/")), [parse(change) for change in changes])
 
 
@@ -185,7 +185,9 @@ def test_every_loss_compiles_whole(cell: str) -> None:
 @pytest.mark.parametrize("cell", ["mujoco/ppo/InvertedPendulum-v4", "mujoco/trpo/InvertedPendulum-v4"])
 def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: str) -> None:
     """At each update it is that of the steps made before the rollout's last, as in the documented schedule but one."""
-    spec = applied(spec_of(cell), [parse(c) for c in ("algo.decay=72", "budget.steps=120", "budget.epoch=120")])
+    spec = applied(
+        spec_of(cell), [parse(c) for c in ("algo.lr_decay_steps=72", "budget.steps=120", "budget.epoch=120")]
+    )
     algo = spec.algo
     assert isinstance(algo, PolicyGradient)
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))

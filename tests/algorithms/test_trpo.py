@@ -95,7 +95,7 @@ def acceptable(known: Solution, region: float) -> list[int]:
 def test_trpo_takes_the_first_stride_that_betters_the_surrogate_within_the_region(
     kind: str, region: float, damping: float
 ) -> None:
-    learner = natural(kind, region=region, damping=damping)
+    learner = natural(kind, max_kl=region, damping=damping)
     rollout = rollout_of(learner.net)
     known = solution_of(learner, rollout)
     first = acceptable(known, region)[0]
@@ -110,7 +110,7 @@ def test_trpo_takes_the_first_stride_that_betters_the_surrogate_within_the_regio
 def test_these_searches_shrink_their_strides_by_different_counts() -> None:
     firsts = []
     for kind, region, damping in SEARCHES:
-        learner = natural(kind, region=region, damping=damping)
+        learner = natural(kind, max_kl=region, damping=damping)
         firsts.append(acceptable(solution_of(learner, rollout_of(learner.net)), region)[0])
     assert firsts == [0, 1, 3, 6, 0, 4, 3]
 
@@ -118,7 +118,7 @@ def test_these_searches_shrink_their_strides_by_different_counts() -> None:
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) -> None:
     """No stride will do here; the documented code kept the last of them (semantics.md, 9.19)."""
-    learner = natural(kind, region=2.0, damping=0.001)
+    learner = natural(kind, max_kl=2.0, damping=0.001)
     rollout = rollout_of(learner.net)
     assert acceptable(solution_of(learner, rollout), 2.0) == []
     before = [p.detach().clone() for p in learner.net.actor.parameters()]
@@ -130,7 +130,7 @@ def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) ->
 
 
 def test_advantages_that_are_all_alike_move_no_actor() -> None:
-    for learner in (natural(region=0.01), natural(size=0.1)):
+    for learner in (natural(max_kl=0.01), natural(size=0.1)):
         rollout = rollout_of()
         alike = rollout._replace(reward=torch.zeros_like(rollout.reward))
         for parameter in learner.net.critic.parameters():

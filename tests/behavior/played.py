@@ -30,7 +30,7 @@ class Played(NamedTuple):
 
 def half_trained(task: str, steps: int) -> Learner:
     """A DQN after so few steps that it is better than chance and far from the best."""
-    few = (f"budget.steps={steps}", f"budget.epoch={steps}", f"algo.epsilon.steps={steps}", "algo.warmup=300")
+    few = (f"budget.steps={steps}", f"budget.epoch={steps}", f"algo.epsilon.steps={steps}", "algo.learning_starts=300")
     spec = applied(
         suites.spec("toy", "dqn", task), [parse(text) for text in (*few, "protocol.episodes=4", "protocol.envs=4")]
     )

@@ -277,7 +277,7 @@ def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:
 
 
 def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> None:
-    trainer = trainer_of(spec_of("iql", "algo.method.decay=80"), data)
+    trainer = trainer_of(spec_of("iql", "algo.method.lr_decay_steps=80"), data)
     optimizer = trainer.learner.optimizers.actor
     rates = {}
     for record in trainer:

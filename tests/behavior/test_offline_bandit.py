@@ -68,7 +68,7 @@ def test_imitation_goes_to_the_mean_of_the_data(policy: str) -> None:
         offline.CriticRegularized(mode="binary"),
         offline.TD3BC(),
         offline.ImplicitQ(),
-        offline.Conservative(repeats=4, alpha=0.1, alpha_lr=None, threshold=None),
+        offline.Conservative(n_action_samples=4, alpha=0.1, alpha_lr=None, lagrange_threshold=None),
     ],
     ids=["crr exp", "crr binary", "td3bc", "iql", "cql"],
 )
@@ -80,14 +80,14 @@ def test_what_knows_rewards_goes_to_the_better_part_though_it_is_the_smaller(met
 
 def test_bcq_takes_the_better_of_what_its_model_proposes() -> None:
     """Of halves, by a model that pays little for its code: at half a nat it would say no more than the mean."""
-    method = offline.BatchConstrained(proposer_widths=(32, 32), divergence=0.02)
+    method = offline.BatchConstrained(vae_widths=(32, 32), vae_kl_weight=0.02)
     low, high = learned(method, two_modes(0.5), 500).tolist()
     assert -0.8 < low < -0.25
     assert 0.25 < high < 0.8
 
 
 def test_bcq_takes_nothing_that_is_far_from_the_data_where_td3_alone_goes_to_the_edge() -> None:
-    near = learned(offline.BatchConstrained(proposer_widths=(32, 32)), uphill(), 400)
+    near = learned(offline.BatchConstrained(vae_widths=(32, 32)), uphill(), 400)
     far = learned(offline.TD3BC(alpha=1e6), uphill(), 400)
     assert bool((near > 0.15).all())
     assert bool((near < 0.2 + 4 * 0.05 + 0.05).all())

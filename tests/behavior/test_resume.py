@@ -23,12 +23,12 @@ from tests.reliability import run_one
 from tests.reliability.run_one import carry
 
 CATCH = (
-    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.horizon=3",
-    "algo.warmup=100", "algo.batch=8", "protocol.episodes=8", "protocol.envs=8",
+    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.n_step=3",
+    "algo.learning_starts=100", "algo.batch=8", "protocol.episodes=8", "protocol.envs=8",
 )  # fmt: skip
 PONG = (
     "task.envs=3", "task.max_frames=600", "budget.steps=420", "budget.epoch=140", "budget.segment=200", "algo.batch=4",
-    "algo.replay.capacity=600", "algo.warmup=60", "protocol.episodes=2", "protocol.envs=2",
+    "algo.replay.capacity=600", "algo.learning_starts=60", "protocol.episodes=2", "protocol.envs=2",
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_n
 
 CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosity.hidden=16")
 DOORS = (
-    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.rows=8", "protocol.episodes=8",
+    "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.rollout_length=8", "protocol.episodes=8",
     "protocol.envs=8",
 )  # fmt: skip
 
@@ -140,8 +140,9 @@ def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
 
 
 PENDULUM = (
-    "budget.steps=240", "budget.epoch=100", "budget.segment=150", "algo.replay.capacity=200", "algo.replay.horizon=3",
-    "algo.warmup=50", "algo.batch=8", "protocol.episodes=2", "protocol.envs=2", "protocol.stop=none", "task.envs=2",
+    "budget.steps=240", "budget.epoch=100", "budget.segment=150", "algo.replay.capacity=200", "algo.replay.n_step=3",
+    "algo.learning_starts=50", "algo.batch=8", "protocol.episodes=2", "protocol.envs=2", "protocol.stop=none",
+    "task.envs=2",
 )  # fmt: skip
 HOPPER = (*PENDULUM[:-2], "task.envs=3", "algo.widths=16,16")
 REACH = (*HOPPER, "task.steps=20")
@@ -170,9 +171,9 @@ def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_n
 
 ROLLED = (
     "budget.steps=200", "budget.epoch=90", "budget.segment=70", "protocol.episodes=2", "protocol.envs=2", "task.envs=3",
-    "protocol.stop=none", "algo.rows=8", "algo.decay=150", "algo.torso.widths=8,8",
+    "protocol.stop=none", "algo.rollout_length=8", "algo.lr_decay_steps=150", "algo.torso.widths=8,8",
 )  # fmt: skip
-PASSES = ("algo.method.repeats=2", "algo.method.batches=3")
+PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,8 @@ def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_n
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "changes"),
     [
-        ("mujoco", "sac", "Hopper-v4", (*HOPPER, "task.env=envpool", "task.answers=2")),
-        ("atari", "dqn", "PongNoFrameskip-v4", (*PONG, "task.answers=2")),
+        ("mujoco", "sac", "Hopper-v4", (*HOPPER, "task.env=envpool", "task.async_batch=2")),
+        ("atari", "dqn", "PongNoFrameskip-v4", (*PONG, "task.async_batch=2")),
     ],
 )
 def test_lanes_that_do_not_wait_are_resumed_and_the_record_says_where_that_was_not_exact(

@@ -21,7 +21,7 @@ SMALL = (
     "budget.steps=800",
     "budget.epoch=400",
     "budget.segment=400",
-    "algo.warmup=100",
+    "algo.learning_starts=100",
     "protocol.episodes=4",
     "protocol.envs=4",
 )
@@ -170,4 +170,4 @@ def test_the_best_policy_is_of_the_epoch_the_outcome_names_and_not_of_one_that_w
 @pytest.mark.parametrize("warmup", [1, 15])
 def test_learning_before_anything_is_complete_is_refused(warmup: int) -> None:
     with pytest.raises(UsageError, match="no transition is complete before 32 steps"):
-        spec_of(f"algo.warmup={warmup}")
+        spec_of(f"algo.learning_starts={warmup}")

@@ -24,7 +24,7 @@ def counted(algo):
     net = network(spec, algo, EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(ACTIONS), ()))
     adam = torch.optim.Adam(net.parameters())
     learner = QLearner(
-        net, optimizers=[adam], max_grad_norm=None, double=algo.double, sync_every=500, extra=proposing(net)
+        net, optimizers=[adam], max_grad_norm=None, double=algo.double, target_update_interval=500, extra=proposing(net)
     )
     frames = torch.zeros(BATCH, 4, 84, 84, dtype=torch.uint8)
     ones, slot = torch.ones(BATCH), torch.arange(BATCH)

@@ -49,9 +49,9 @@ def test_runs_of_other_settings_are_not_ours_but_the_horizon_is_chosen_and_short
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
     for sets, level in [
         ([], 3.0),
-        (["algo.horizon=1"], 1.0),
+        (["algo.n_step=1"], 1.0),
         (["algo.actor_lr=0.5"], 9.0),
-        (["algo.horizon=1", "algo.actor_lr=0.5"], 9.0),
+        (["algo.n_step=1", "algo.actor_lr=0.5"], 9.0),
     ]:
         record_run([0.0] * 6 + [level], suite="offline", task="rlb-hopper-medium", algo="td3bc", data={"sha256": FILE},
                    sets=[*sets, "budget.steps=30000"])  # fmt: skip

@@ -26,7 +26,7 @@ def ring_of(kind: type[Ring], lanes: int, rows: int, horizon: int, stack: int, s
         lanes=lanes,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
-        horizon=horizon,
+        n_step=horizon,
         gamma=0.9,
         stack=stack,
         sampler=sampler or Uniform(torch.Generator().manual_seed(0)),
@@ -138,7 +138,7 @@ def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) 
 @given(played())
 def test_a_staggered_ring_reads_back_from_its_state_as_it_was(made: Both) -> None:
     ring = made.ring
-    copy = ring_of(AsyncRing, ring.lanes, ring.length, ring.horizon, ring.stack, Uniform(torch.Generator()))
+    copy = ring_of(AsyncRing, ring.lanes, ring.length, ring.n_step, ring.stack, Uniform(torch.Generator()))
     copy.load_state_dict(ring.state_dict())
     assert torch.equal(copy.newest(), ring.newest())
     for ours, theirs in zip(ring.sample(64), copy.sample(64), strict=True):
@@ -204,7 +204,7 @@ def test_hindsight_finds_the_future_in_every_lane() -> None:
         lanes=2,
         obs=Column((3,), torch.float32),
         action=Column((), torch.int64),
-        horizon=1,
+        n_step=1,
         gamma=0.9,
         stack=1,
         sampler=Uniform(torch.Generator().manual_seed(0)),

@@ -79,7 +79,7 @@ def naive(file: Recorded, horizon: int) -> list[Naive]:
 
 
 def filled(file: Recorded, horizon: int = 1, seed: int = 0) -> Ring:
-    return ring(file, horizon=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
+    return ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
 
 
 def every(made: Ring) -> list[Naive]:
@@ -157,7 +157,7 @@ def test_observations_are_scaled_before_and_after_a_step() -> None:
     file = file_of([0, 0, 2, 0, 0, 1], next_obs=True)
     scale = scale_of(file)
     plain = filled(file)
-    made = ring(file, horizon=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
+    made = ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, scale=scale)
     ones = torch.ones(len(plain.sampler.slots))
     raw, scaled = plain.gather(plain.sampler.slots, ones), made.gather(plain.sampler.slots, ones)
     assert np.allclose(scaled.obs, scale.applied(raw.obs.numpy()))
@@ -200,7 +200,7 @@ def films(episodes: list[Episode], *, rows_behind: bool) -> Recorded:
 
 
 def drawn(file: Recorded, horizon: int, stack: int) -> Transition:
-    made = ring(file, horizon=horizon, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=stack)
+    made = ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=stack)
     slots = made.sampler.slots
     return made.gather(slots, torch.ones(len(slots)))
 
@@ -232,7 +232,7 @@ def test_a_stack_repeats_the_first_frame_of_its_own_episode() -> None:
 
 def test_frames_that_were_read_are_those_that_are_drawn_without_a_copy() -> None:
     file = films([Episode(4, terminated=True), Episode(5, terminated=False)], rows_behind=True)
-    made = ring(file, horizon=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
+    made = ring(file, n_step=1, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=2)
     assert np.shares_memory(made.obs.numpy(), file.obs)
 
 
@@ -262,7 +262,7 @@ def test_what_was_recorded_from_mid_game_is_stacked_on_the_final_rows_before_it(
         final=final,
     )
     made = ring(
-        recorded, horizon=1, gamma=0.9, generator=torch.Generator().manual_seed(0), device=torch.device("cpu"), stack=4
+        recorded, n_step=1, gamma=0.9, generator=torch.Generator().manual_seed(0), device=torch.device("cpu"), stack=4
     )
     drawn = made.sample(200)
     seen = {

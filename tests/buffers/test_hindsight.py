@@ -68,7 +68,7 @@ def ring_of(lanes: int, rows: int, horizon: int, stack: int = 1, width: int = WI
         lanes=lanes,
         obs=Column((width,), torch.float32),
         action=Column((), torch.int64),
-        horizon=horizon,
+        n_step=horizon,
         gamma=GAMMA,
         stack=stack,
         sampler=Uniform(torch.Generator().manual_seed(0)),
@@ -133,7 +133,7 @@ def hindsight(ring: Ring, share: float = 0.875, limit: int = 50, seed: int = 5) 
 def naive(world: World, slot: int, offset: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Observation, next observation and n-step sum of a slot, had its episode wanted what it achieved later."""
     episode, t = world.at(slot)
-    steps = min(world.ring.horizon, len(episode.observations) - 1 - t)
+    steps = min(world.ring.n_step, len(episode.observations) - 1 - t)
     goal = episode.observations[t + offset][1:3]
     both = [np.concatenate([episode.observations[u][:3], goal]) for u in (t, t + steps)]
     achieved = [episode.observations[t + i + 1][1:3] for i in range(steps)]

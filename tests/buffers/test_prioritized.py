@@ -24,7 +24,7 @@ def ring(
         lanes=LANES,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
-        horizon=horizon,
+        n_step=horizon,
         gamma=0.9,
         stack=stack,
         sampler=sampler,
@@ -87,7 +87,7 @@ def test_a_new_transition_has_the_highest_priority_so_far() -> None:
     (slot,) = sampler.draw(1, made.span())[0].tolist()
     sampler.reprioritize(torch.tensor([slot]), torch.tensor([9.0]))
     step(made, 6)
-    fresh = int((made.head - made.horizon) % made.length) * LANES
+    fresh = int((made.head - made.n_step) % made.length) * LANES
     assert sampler.mass.view(-1)[fresh : fresh + LANES].tolist() == pytest.approx([9.0] * LANES)
     assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0)
 

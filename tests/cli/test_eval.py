@@ -49,7 +49,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def catch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Results with one run of Catch, of the whole path though not of the whole budget."""
     results = tmp_path_factory.mktemp("catch") / "results"
-    words = ["--steps", "900", "--set", "budget.epoch=300", "--set", "algo.warmup=100", "--quiet"]
+    words = ["--steps", "900", "--set", "budget.epoch=300", "--set", "algo.learning_starts=100", "--quiet"]
     words += ["--set", "protocol.episodes=10", "--set", "protocol.envs=10"]
     assert main(["run", "toy", "dqn", "--task", "Catch", *words, "--results", str(results)]) == 0
     yield results

@@ -13,7 +13,7 @@ from rlbench import suites
 from rlbench.config.overrides import applied, parse
 from rlbench.records.store import folder_of
 
-SMALL = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8")
+SMALL = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8")
 FILES = ("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400")
 SETS = [word for change in (*SMALL, *FILES) for word in ("--set", change)]
 RLBENCH = [sys.executable, "-m", "rlbench"]

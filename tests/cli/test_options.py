@@ -64,7 +64,7 @@ def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch
     given = []
 
     def take(_specs: object, runtime: Runtime, *_rest: object, **_flags: object) -> tuple[list[dict[str, object]], int]:
-        given.append(runtime.patience)
+        given.append(runtime.env_timeout)
         return [], 0
 
     monkeypatch.setattr(verb, "_in_turn", take)
@@ -83,7 +83,7 @@ def test_how_updates_are_computed_and_who_judges_reaches_the_run(
     given = []
 
     def take(_specs: object, runtime: Runtime, *_rest: object, **_flags: object) -> tuple[list[dict[str, object]], int]:
-        given.append((runtime.engine, runtime.judges))
+        given.append((runtime.update_engine, runtime.eval_workers))
         return [], 0
 
     monkeypatch.setattr(verb, "_in_turn", take)

@@ -114,7 +114,7 @@ def test_threads_and_engine_are_the_recorded_ones(folder: Path, monkeypatch: pyt
     monkeypatch.setattr(training, "run", listening)
     main(["verify", "--replay", str(folder), "--epochs", "0"])
     torch.set_num_threads(1)
-    assert [(runtime.threads, runtime.engine, runtime.device) for runtime in given] == [(2, "compiled", "cpu")]
+    assert [(runtime.threads, runtime.update_engine, runtime.device) for runtime in given] == [(2, "compiled", "cpu")]
 
 
 @pytest.mark.parametrize(

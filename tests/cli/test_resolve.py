@@ -68,7 +68,7 @@ def test_a_field_nobody_chose_is_a_default_or_the_suites() -> None:
     sources = resolve(*PONG).sources
     assert sources["algo.lr"] == "default"
     assert sources["algo.epsilon.end"] == "default"
-    assert sources["algo.replay.horizon"] == "suite table"
+    assert sources["algo.replay.n_step"] == "suite table"
     assert sources["task.id"] == "argument"
     assert sources["seed"] == "default"
     assert resolve(*PONG, seed=0).sources["seed"] == "--seed"
@@ -165,12 +165,12 @@ def test_a_smoke_run_crosses_an_epoch_and_a_segment_and_learns(cell: tuple[str, 
     assert tiny.budget.steps <= 2_000
     assert tiny.protocol.episodes == tiny.protocol.envs == 2
     if isinstance(tiny.algo, PolicyGradient):
-        assert 2 * tiny.algo.rows * tiny.task.envs < tiny.budget.epoch
+        assert 2 * tiny.algo.rollout_length * tiny.task.envs < tiny.budget.epoch
     elif isinstance(tiny.algo, Offline | OfflineQ):
         assert tiny.budget.steps <= 200  # each of them is a gradient step
         assert tiny.algo.batch <= 64
     else:
-        assert tiny.algo.warmup < tiny.budget.epoch
+        assert tiny.algo.learning_starts < tiny.budget.epoch
         assert tiny.algo.replay.capacity <= 5_000
         assert tiny.algo.updates_per_step <= 1
 
@@ -186,7 +186,7 @@ def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
     found = resolve("mujoco", "ppo", "Hopper-v4", sets=["task.envs=1"], smoke=True).spec.algo
     assert isinstance(found, PolicyGradient)
     assert isinstance(found.method, Surrogate)
-    assert (found.rows, found.method.batches) == (4, 4)
+    assert (found.rollout_length, found.method.minibatches) == (4, 4)
 
 
 def test_a_smoke_run_is_another_run_than_a_short_one() -> None:

@@ -24,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 RecordRun = Callable[..., Path]
 
 CATCH = ["run", "toy", "dqn", "--task", "Catch", "--steps", "900", "--set", "budget.epoch=100", "--quiet"]
-CATCH += ["--set", "algo.warmup=100"]
+CATCH += ["--set", "algo.learning_starts=100"]
 
 WANDB = '''"""Stands in for W&B: what is logged lies in a file for each id, and counts on from there."""
 import json, os, pathlib

@@ -110,7 +110,7 @@ def ring() -> AsyncRing:
         lanes=LANES,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
-        horizon=1,
+        n_step=1,
         gamma=0.9,
         stack=2,
         sampler=Uniform(torch.Generator().manual_seed(0)),
@@ -277,7 +277,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
             lanes=LANES,
             obs=Column((84, 84), torch.uint8),
             action=Column((), torch.int64),
-            horizon=1,
+            n_step=1,
             gamma=0.9,
             stack=2,
             sampler=Uniform(torch.Generator()),
@@ -298,7 +298,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
                 recorder=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: LanesApart(
-                    lanes=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], answers=2
+                    lanes=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
                 ),
                 lanes=LANES,
             )

@@ -66,7 +66,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
         lanes=lanes,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
-        horizon=1,
+        n_step=1,
         gamma=1.0,
         stack=1,
         sampler=Uniform(torch.Generator()),

@@ -19,12 +19,12 @@ def changed(spec: Spec, *texts: str) -> Spec:
 
 def test_waiting_for_all_keeps_the_identity_a_run_had_before_there_was_a_choice() -> None:
     assert PONG.id == "a5505f0dc440"
-    assert PONG.answers is None
-    assert changed(PONG, "task.answers=none").id == PONG.id
+    assert PONG.async_batch is None
+    assert changed(PONG, "task.async_batch=none").id == PONG.id
 
 
 def test_waiting_for_some_is_another_run() -> None:
-    ids = {changed(PONG, *texts).id for texts in ([], ["task.answers=5"], ["task.answers=10"])}
+    ids = {changed(PONG, *texts).id for texts in ([], ["task.async_batch=5"], ["task.async_batch=10"])}
     assert len(ids) == 3
 
 
@@ -32,24 +32,24 @@ def test_waiting_for_some_is_another_run() -> None:
 def test_from_one_lane_to_all_may_be_waited_for(spec: Spec, lanes: int) -> None:
     spec = changed(spec, f"task.envs={lanes}")
     for answers in (1, lanes):
-        assert changed(spec, f"task.answers={answers}").answers == answers
-    with pytest.raises(UsageError, match=r"task\.answers"):
-        changed(spec, "task.answers=0")
-    with pytest.raises(UsageError, match=rf"task\.answers={lanes + 1}: there are {lanes} lanes"):
-        changed(spec, f"task.answers={lanes + 1}")
+        assert changed(spec, f"task.async_batch={answers}").async_batch == answers
+    with pytest.raises(UsageError, match=r"task\.async_batch"):
+        changed(spec, "task.async_batch=0")
+    with pytest.raises(UsageError, match=rf"task\.async_batch={lanes + 1}: there are {lanes} lanes"):
+        changed(spec, f"task.async_batch={lanes + 1}")
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "trpo", "reinforce"])
 def test_a_rollout_waits_for_every_lane(algorithm: str) -> None:
-    with pytest.raises(UsageError, match=r"task\.answers: a rollout needs every lane"):
-        changed(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), "task.answers=1")
+    with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs every lane"):
+        changed(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), "task.async_batch=1")
 
 
 def test_a_rollout_of_frames_waits_for_every_lane() -> None:
-    with pytest.raises(UsageError, match=r"task\.answers: a rollout needs every lane"):
-        changed(suites.spec("atari", "ppo", "PongNoFrameskip-v4"), "task.answers=1")
+    with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs every lane"):
+        changed(suites.spec("atari", "ppo", "PongNoFrameskip-v4"), "task.async_batch=1")
 
 
 def test_a_task_that_is_stepped_together_has_no_such_field() -> None:
-    with pytest.raises(UsageError, match="unknown field 'answers'"):
-        changed(suites.spec("toy", "dqn", "Catch"), "task.answers=1")
+    with pytest.raises(UsageError, match="unknown field 'async_batch'"):
+        changed(suites.spec("toy", "dqn", "Catch"), "task.async_batch=1")

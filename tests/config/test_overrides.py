@@ -119,7 +119,7 @@ def test_settings_change_nothing_else() -> None:
     ("text", "why"),
     [
         ("algo.lrr=1", "QLearning: unknown field 'lrr'; did you mean 'lr'?"),
-        ("algo.replay.horizn=1", "Replay: unknown field 'horizn'; did you mean 'horizon'?"),
+        ("algo.replay.n_stp=1", "Replay: unknown field 'n_stp'; did you mean 'n_step'?"),
         ("alog.lr=1", "Spec: unknown field 'alog'; did you mean 'algo'"),
         ("algo.torso=natur", "unknown choice 'natur'; did you mean 'nature'?"),
         ("algo.torso.kind=mlp", "unknown field 'kind'"),

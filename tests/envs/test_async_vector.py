@@ -26,8 +26,8 @@ KINDS = ["ale", "envpool", "hopper", "envpool-hopper"]  # all of them end severa
 def made(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None) -> AsyncVectorEnv:
     seeds = seeds or SEEDS
     if kind == "envpool-hopper":
-        return EnvPoolMujocoAsync(task="Hopper-v4", seeds=seeds, threads=2, answers=answers)
-    return AsyncVector(lanes=[make_any(kind, seeds=[seed]) for seed in seeds], answers=answers)
+        return EnvPoolMujocoAsync(task="Hopper-v4", seeds=seeds, threads=2, async_batch=answers)
+    return AsyncVector(lanes=[make_any(kind, seeds=[seed]) for seed in seeds], async_batch=answers)
 
 
 def rows_of(step: Step) -> Iterator[tuple[int, tuple[bytes, ...]]]:
@@ -114,7 +114,7 @@ class Held:
 
 def held(count: int, answers: int) -> tuple[AsyncVector, list[Held]]:
     lanes = [Held() for _ in range(count)]
-    env = AsyncVector(lanes=lanes, answers=answers)
+    env = AsyncVector(lanes=lanes, async_batch=answers)
     env.reset()
     return env, lanes
 
@@ -141,7 +141,7 @@ def test_a_lane_that_is_late_holds_nobody_and_is_heard_once_it_is_done() -> None
 
 def test_every_action_goes_to_its_own_lane(make_any: Make) -> None:
     lanes = [make_any("cartpole", seeds=[3]) for _ in range(2)]
-    env = AsyncVector(lanes=lanes, answers=2)
+    env = AsyncVector(lanes=lanes, async_batch=2)
     env.reset()
     env.send(np.array([1, 0]), np.array([1, 0]))
     pushed = env.recv().obs[:, 1]

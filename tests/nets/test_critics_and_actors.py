@@ -58,7 +58,7 @@ def test_parameter_counts_are_those_of_the_documented_networks() -> None:
 
     plain = 17 * 256 + 256 + 256 * 256 + 256 + 256 * 6 + 6
     assert count(DeterministicActor(obs_shape=(17,), actions=6, widths=(256, 256))) == plain
-    squashed = SquashedActor(obs_shape=(17,), actions=6, widths=(256, 256), low=-20, high=2)
+    squashed = SquashedActor(obs_shape=(17,), actions=6, widths=(256, 256), log_std_min=-20, log_std_max=2)
     assert count(squashed) == plain + 256 * 6 + 6
     assert count(Critics(members=2, obs=17, actions=6, widths=(256, 256))) == 2 * (
         23 * 256 + 256 + 256 * 256 + 256 + 256 + 1
@@ -66,7 +66,7 @@ def test_parameter_counts_are_those_of_the_documented_networks() -> None:
 
 
 def test_the_logarithm_of_the_spread_keeps_within_its_bounds() -> None:
-    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-1.5, high=0.5)
+    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-1.5, log_std_max=0.5)
     with torch.no_grad():
         actor.log_std.bias.copy_(torch.tensor([100.0, -100.0]))
     assert actor(torch.zeros(1, 3)).log_std.tolist() == [[0.5, -1.5]]
@@ -84,8 +84,8 @@ def test_a_subset_holds_no_member_twice_and_every_pair_is_as_likely() -> None:
 
 def test_a_log_std_with_an_offset_is_scaled_by_one_and_shifted_by_it_and_both_learn() -> None:
     """corl-team/CORL@eeeeef2 algorithms/offline/cql.py: ``log_std_multiplier * log_std + log_std_offset``."""
-    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-20, high=2, log_std_offset=-1.0)
-    plain = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-20, high=2)
+    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, log_std_offset=-1.0)
+    plain = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2)
     plain.load_state_dict({key: value for key, value in actor.state_dict().items() if key != "affine"})
     obs = torch.randn(5, 3)
     torch.testing.assert_close(actor(obs).log_std, plain(obs).log_std - 1)
@@ -95,7 +95,7 @@ def test_a_log_std_with_an_offset_is_scaled_by_one_and_shifted_by_it_and_both_le
 
 
 def test_the_mean_before_tanh_keeps_within_its_bound() -> None:
-    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), low=-20, high=2, mean_bound=9.0)
+    actor = SquashedActor(obs_shape=(3,), actions=2, widths=(4,), log_std_min=-20, log_std_max=2, mean_bound=9.0)
     with torch.no_grad():
         actor.mean.bias.copy_(torch.tensor([100.0, -100.0]))
     assert actor(torch.zeros(1, 3)).mean.tolist() == [[9.0, -9.0]]

@@ -101,7 +101,7 @@ def test_quantile_fractions_are_the_middles_of_equal_parts() -> None:
 
 
 def test_the_categorical_head_spans_its_support() -> None:
-    value = CategoricalHead(streams(51), low=-10, high=10)(torch.randn(2, FEATURES), "learn")
+    value = CategoricalHead(streams(51), v_min=-10, v_max=10)(torch.randn(2, FEATURES), "learn")
     assert value.logits.shape == (2, ACTIONS, 51)
     assert value.atoms[[0, 25, 50]].tolist() == pytest.approx([-10.0, 0.0, 10.0], abs=1e-6)
 

@@ -119,7 +119,7 @@ def test_advantages_are_the_mixture_of_all_multistep_returns(
     case: tuple[Rollout, Tensor], rates: tuple[float, float]
 ) -> None:
     (rollout, value), (gamma, trace) = case, rates
-    found = advantages(rollout, value, gamma=gamma, trace=trace)
+    found = advantages(rollout, value, gamma=gamma, gae_lambda=trace)
     np.testing.assert_allclose(found.numpy(), mixed(told(rollout, value), gamma, trace), rtol=1e-10, atol=1e-10)
 
 
@@ -148,7 +148,8 @@ def test_nothing_in_a_dead_row_matters(case: tuple[Rollout, Tensor], rates: tupl
     spoiled = rollout._replace(reward=torch.where(rollout.dead, 1e6, rollout.reward))
     other = torch.where(dead & ~after_truncation, -1e6, value)
     torch.testing.assert_close(
-        advantages(spoiled, other, gamma=gamma, trace=trace), advantages(rollout, value, gamma=gamma, trace=trace)
+        advantages(spoiled, other, gamma=gamma, gae_lambda=trace),
+        advantages(rollout, value, gamma=gamma, gae_lambda=trace),
     )
 
 
@@ -158,7 +159,7 @@ def test_a_table_worked_out_by_hand() -> None:
              Lane([0, 0, 0], True)]  # fmt: skip
     reward = torch.tensor([[1.0, 2, 3, 4, 9], [1, 9, 3, 4, 5], [1, 2, 9, 4, 5]], dtype=torch.float64)
     value = torch.tensor([[8.0, 8, 8, 8, 8], [4, 4, 4, 4, 4], [2, 2, 2, 2, 2], [6, 6, 6, 6, 6]], dtype=torch.float64)
-    found = advantages(rolled(lanes, reward), value, gamma=0.5, trace=0.5)
+    found = advantages(rolled(lanes, reward), value, gamma=0.5, gae_lambda=0.5)
     # errors of the open lane: 1+2−8 = −5, 1+1−4 = −2, 1+3−2 = 2
     open_ = [-5 + (-2 + 2 / 4) / 4, -2 + 2 / 4, 2]
     terminated = [2 - 8, 0, 2 + 3 - 2]
@@ -179,7 +180,7 @@ def test_a_table_worked_out_by_hand() -> None:
 def test_a_truncation_bootstraps_from_the_row_that_shows_the_final_observation_and_a_termination_does_not() -> None:
     value = torch.tensor([[0.0, 0.0], [10.0, 10.0], [100.0, 100.0], [1000.0, 1000.0]])
     rollout = rolled([Lane([2, 0, 0], False), Lane([1, 0, 0], False)], torch.zeros(3, 2))
-    found = advantages(rollout, value, gamma=1.0, trace=1.0)
+    found = advantages(rollout, value, gamma=1.0, gae_lambda=1.0)
     assert found[0].tolist() == [10, 0]
     assert found[1].tolist() == [0, 0]
     assert found[2].tolist() == [900, 900]

@@ -21,7 +21,7 @@ from rlbench.cli.app import main
 from rlbench.envs import classic
 
 SMALL = (
-    "budget.steps=400", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8",
+    "budget.steps=400", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
     "algo.replay.capacity=400", "protocol.episodes=2", "protocol.envs=2", "task.envs=2",
 )  # fmt: skip
 SETS = [word for change in SMALL for word in ("--set", change)]

@@ -41,23 +41,26 @@ class Family(NamedTuple):
 
 
 JUDGED = ("protocol.episodes=2", "protocol.envs=2", "protocol.stop=none")
-REPLAYED = ("algo.replay.capacity=400", "algo.replay.horizon=3", "algo.batch=8", *JUDGED)
-BOARD = ("budget.steps=400", "budget.epoch=130", "budget.segment=170", "algo.warmup=80", *REPLAYED)
+REPLAYED = ("algo.replay.capacity=400", "algo.replay.n_step=3", "algo.batch=8", *JUDGED)
+BOARD = ("budget.steps=400", "budget.epoch=130", "budget.segment=170", "algo.learning_starts=80", *REPLAYED)
 REAL = (
-    "budget.steps=160", "budget.epoch=60", "budget.segment=90", "algo.warmup=40", "task.envs=2", "algo.widths=16,16",
+    "budget.steps=160", "budget.epoch=60", "budget.segment=90", "algo.learning_starts=40", "task.envs=2",
+    "algo.widths=16,16",
     *REPLAYED,
 )  # fmt: skip
 ROLLED = (
-    "budget.steps=200", "budget.epoch=90", "budget.segment=70", "task.envs=3", "algo.rows=8", "algo.decay=150",
+    "budget.steps=200", "budget.epoch=90", "budget.segment=70", "task.envs=3", "algo.rollout_length=8",
+    "algo.lr_decay_steps=150",
     "algo.torso.widths=8,8", *JUDGED,
 )  # fmt: skip
-PASSES = ("algo.method.repeats=2", "algo.method.batches=3")
-DOORS = ("budget.steps=600", "budget.epoch=200", "budget.segment=250", "algo.rows=8", *JUDGED)
+PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
+DOORS = ("budget.steps=600", "budget.epoch=200", "budget.segment=250", "algo.rollout_length=8", *JUDGED)
 CURIOUS = ("algo.curiosity=curiosity", "algo.curiosity.torso=mlp", "algo.curiosity.hidden=16")
 STORED = ("budget.steps=60", "budget.epoch=20", "budget.segment=25", "algo.batch=8", *JUDGED[:2])
 WIDTHS = ("algo.widths=16,16",)
 PONG = (
-    "budget.steps=200", "budget.epoch=70", "budget.segment=90", "task.envs=3", "task.max_frames=400", "algo.warmup=30",
+    "budget.steps=200", "budget.epoch=70", "budget.segment=90", "task.envs=3", "task.max_frames=400",
+    "algo.learning_starts=30",
     "algo.replay.capacity=400", "algo.batch=4", "protocol.episodes=2", "protocol.envs=2",
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ def blank() -> Ring:
         lanes=1,
         obs=Column((84, 84), torch.uint8),
         action=Column((), torch.int64),
-        horizon=1,
+        n_step=1,
         gamma=0.9,
         stack=4,
         sampler=Uniform(torch.Generator()),

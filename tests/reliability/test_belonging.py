@@ -37,7 +37,7 @@ def interrupted(family: Family, results: Path, seed: int = 0) -> Path:
 
 
 def by(engine: str) -> Runtime:
-    return Runtime.model_validate({"device": "cpu", "threads": 1, "checkpoint_seconds": 1e9, "engine": engine})
+    return Runtime.model_validate({"device": "cpu", "threads": 1, "checkpoint_seconds": 1e9, "update_engine": engine})
 
 
 OTHERS = {

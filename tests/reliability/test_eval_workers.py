@@ -35,7 +35,9 @@ SAMPLED = FLAT._replace(algorithm="bcq")
 
 
 def within(judges: int, *, often: bool = False, patience: float = 600.0) -> Runtime:
-    return Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6 if often else 1e9, judges=judges, patience=patience)
+    return Runtime(
+        device="cpu", threads=1, checkpoint_seconds=1e-6 if often else 1e9, eval_workers=judges, env_timeout=patience
+    )
 
 
 def golden(family: Family, results: Path) -> tuple[object, ...]:

@@ -48,13 +48,19 @@ def budget(steps: int) -> list[str]:
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "steps", "changes"),
     [
-        ("toy", "sac", "Pendulum-v1", 300, ("algo.replay.capacity=1000000", "algo.warmup=200", *JUDGED)),
-        ("mujoco", "sac", "HalfCheetah-v4", 600, ("algo.warmup=500", *JUDGED)),
+        ("toy", "sac", "Pendulum-v1", 300, ("algo.replay.capacity=1000000", "algo.learning_starts=200", *JUDGED)),
+        ("mujoco", "sac", "HalfCheetah-v4", 600, ("algo.learning_starts=500", *JUDGED)),
         ("mujoco", "ppo", "HalfCheetah-v4", 2048, JUDGED),
-        ("goals", "ddpg+her", "FetchReach-v4", 1200, ("algo.warmup=1000", *JUDGED)),
-        ("atari", "dqn", "PongNoFrameskip-v4", 160, ("algo.replay.capacity=20000", "algo.warmup=120", *PONG)),
-        ("atari", "rainbow", "PongNoFrameskip-v4", 160, ("algo.replay.capacity=20000", "algo.warmup=120", *PONG)),
-        ("atari", "iqn", "PongNoFrameskip-v4", 160, ("algo.replay.capacity=20000", "algo.warmup=120", *PONG)),
+        ("goals", "ddpg+her", "FetchReach-v4", 1200, ("algo.learning_starts=1000", *JUDGED)),
+        ("atari", "dqn", "PongNoFrameskip-v4", 160, ("algo.replay.capacity=20000", "algo.learning_starts=120", *PONG)),
+        (
+            "atari",
+            "rainbow",
+            "PongNoFrameskip-v4",
+            160,
+            ("algo.replay.capacity=20000", "algo.learning_starts=120", *PONG),
+        ),
+        ("atari", "iqn", "PongNoFrameskip-v4", 160, ("algo.replay.capacity=20000", "algo.learning_starts=120", *PONG)),
         ("atari", "ppo", "PongNoFrameskip-v4", 1300, PONG),
     ],
 )
@@ -112,7 +118,7 @@ def test_data_read_with_no_observation_twice_are_the_same_ring_to_the_bit(
         rings.append(
             ring(
                 data,
-                horizon=2,
+                n_step=2,
                 gamma=0.9,
                 generator=torch.Generator().manual_seed(0),
                 device=torch.device("cpu"),
@@ -193,7 +199,7 @@ def test_no_command_reads_recorded_experience_that_memory_does_not_hold(
     [
         ("protocol.envs=1000000000", "protocol.episodes=1000000000"),
         ("protocol.envs=1", "protocol.episodes=1000000000"),
-        ("task.envs=1000000000", "algo.replay.capacity=100000000000", "algo.warmup=1000000000000"),
+        ("task.envs=1000000000", "algo.replay.capacity=100000000000", "algo.learning_starts=1000000000000"),
     ],
 )
 def test_no_number_of_lanes_or_games_is_without_bound(change: tuple[str, ...], tmp_path: Path) -> None:

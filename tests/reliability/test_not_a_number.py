@@ -25,7 +25,7 @@ from rlbench.records.store import Store, read
 from rlbench.run import Stop, run
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
-REPLAY = ("algo.replay.capacity=400", "algo.warmup=100", "algo.batch=8")
+REPLAY = ("algo.replay.capacity=400", "algo.learning_starts=100", "algo.batch=8")
 RECORDED = ("algo.batch=8",)
 FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
     "q": ("toy", "dqn", "Catch", REPLAY),
@@ -37,10 +37,10 @@ FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
     "soft": ("toy", "sac", "Pendulum-v1", REPLAY),
     "deterministic": ("toy", "td3", "Pendulum-v1", REPLAY),
     "ensemble": ("toy", "redq", "Pendulum-v1", (*REPLAY, "algo.updates_per_step=1")),
-    "surrogate": ("toy", "ppo", "Catch", ("algo.rows=8",)),
-    "natural": ("toy", "npg", "Catch", ("algo.rows=8",)),
-    "reinforce": ("toy", "reinforce", "Catch", ("algo.rows=16",)),
-    "curious": ("toy", "ppo+icm", "Doors", ("algo.rows=8",)),
+    "surrogate": ("toy", "ppo", "Catch", ("algo.rollout_length=8",)),
+    "natural": ("toy", "npg", "Catch", ("algo.rollout_length=8",)),
+    "reinforce": ("toy", "reinforce", "Catch", ("algo.rollout_length=16",)),
+    "curious": ("toy", "ppo+icm", "Doors", ("algo.rollout_length=8",)),
     **{name: ("offline", name, "rlb-hopper-medium", RECORDED) for name in suites.algorithms("offline")},
 }
 FEW = ("q", "soft", "surrogate", "td3bc")

@@ -222,7 +222,7 @@ def test_a_short_run_on_data_of_ones_own_is_shown_as_what_it_is(record_run: Reco
 
 
 def test_runs_that_do_not_count_are_told_beside_those_that_do(record_run: Record, tmp_path: Path) -> None:
-    for seed, file, sets in ((0, "a", []), (1, "a", ["algo.horizon=1"]), (2, "b", []), (3, "b", [])):
+    for seed, file, sets in ((0, "a", []), (1, "a", ["algo.n_step=1"]), (2, "b", []), (3, "b", [])):
         told = {"name": "rlb-hopper-medium", "sha256": file * 64}
         record_run([1.0], suite="offline", algo="td3bc", task="rlb-hopper-medium", seed=seed, sets=sets, data=told)
     (found,) = (c for c in every_cell(["offline"], tmp_path / "results") if c.measured is not None)

@@ -49,32 +49,33 @@ def test_the_settings_are_those_of_the_documented_scripts() -> None:
     assert (il.method, il.actor_lr) == (Imitation(policy="deterministic"), 1e-4)
     assert (bcq.actor_lr, bcq.critic_lr, bcq.tau, bcq.normalize_obs) == (1e-3, 1e-3, 0.005, False)
     assert bcq.method == BatchConstrained(
-        proposer_widths=(512, 512), proposer_lr=1e-3, latent=2, divergence=0.5, reach=0.05, candidates=10, judged=100,
-        caution=0.75,
+        vae_widths=(512, 512), vae_lr=1e-3, latent=2, vae_kl_weight=0.5, perturbation=0.05, n_action_samples=10,
+        eval_action_samples=100,
+        lmbda=0.75,
     )  # fmt: skip
     assert (cql.actor_lr, cql.critic_lr, cql.tau) == (1e-4, 3e-4, 0.005)
     assert isinstance(cql.method, Conservative)
-    assert (cql.method.weight, cql.method.temperature, cql.method.repeats) == (1.0, 1.0, 10)
-    assert (cql.method.threshold, cql.method.multiplier_lr, cql.method.most) == (10.0, 3e-4, 1e6)
+    assert (cql.method.conservative_weight, cql.method.temperature, cql.method.n_action_samples) == (1.0, 1.0, 10)
+    assert (cql.method.lagrange_threshold, cql.method.multiplier_lr, cql.method.max_multiplier) == (10.0, 3e-4, 1e6)
     assert (cql.method.alpha_lr, cql.method.max_grad_norm) == (1e-4, 1.0)
-    assert (td3bc.actor_lr, td3bc.critic_lr, td3bc.tau, td3bc.horizon) == (3e-4, 3e-4, 0.005, 3)
+    assert (td3bc.actor_lr, td3bc.critic_lr, td3bc.tau, td3bc.n_step) == (3e-4, 3e-4, 0.005, 3)
     assert (td3bc.method, td3bc.normalize_obs) == (TD3BC(alpha=2.5, delay=2, smoothing=0.2, clip=0.5), True)
     assert algo_of("td3bc-raw") == td3bc.model_copy(update={"normalize_obs": False})
 
 
 def test_what_the_document_lacks_follows_its_paper() -> None:
     iql, crr = algo_of("iql", "mujoco/hopper/medium-v0"), algo_of("crr")
-    assert iql.method == ImplicitQ(expectile=0.7, temperature=3.0, bound=100.0, decay=1_000_000)
+    assert iql.method == ImplicitQ(expectile=0.7, temperature=3.0, max_weight=100.0, lr_decay_steps=1_000_000)
     assert (iql.actor_lr, iql.critic_lr, iql.tau, iql.return_span) == (3e-4, 3e-4, 0.005, 1000.0)
     assert isinstance(crr.method, CriticRegularized)
-    assert (crr.method.mode, crr.method.beta, crr.method.bound) == ("exp", 1.0, 20.0)
+    assert (crr.method.mode, crr.method.beta, crr.method.max_weight) == ("exp", 1.0, 20.0)
 
 
 def test_our_own_sets_have_a_budget_of_their_own_and_the_rate_falls_within_it() -> None:
     spec = suites.spec("offline", "iql", "rlb-walker2d-medium-expert")
     assert spec.budget.steps == 100_000
     assert isinstance(spec.algo, Offline)
-    assert spec.algo.method == ImplicitQ(decay=100_000)
+    assert spec.algo.method == ImplicitQ(lr_decay_steps=100_000)
     assert isinstance(spec.task, OfflineTask)
     assert spec.task.world.id == "Walker2d-v4"
 
@@ -85,8 +86,8 @@ def test_cql_on_our_own_sets_presses_with_a_fixed_weight_and_on_published_ones_a
         suites.spec("offline", "cql", name).algo for name in ("rlb-hopper-medium", "halfcheetah-medium-v2")
     )
     assert isinstance(own, Offline) and isinstance(published, Offline)
-    assert own.method == Conservative(weight=5.0, threshold=None, soft=False)
-    assert published.method == Conservative(weight=1.0, threshold=10.0, soft=True)
+    assert own.method == Conservative(conservative_weight=5.0, lagrange_threshold=None, soft_q_backup=False)
+    assert published.method == Conservative(conservative_weight=1.0, lagrange_threshold=10.0, soft_q_backup=True)
     assert own.model_copy(update={"method": published.method}) == published
 
 

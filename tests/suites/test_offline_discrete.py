@@ -41,7 +41,7 @@ def test_every_cell_has_the_documented_budget_and_network(algorithm: str, task: 
     algo = algo_of(spec)
     assert (spec.budget.steps, spec.budget.epoch) == (epochs * 10_000, 10_000)
     assert (spec.protocol.episodes, spec.protocol.stop, algo.batch, algo.gamma) == (10, None, 32, 0.99)
-    assert (algo.torso, algo.hidden, algo.horizon, algo.max_grad_norm) == (Nature(scale=False), 512, 1, None)
+    assert (algo.torso, algo.hidden, algo.n_step, algo.max_grad_norm) == (Nature(scale=False), 512, 1, None)
     assert spec.protocol.epsilon == (0.001 if algorithm in {"bcq", "cql"} else 0.0)
     assert isinstance(spec.task, OfflineTask)
     assert (spec.task.world.kind, spec.task.stack) == ("atari", 4)
@@ -52,10 +52,12 @@ def test_the_settings_are_those_of_the_documented_scripts() -> None:
     il, bcq, cql, crr = (algo_of(suites.spec("offline", name, PONG)) for name in ("il", "bcq", "cql", "crr"))
     assert (il.method, il.lr) == (Imitation(), 1e-4)
     assert (bcq.method, bcq.lr) == (BatchConstrained(threshold=0.3, penalty=0.01), 6.25e-5)
-    assert (bcq.head, bcq.sync_every) == (Expected(huber=1.0), 8_000)
-    assert (cql.head, cql.lr, cql.sync_every) == (Quantiles(count=200), 1e-4, 500)
-    assert crr.method == CriticRegularized(mode="exp", beta=1.0, bound=20.0, conservative=None, greedy=False)
-    assert (crr.lr, crr.sync_every) == (1e-4, 500)
+    assert (bcq.head, bcq.target_update_interval) == (Expected(huber=1.0), 8_000)
+    assert (cql.head, cql.lr, cql.target_update_interval) == (Quantiles(n_quantiles=200), 1e-4, 500)
+    assert crr.method == CriticRegularized(
+        mode="exp", beta=1.0, max_weight=20.0, conservative_weight=None, greedy=False
+    )
+    assert (crr.lr, crr.target_update_interval) == (1e-4, 500)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +71,13 @@ def test_the_gap_weighs_what_the_document_says_for_a_set_of_this_size(task: str,
     name = f"rlb-{'pong' if task == PONG else 'breakout'}-qrdqn-{size}"
     assert Data(name).tasks("offline") == (task,)
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
-    assert algo_of(spec).method == Conservative(weight=weight)
+    assert algo_of(spec).method == Conservative(conservative_weight=weight)
     assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
 
 
 def test_a_recording_that_is_named_by_its_path_has_the_size_in_its_name() -> None:
     spec = resolve("offline", "cql", PONG, dataset="rlb-pong-qrdqn-1e4-01234567").spec
-    assert algo_of(spec).method == Conservative(weight=1.0)
+    assert algo_of(spec).method == Conservative(conservative_weight=1.0)
 
 
 def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +94,7 @@ def test_a_smoke_run_of_a_documented_row_needs_no_recording(tmp_path: Path, monk
 
 def test_unknown_data_are_taken_for_a_million_transitions() -> None:
     spec = resolve("offline", "cql", BREAKOUT, dataset="mine-01234567").spec
-    assert algo_of(spec).method == Conservative(weight=50.0)
+    assert algo_of(spec).method == Conservative(conservative_weight=50.0)
 
 
 def test_a_world_does_not_say_what_to_learn_from() -> None:

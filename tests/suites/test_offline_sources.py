@@ -25,10 +25,10 @@ NETS = "robomimic/models/policy_nets.py"
 Quoted = list[tuple[str, object, str]]  # field, value here, file
 
 CORL_CQL: Quoted = [
-    ("algo.method.weight", 10.0, "configs/offline/cql/{0}.yaml"),
-    ("algo.method.threshold", None, "configs/offline/cql/{0}.yaml"),
-    ("algo.method.soft", False, "configs/offline/cql/{0}.yaml"),
-    ("algo.method.repeats", 10, "configs/offline/cql/{0}.yaml"),
+    ("algo.method.conservative_weight", 10.0, "configs/offline/cql/{0}.yaml"),
+    ("algo.method.lagrange_threshold", None, "configs/offline/cql/{0}.yaml"),
+    ("algo.method.soft_q_backup", False, "configs/offline/cql/{0}.yaml"),
+    ("algo.method.n_action_samples", 10, "configs/offline/cql/{0}.yaml"),
     ("algo.method.temperature", 1.0, "configs/offline/cql/{0}.yaml"),
     ("algo.method.bc_steps", 0, "configs/offline/cql/{0}.yaml"),
     ("algo.method.orthogonal_init", True, "configs/offline/cql/{0}.yaml"),
@@ -41,7 +41,7 @@ CORL_CQL: Quoted = [
     ("algo.method.max_grad_norm", None, "algorithms/offline/cql.py"),
     ("algo.method.log_std_offset", -1.0, "algorithms/offline/cql.py"),
     ("algo.method.final_init", "xavier", "algorithms/offline/cql.py"),
-    ("algo.method.low", -20.0, "algorithms/offline/cql.py"),
+    ("algo.method.log_std_min", -20.0, "algorithms/offline/cql.py"),
     ("algo.method.actor_first", True, "algorithms/offline/cql.py"),
 ]
 
@@ -56,7 +56,7 @@ CORL_TABLE: dict[tuple[str, str], Quoted] = {
     ("td3bc", "hopper-medium-replay-v2"): [
         ("algo.normalize_obs", True, "configs/offline/td3_bc/{0}.yaml"),
         ("algo.return_span", None, "configs/offline/td3_bc/{0}.yaml"),
-        ("algo.horizon", 1, "algorithms/offline/td3_bc.py"),
+        ("algo.n_step", 1, "algorithms/offline/td3_bc.py"),
         ("algo.terminate_on_end", False, "algorithms/offline/td3_bc.py"),
         ("algo.method.alpha", 2.5, "configs/offline/td3_bc/{0}.yaml"),
         ("algo.method.delay", 2, "configs/offline/td3_bc/{0}.yaml"),
@@ -70,9 +70,9 @@ CORL_TABLE: dict[tuple[str, str], Quoted] = {
         ("algo.method.expectile", 0.7, "configs/offline/iql/{0}.yaml"),
         ("algo.method.temperature", 3.0, "configs/offline/iql/{0}.yaml"),
         ("algo.method.policy", "gaussian", "configs/offline/iql/{0}.yaml"),
-        ("algo.method.decay", 1_000_000, "algorithms/offline/iql.py"),
-        ("algo.method.low", -20.0, "algorithms/offline/iql.py"),
-        ("algo.method.bound", 100.0, "algorithms/offline/iql.py"),
+        ("algo.method.lr_decay_steps", 1_000_000, "algorithms/offline/iql.py"),
+        ("algo.method.log_std_min", -20.0, "algorithms/offline/iql.py"),
+        ("algo.method.max_weight", 100.0, "algorithms/offline/iql.py"),
     ],
     ("iql", "hopper-medium-replay-v2"): [
         ("algo.normalize_obs", True, "configs/offline/iql/{0}.yaml"),
@@ -103,35 +103,35 @@ ROBOMIMIC_TABLE: dict[tuple[str, str], Quoted] = {
         ("algo.actor_lr", 1e-3, PAPER),
         ("algo.critic_lr", 1e-3, PAPER),
         ("algo.normalize_obs", False, PAPER),
-        ("algo.method.proposer_widths", (300, 400), "robomimic/config/bc_config.py"),
-        ("algo.method.proposer_lr", 1e-3, PAPER),
+        ("algo.method.vae_widths", (300, 400), "robomimic/config/bc_config.py"),
+        ("algo.method.vae_lr", 1e-3, PAPER),
         ("algo.method.latent_dim", 14, "robomimic/config/bc_config.py"),
         ("algo.method.latent_clip", None, "robomimic/config/bc_config.py"),
-        ("algo.method.divergence", 0.5 * 14, PAPER),  # a weight of their sum over latent numbers, here of their mean
-        ("algo.method.reach", 0.05, "robomimic/config/bcq_config.py"),
-        ("algo.method.candidates", 10, "robomimic/config/bcq_config.py"),
-        ("algo.method.judged", 100, "robomimic/config/bcq_config.py"),
-        ("algo.method.caution", 0.75, "robomimic/config/bcq_config.py"),
+        ("algo.method.vae_kl_weight", 0.5 * 14, PAPER),  # a weight of their sum over latent numbers, here of their mean
+        ("algo.method.perturbation", 0.05, "robomimic/config/bcq_config.py"),
+        ("algo.method.n_action_samples", 10, "robomimic/config/bcq_config.py"),
+        ("algo.method.eval_action_samples", 100, "robomimic/config/bcq_config.py"),
+        ("algo.method.lmbda", 0.75, "robomimic/config/bcq_config.py"),
     ],
     ("cql", "walker2d-expert-v2"): [
         ("algo.widths", (256, 256, 256), PAPER),
         ("algo.actor_lr", 3e-5, PAPER),
         ("algo.critic_lr", 3e-4, PAPER),
         ("algo.normalize_obs", False, PAPER),
-        ("algo.method.weight", 10.0, PAPER),
-        ("algo.method.threshold", None, PAPER),
-        ("algo.method.soft", False, PAPER),
+        ("algo.method.conservative_weight", 10.0, PAPER),
+        ("algo.method.lagrange_threshold", None, PAPER),
+        ("algo.method.soft_q_backup", False, PAPER),
         ("algo.method.bc_steps", 40_000, PAPER),
         ("algo.method.alpha_lr", 3e-5, "robomimic/algo/cql.py"),
         ("algo.method.actor_first", True, "robomimic/algo/cql.py"),
         ("algo.method.final_init", "uniform", "robomimic/config/cql_config.py"),
-        ("algo.method.low", math.log(0.007), NETS),
-        ("algo.method.high", math.log(7.5), NETS),
+        ("algo.method.log_std_min", math.log(0.007), NETS),
+        ("algo.method.log_std_max", math.log(7.5), NETS),
         ("algo.method.mean_bound", 9.0, NETS),
     ],
     ("td3bc", "hopper-expert-v2"): [
         ("algo.normalize_obs", True, "robomimic/config/td3_bc_config.py"),
-        ("algo.horizon", 1, "robomimic/config/td3_bc_config.py"),
+        ("algo.n_step", 1, "robomimic/config/td3_bc_config.py"),
         ("algo.widths", (256, 256), "robomimic/config/td3_bc_config.py"),
         ("algo.method.alpha", 2.5, "robomimic/config/td3_bc_config.py"),
     ],
@@ -141,9 +141,9 @@ ROBOMIMIC_TABLE: dict[tuple[str, str], Quoted] = {
         ("algo.tau", 0.005, PAPER),
         ("algo.method.expectile", 0.7, PAPER),
         ("algo.method.temperature", 1 / 3, PAPER),  # exp(adv / beta), beta 3
-        ("algo.method.decay", None, "robomimic/config/iql_config.py"),
+        ("algo.method.lr_decay_steps", None, "robomimic/config/iql_config.py"),
         ("algo.method.policy", "conditional", "robomimic/config/iql_config.py"),
-        ("algo.method.low", math.log(0.007), NETS),
+        ("algo.method.log_std_min", math.log(0.007), NETS),
         ("algo.return_span", None, CONVERSION),
     ],
 }  # fmt: skip
@@ -151,7 +151,7 @@ ROBOMIMIC_TABLE: dict[tuple[str, str], Quoted] = {
 LIBRARY_TABLE: dict[tuple[str, str], Quoted] = {
     ("td3bc", "walker2d-random-v2"): [
         ("algo.normalize_obs", True, "reproduce/td3bc/config/d4rl/mujoco/walker2d-random-v2.py"),
-        ("algo.horizon", 1, "offlinerllib/policy/model_free/td3.py"),
+        ("algo.n_step", 1, "offlinerllib/policy/model_free/td3.py"),
         ("algo.method.delay", 2, "reproduce/td3bc/config/d4rl/base.py"),
         ("algo.method.alpha", 2.5, "reproduce/td3bc/config/d4rl/mujoco/walker2d-random-v2.py"),
     ],
@@ -160,8 +160,8 @@ LIBRARY_TABLE: dict[tuple[str, str], Quoted] = {
         ("algo.return_span", 1000.0, "reproduce/iql/config/d4rl/mujoco/base.py"),
         ("algo.method.expectile", 0.7, "reproduce/iql/config/d4rl/mujoco/base.py"),
         ("algo.method.temperature", 3.0, "reproduce/iql/config/d4rl/mujoco/base.py"),
-        ("algo.method.low", -5.0, "reproduce/iql/config/d4rl/base.py"),
-        ("algo.method.decay", 1_000_000, "reproduce/iql/config/d4rl/base.py"),
+        ("algo.method.log_std_min", -5.0, "reproduce/iql/config/d4rl/base.py"),
+        ("algo.method.lr_decay_steps", 1_000_000, "reproduce/iql/config/d4rl/base.py"),
         ("algo.method.policy", "gaussian", "reproduce/iql/config/d4rl/mujoco/hopper-full-replay-v2.py"),
     ],
 }  # fmt: skip
@@ -181,11 +181,11 @@ CELLS = [
     if cell.key.dataset in PUBLISHED
 ]
 
-OF_CRITICS = {f"algo.{name}" for name in ("critic_lr", "gamma", "tau", "horizon", "return_span", "terminate_on_end")}
+OF_CRITICS = {f"algo.{name}" for name in ("critic_lr", "gamma", "tau", "n_step", "return_span", "terminate_on_end")}
 IDLE = {
     "il": OF_CRITICS,
     "bcq": {"algo.method.latent"},
-    "cql": {"algo.method.multiplier_lr", "algo.method.most"},
+    "cql": {"algo.method.multiplier_lr", "algo.method.max_multiplier"},
     "td3bc": set[str](),
     "iql": set[str](),
 }

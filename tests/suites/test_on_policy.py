@@ -35,13 +35,15 @@ def test_every_documented_cell_has_what_all_of_them_share(algorithm: str, body: 
     assert algo.normalize_obs and algo.scale_returns
     assert algo.lr == LR[algorithm]
     assert algo.bound == ("tanh" if algorithm == "reinforce" else "clip")
-    assert algo.trace == 0.95 or algorithm == "reinforce"
+    assert algo.gae_lambda == 0.95 or algorithm == "reinforce"
     envs, steps = COLLECTED[algorithm]
-    assert (spec.task.id, spec.task.envs, algo.rows * spec.task.envs) == (f"{body}-v4", envs, steps)
+    assert (spec.task.id, spec.task.envs, algo.rollout_length * spec.task.envs) == (f"{body}-v4", envs, steps)
     assert (spec.protocol.episodes, spec.protocol.stop) == (10, None)
     epoch = -(-30_000 // steps) * steps  # whole rollouts
     assert spec.budget.epoch == epoch
-    assert algo.decay == (334 if algorithm == "reinforce" else 100) * epoch  # the epochs of the documented runs
+    assert (
+        algo.lr_decay_steps == (334 if algorithm == "reinforce" else 100) * epoch
+    )  # the epochs of the documented runs
     assert (spec.budget.steps, spec.budget.segment) == (1_000_000, 1_000_000)
 
 
@@ -51,15 +53,15 @@ def test_each_method_has_the_settings_of_its_document() -> None:
     a2c, ppo, npg, trpo = (methods[name] for name in ("a2c", "ppo", "npg", "trpo"))
     assert isinstance(a2c, Surrogate) and isinstance(ppo, Surrogate)
     assert (a2c.clip, a2c.dual_clip, a2c.value_clip, a2c.normalize, a2c.recompute) == (None, None, False, False, False)
-    assert (a2c.repeats, a2c.batches, a2c.value, a2c.entropy, a2c.max_grad_norm) == (1, 1, 0.5, 0.01, 0.5)
+    assert (a2c.epochs, a2c.minibatches, a2c.value, a2c.entropy, a2c.max_grad_norm) == (1, 1, 0.5, 0.01, 0.5)
     assert (ppo.clip, ppo.dual_clip, ppo.value_clip, ppo.normalize, ppo.recompute) == (0.2, None, False, False, True)
-    assert (ppo.repeats, 2048 // ppo.batches, ppo.value, ppo.entropy, ppo.max_grad_norm) == (10, 64, 0.25, 0.0, 0.5)
+    assert (ppo.epochs, 2048 // ppo.minibatches, ppo.value, ppo.entropy, ppo.max_grad_norm) == (10, 64, 0.25, 0.0, 0.5)
     for method in (npg, trpo):
         assert isinstance(method, Natural)
         assert (method.iterations, method.damping, method.critic_steps) == (10, 0.1, 20)
     assert isinstance(npg, Natural) and isinstance(trpo, Natural)
-    assert (npg.region, npg.step) == (None, 0.1)
-    assert (trpo.region, trpo.shrink, trpo.tries) == (0.01, 0.8, 10)
+    assert (npg.max_kl, npg.step) == (None, 0.1)
+    assert (trpo.max_kl, trpo.backtrack_coef, trpo.max_backtracks) == (0.01, 0.8, 10)
 
 
 def test_only_a2c_descends_by_rmsprop() -> None:
@@ -84,7 +86,7 @@ def test_the_sanity_suite_plays_numbered_actions_on_policy_and_is_judged_by_the_
     ("cell", "change", "complaint"),
     [
         ("mujoco/ppo/Ant-v4", "task.env=envpool", "EnvPool cannot tell where it stands"),
-        ("mujoco/ppo/Ant-v4", "algo.method.batches=4096", "a rollout has only 2048 steps"),
+        ("mujoco/ppo/Ant-v4", "algo.method.minibatches=4096", "a rollout has only 2048 steps"),
         ("toy/ppo/Catch", "algo.normalize_obs=true", "shows bytes"),
         ("mujoco/ppo/Ant-v4", "algo.torso=nature", "needs 84×84 frames"),
         ("mujoco/a2c/Ant-v4", "algo.method.value_clip=true", "value_clip=true: without clip"),

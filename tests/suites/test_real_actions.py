@@ -29,18 +29,18 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
     algo = spec.algo
     assert isinstance(algo, ActorCritic)
     assert (algo.widths, algo.gamma, algo.tau, algo.batch) == ((256, 256), 0.99, 0.005, 256)
-    assert (algo.replay.capacity, algo.replay.horizon, algo.replay.priority) == (1_000_000, 1, None)
+    assert (algo.replay.capacity, algo.replay.n_step, algo.replay.priority) == (1_000_000, 1, None)
     assert algo.replay.hindsight is None
     assert algo.actor_lr == algo.critic_lr == (3e-4 if algorithm == "td3" else 1e-3)
-    assert algo.warmup == (25_000 if algorithm in {"ddpg", "td3"} else 10_000)
+    assert algo.learning_starts == (25_000 if algorithm in {"ddpg", "td3"} else 10_000)
     assert algo.critics == {"ddpg": 1, "td3": 2, "sac": 2, "redq": 10}[algorithm]
-    assert algo.subset == (2 if algorithm == "redq" else None)
+    assert algo.redq_subset == (2 if algorithm == "redq" else None)
     assert algo.updates_per_step == (20 if algorithm == "redq" else 1)
     assert algo.delay == {"ddpg": 1, "td3": 2, "sac": 1, "redq": 20}[algorithm]
     if algorithm in {"ddpg", "td3"}:
         assert algo.policy == Deterministic(noise=0.1, smoothing=0.2 if algorithm == "td3" else None, clip=0.5)
     else:
-        assert algo.policy == Soft(alpha=0.2, alpha_lr=None, low=-20, high=2)
+        assert algo.policy == Soft(alpha=0.2, alpha_lr=None, log_std_min=-20, log_std_max=2)
     other = body in {"Humanoid", "InvertedPendulum"} and algorithm != "redq"
     assert algo.action_units == ("environment" if other else "normalized")
     assert (spec.budget.steps, spec.budget.epoch) == (1_000_000, 5_000)
@@ -98,7 +98,7 @@ def test_the_goals_have_the_settings_of_their_document(algorithm: str) -> None:
     assert (algo.widths, algo.gamma, algo.tau, algo.batch) == ((256, 256), 0.99, 0.005, 512)
     assert (algo.actor_lr, algo.critic_lr, algo.critics) == (1e-3, 3e-3, 1)
     assert algo.policy == Deterministic(noise=0.1)
-    assert (algo.replay.capacity, algo.replay.horizon, algo.warmup) == (100_000, 1, 25_000)
+    assert (algo.replay.capacity, algo.replay.n_step, algo.learning_starts) == (100_000, 1, 25_000)
     assert (algo.replay.hindsight.k if algo.replay.hindsight else None) == (8 if algorithm == "ddpg+her" else None)
     assert (spec.budget.steps, spec.budget.epoch, spec.protocol.episodes) == (25_000 + 10 * 5_000, 5_000, 10)
 
@@ -139,8 +139,8 @@ def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("algo.subset=3", "cannot be drawn from critics=2"),
-        ("algo.policy.low=5", "must lie below high"),
+        ("algo.redq_subset=3", "cannot be drawn from critics=2"),
+        ("algo.policy.log_std_min=5", "must lie below log_std_max"),
         ("algo.policy.target_entropy=-3", "nothing aims at it"),
         ("protocol.epsilon=0.5", "only Q-learning is judged with it"),
         ("algo.replay.hindsight=hindsight", "has no goals"),
@@ -148,14 +148,14 @@ def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(change: str, complaint: str) -> None:
-    changes = [parse(change)] if "capacity" not in change else [parse(change), parse("algo.replay.horizon=100")]
+    changes = [parse(change)] if "capacity" not in change else [parse(change), parse("algo.replay.n_step=100")]
     with pytest.raises(UsageError, match=complaint):
         applied(suites.spec("mujoco", "sac", "Ant-v4"), changes)
 
 
 def test_critics_are_drawn_by_soft_policies_alone() -> None:
     with pytest.raises(UsageError, match="only policy=soft draws its critics"):
-        applied(suites.spec("mujoco", "td3", "Ant-v4"), [parse("algo.subset=1")])
+        applied(suites.spec("mujoco", "td3", "Ant-v4"), [parse("algo.redq_subset=1")])
 
 
 def test_the_documented_limit_of_the_goals_can_be_chosen_and_changes_what_a_run_is() -> None:

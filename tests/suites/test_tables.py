@@ -20,13 +20,13 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
     spec = suites.spec("atari", algorithm, f"{game}NoFrameskip-v4")
     algo, task, pong = spec.algo, spec.task, game == "Pong"
     assert algo.gamma == 0.99
-    assert algo.replay.horizon == (1 if game == "Breakout" and algorithm != "dqn" else 3)
+    assert algo.replay.n_step == (1 if game == "Breakout" and algorithm != "dqn" else 3)
     assert algo.batch == (64 if pong else 32)
     assert algo.replay.capacity == 100_000
-    assert algo.warmup == algo.batch * 10
+    assert algo.learning_starts == algo.batch * 10
     assert task.envs == 10
     assert algo.updates_per_step == 0.1
-    assert algo.sync_every == 500
+    assert algo.target_update_interval == 500
     assert (algo.epsilon.start, algo.epsilon.end, algo.epsilon.steps) == (1.0, 0.05, 1_000_000)
     assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
     assert spec.protocol.epsilon == 0.005
@@ -59,10 +59,10 @@ def test_every_documented_cell_has_the_preprocessing_of_its_document() -> None:
 def test_the_heads_are_the_documented_ones() -> None:
     heads = {name: suites.spec("atari", name, "PongNoFrameskip-v4").algo.head for name in SIX}
     assert heads["dqn"] == Expected(huber=None)
-    assert heads["c51"] == heads["rainbow"] == Categorical(atoms=51, low=-10.0, high=10.0)
-    assert heads["qrdqn"] == Quantiles(count=200)
-    assert heads["iqn"] == Implicit(learn=8, target=8, act=8, judge=32, cosines=64)
-    assert heads["fqf"] == Proposed(count=32, entropy=10.0, lr=2.5e-9, cosines=64)
+    assert heads["c51"] == heads["rainbow"] == Categorical(n_atoms=51, v_min=-10.0, v_max=10.0)
+    assert heads["qrdqn"] == Quantiles(n_quantiles=200)
+    assert heads["iqn"] == Implicit(n_taus=8, n_target_taus=8, n_policy_taus=8, n_eval_taus=32, cosines=64)
+    assert heads["fqf"] == Proposed(n_quantiles=32, entropy=10.0, lr=2.5e-9, cosines=64)
 
 
 def test_every_game_of_ale_is_a_task() -> None:
@@ -116,10 +116,10 @@ def test_every_documented_cell_of_ppo_has_the_settings_of_its_document(game: str
     assert algo.torso == Nature(scale=True)
     assert algo.hidden == 512
     assert algo.lr == (1e-4 if game == "Seaquest" else 2.5e-4)
-    assert (algo.optimizer, algo.epsilon, algo.decay) == ("adam", 1e-5, spec.budget.steps)
-    assert (algo.gamma, algo.trace) == (0.99, 0.95)
-    assert (spec.task.envs, algo.rows) == (10, 100)
-    assert (method.repeats, method.batches, method.recompute) == (4, 4, False)
+    assert (algo.optimizer, algo.epsilon, algo.lr_decay_steps) == ("adam", 1e-5, spec.budget.steps)
+    assert (algo.gamma, algo.gae_lambda) == (0.99, 0.95)
+    assert (spec.task.envs, algo.rollout_length) == (10, 100)
+    assert (method.epochs, method.minibatches, method.recompute) == (4, 4, False)
     assert (method.clip, method.value_clip, method.dual_clip) == (0.1, True, None)
     assert (method.value, method.entropy, method.max_grad_norm) == (0.25, 0.01, 0.5)
     assert method.normalize
@@ -140,8 +140,8 @@ def test_every_documented_cell_of_discrete_sac_has_the_settings_of_its_document(
     assert (algo.torso, algo.hidden, algo.critics) == (Nature(scale=False), 512, 2)
     assert algo.actor_lr == algo.critic_lr == (1e-4 if breakout else 1e-5)
     assert (algo.alpha, algo.alpha_lr) == (0.05, None)
-    assert (algo.gamma, algo.replay.horizon, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
-    assert (algo.batch, algo.replay.capacity, algo.warmup) == (64, 100_000, 640)
+    assert (algo.gamma, algo.replay.n_step, algo.tau) == (0.99, 1 if breakout else 3, 0.005)
+    assert (algo.batch, algo.replay.capacity, algo.learning_starts) == (64, 100_000, 640)
     assert (spec.task.envs, algo.updates_per_step) == (10, 0.1)
     assert (spec.budget.steps, spec.budget.epoch) == (10_000_000, 100_000)
     assert (spec.protocol.episodes, spec.protocol.epsilon) == (10, 0.0)

@@ -22,7 +22,7 @@ from rlbench.records.store import folder_of, read, scores
 from rlbench.sweep.plan import Job, Order
 
 TINY = (
-    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8"),
+    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8"),
     *("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400"),
 )
 SETS = [word for text in TINY for word in ("--set", text)]

@@ -17,7 +17,7 @@ from rlbench.sweep import ray as engine
 
 ROOT = Path(__file__).parents[2]
 SETS = (
-    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.warmup=100", "algo.batch=8"),
+    *("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8"),
     *("protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400"),
 )
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000, "memory": 2_000_000_000}
