@@ -105,14 +105,14 @@ class Findings:
 def check(sizes: Sizes, seconds: float) -> GpuReport:
     """Everything, in ``seconds``."""
     found = Findings(seconds)
-    _parities(found, sizes, "captured", sizes.cells, need=10.0)
+    _parities(found, sizes, "cuda-graph", sizes.cells, need=10.0)
     for name, watched in LOOPS.items():
-        for engine, part in (("captured", 1.0), ("eager", 0.25)):
+        for engine, part in (("cuda-graph", 1.0), ("eager", 0.25)):
             limit = watched * sizes.share * part
             found.attempt(f"loop {engine} {name}", limit + 10, partial(_loop, found, sizes, name, engine, limit))
     for suite, algorithms in (("offline", LEARN), ("atari", VALUES)):
         for algorithm in algorithms:
-            for engine in ("captured", "eager"):
+            for engine in ("cuda-graph", "eager"):
                 work = partial(_updates, found, sizes, suite, algorithm, engine)
                 found.attempt(f"updates {engine} {suite}/{algorithm}", 8.0, work)
     _parities(found, sizes, "compiled", sizes.compiled, need=60.0)
@@ -188,13 +188,13 @@ def _updates(found: Findings, sizes: Sizes, suite: str, algorithm: str, engine: 
 
 def _noted(found: Findings, workload: str, run: Online | Offline, engine: str, speed: Speed) -> bool:
     """Keep a figure under the name of the engine that ran; whether it is one of captured updates."""
-    ran = "captured" if isinstance(run.updater, GraphUpdater) else "eager"
+    ran = "cuda-graph" if isinstance(run.updater, GraphUpdater) else "eager"
     reason = next(iter(refusals(run.updater, run.learner)), "")
     if reason or ran != engine:
         found.skipped[f"{workload} {engine}"] = f"ran eagerly: {reason or 'no CUDA card'}"
         ran = "eager"
     found.figures.add(workload, ran, torch.get_num_threads(), speed.unit, [speed.rate])
-    return ran == "captured"
+    return ran == "cuda-graph"
 
 
 def _made(suite: str, algorithm: str, texts: tuple[str, ...], runtime: Runtime) -> Online | Offline:

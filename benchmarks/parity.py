@@ -26,7 +26,7 @@ class Tolerance(NamedTuple):
     size: float  # and of its size
 
 
-TOLERANCES: Final = {"captured": Tolerance(1e-3, 1e-5), "compiled": Tolerance(0.05, 1e-4)}
+TOLERANCES: Final = {"cuda-graph": Tolerance(1e-3, 1e-5), "compiled": Tolerance(0.05, 1e-4)}
 """A graph launches the eager updates' kernels; a compiler adds in another order, which Adam's first steps stretch."""
 
 

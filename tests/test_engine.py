@@ -29,16 +29,21 @@ DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
     ("spec", "asked", "device", "told"),
     [
         (DQN, "auto", CPU, "eager: no CUDA card"),
-        (DQN, "captured", CPU, "eager: no CUDA card"),
-        (DQN, "auto", CARD, "eager: captured updates have never met a card; ask for them with --updates captured"),
-        (DQN, "captured", CARD, "captured"),
+        (DQN, "cuda-graph", CPU, "eager: no CUDA card"),
+        (
+            DQN,
+            "auto",
+            CARD,
+            "eager: captured updates have never met a card; ask for them with --update-engine cuda-graph",
+        ),
+        (DQN, "cuda-graph", CARD, "cuda-graph"),
         (DQN, "eager", CARD, "eager"),
         (DQN, "compiled", CPU, "compiled"),
-        (DQN, "byhand", CPU, "eager: only rollouts are learned from by hand"),
-        (PPO, "auto", CPU, "byhand: where networks are small, else eager"),
+        (DQN, "numpy", CPU, "eager: only rollouts are learned from by hand"),
+        (PPO, "auto", CPU, "numpy: where networks are small, else eager"),
         (PPO, "auto", CARD, "eager: steps on a rollout are not captured"),
-        (PPO, "captured", CARD, "eager: steps on a rollout are not captured"),
-        (PPO, "byhand", CPU, "byhand"),
+        (PPO, "cuda-graph", CARD, "eager: steps on a rollout are not captured"),
+        (PPO, "numpy", CPU, "numpy"),
         (PPO, "eager", CPU, "eager"),
     ],
 )
@@ -122,8 +127,8 @@ def test_a_run_of_captured_updates_is_the_eager_run_also_when_it_is_interrupted(
 
     monkeypatch.setattr(engines, "CudaGraphs", taped)
     monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
-    monkeypatch.setattr(engines, "captured", lambda _: Engine("captured"))
-    assert weights(spec, tmp_path / "captured", None) == plain
+    monkeypatch.setattr(engines, "captured", lambda _: Engine("cuda-graph"))
+    assert weights(spec, tmp_path / "cuda-graph", None) == plain
     assert weights(spec, tmp_path / "interrupted", 170) == plain
     assert len(tapes) == 3
     assert all(tape.recorded for tape in tapes)

@@ -37,14 +37,14 @@ from rlbench.training.protocols import Updater
 
 SMALL = 2**23  # multiplications of one layer for one batch, beyond which a framework costs nothing beside them
 NO_ROLLOUTS = "steps on a rollout are not captured"
-UNTRIED = "captured updates have never met a card; ask for them with --updates captured"
+UNTRIED = "captured updates have never met a card; ask for them with --update-engine cuda-graph"
 COMPILERS = ("g++", "clang++", "c++")  # inductor's, for the host
 
 
 class Engine(NamedTuple):
     """How updates are computed, and why not as was asked or might be thought."""
 
-    name: Literal["eager", "byhand", "compiled", "captured"]
+    name: Literal["eager", "numpy", "compiled", "cuda-graph"]
     reason: str = ""
 
     @property
@@ -62,9 +62,9 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
         case "compiled":
             lacking = _lacking(device)
             return Engine("eager", lacking) if lacking else Engine("compiled")
-        case "byhand":
-            return Engine("byhand") if rollouts else Engine("eager", "only rollouts are learned from by hand")
-        case "captured":
+        case "numpy":
+            return Engine("numpy") if rollouts else Engine("eager", "only rollouts are learned from by hand")
+        case "cuda-graph":
             return captured(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
         case "auto":
             return _chosen(device, rollouts=rollouts)
@@ -73,14 +73,14 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
 def _chosen(device: torch.device, *, rollouts: bool) -> Engine:
     """What nobody has asked for; capture is not until ``scripts/gpu_check`` has passed on a card."""
     if rollouts:
-        by_hand = Engine("byhand", "where networks are small, else eager")
+        by_hand = Engine("numpy", "where networks are small, else eager")
         return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
     return Engine("eager", UNTRIED) if device.type == "cuda" else captured(device)
 
 
 def captured(device: torch.device) -> Engine:
     """Capture where there is a card, else none."""
-    return Engine("captured") if device.type == "cuda" else Engine("eager", "no CUDA card")
+    return Engine("cuda-graph") if device.type == "cuda" else Engine("eager", "no CUDA card")
 
 
 def _lacking(device: torch.device) -> str:
@@ -102,7 +102,7 @@ def select_engine(
     """Updates by ``update_engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
     if engine.name == "compiled":
         compile_losses(learner)
-    if engine.name != "captured":
+    if engine.name != "cuda-graph":
         return eager
     card = next(generator.device for generator in generators)
     streams = (*generators, torch.cuda.default_generators[card.index or 0])
@@ -118,19 +118,19 @@ def select_rollout_engine(learner: OnPolicyLearner, runtime: Runtime, device: to
     """
     if runtime.update_engine == "compiled" and not _lacking(device):
         compile_losses(learner)
-    if runtime.update_engine not in {"auto", "byhand"}:
+    if runtime.update_engine not in {"auto", "numpy"}:
         return
     match learner:
         case PPO(net=SeparateActorCritic() as net) if device.type == "cpu":
-            if runtime.update_engine == "byhand" or _multiplications(net, rows // learner.passes.minibatches) <= SMALL:
+            if runtime.update_engine == "numpy" or _multiplications(net, rows // learner.passes.minibatches) <= SMALL:
                 learner.through = Surrogate(
                     net, learner.optimizer, learner.objective, max_grad_norm=learner.max_grad_norm
                 )
         case Natural(net=SeparateActorCritic() as net) if device.type == "cpu":
-            if runtime.update_engine == "byhand" or _multiplications(net, rows) <= SMALL:
+            if runtime.update_engine == "numpy" or _multiplications(net, rows) <= SMALL:
                 learner.regress = Regression(net, learner.optimizer, steps=learner.critic_steps)
-        case _ if runtime.update_engine == "byhand":
-            raise UsageError("engine=byhand: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
+        case _ if runtime.update_engine == "numpy":
+            raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
         case _:
             return
 
@@ -185,10 +185,10 @@ def engaged(updater: object, learner: object) -> str:
     wrapped = [getattr(owner, name) for owner, name in losses(learner)]
     by_hand = getattr(inner, "through", None), getattr(inner, "regress", None)
     if isinstance(updater, GraphUpdater) and updater.refusal is None:
-        return "captured"
+        return "cuda-graph"
     if any(isinstance(loss, Compiled) and loss.refusal is None for loss in wrapped):
         return "compiled"
-    return "byhand" if isinstance(by_hand[0], Surrogate) or isinstance(by_hand[1], Regression) else "eager"
+    return "numpy" if isinstance(by_hand[0], Surrogate) or isinstance(by_hand[1], Regression) else "eager"
 
 
 def _multiplications(net: SeparateActorCritic, rows: int) -> int:

@@ -93,7 +93,8 @@ def evaluate(
     replay_recorded: Annotated[
         bool,
         typer.Option(
-            "--again", help="Play the very games of the recorded evaluation, to see whether they end the same."
+            "--replay-recorded",
+            help="Play the very games of the recorded evaluation, to see whether they end the same.",
         ),
     ] = False,
     video: Annotated[
@@ -121,7 +122,7 @@ def evaluate(
     from rlbench.cli import video_writer
 
     if replay_recorded and (episodes, seed) != (None, None):
-        raise UsageError("--again plays what was recorded; leave --episodes and --seed out")
+        raise UsageError("--replay-recorded plays what was recorded; leave --episodes and --seed out")
     program = None if video is None else video_writer.check(video)
     folder = run_folder(run, results)
     _there(folder, checkpoint)
@@ -155,7 +156,7 @@ def _evaluated(asked: _EvalOptions) -> _EvalResult:
     epoch = whole(kept, "epoch")
     recorded = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if asked.games is None and recorded is None:
-        raise UsageError(f"{asked.folder}: its record has no evaluation of this policy; leave --again out")
+        raise UsageError(f"{asked.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if asked.games is None else Seeds(asked.games).child("eval")
     shared = _shared(spec, asked.episodes)
     evaluation = restore_evaluation(shared, kept, Runtime(device=asked.device), seeds)

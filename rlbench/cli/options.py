@@ -92,8 +92,8 @@ Device: TypeAlias = Annotated[
 EnvTimeout: TypeAlias = Annotated[
     float,
     typer.Option(
-        "--patience",
-        envvar="RLBENCH_PATIENCE",
+        "--env-timeout",
+        envvar="RLBENCH_ENV_TIMEOUT",
         metavar="SECONDS",
         min=0.1,
         help="End a run whose environments have not answered for so many seconds.",
@@ -163,25 +163,25 @@ Jobs: TypeAlias = Annotated[
 Executor: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--engine",
+        "--executor",
         metavar="local|ray",
         help="Where the runs are carried on: local is this machine, ray a cluster of Ray.",
         autocompletion=completion.executors,
     ),
 ]
 UpdateEngine: TypeAlias = Annotated[
-    Literal["auto", "eager", "byhand", "compiled", "captured"],
+    Literal["auto", "eager", "numpy", "compiled", "cuda-graph"],
     typer.Option(
-        "--updates",
-        envvar="RLBENCH_UPDATES",
-        help="How gradient steps are computed; auto: by hand where networks are small, else eagerly.",
+        "--update-engine",
+        envvar="RLBENCH_UPDATE_ENGINE",
+        help="How gradient steps are computed; auto: numpy where networks are small, else eager.",
     ),
 ]
 EvalWorkers: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--judges",
-        envvar="RLBENCH_JUDGES",
+        "--eval-workers",
+        envvar="RLBENCH_EVAL_WORKERS",
         metavar="N",
         min=0,
         help="Judge beside offline training in N processes; 0: within it. Default: the cores that learning leaves.",
@@ -193,7 +193,7 @@ RayAddress: TypeAlias = Annotated[
     typer.Option(
         "--ray-address",
         metavar="HOST:PORT",
-        help="The running Ray cluster to use with --engine ray; default: one that is started on this machine.",
+        help="The running Ray cluster to use with --executor ray; default: one that is started on this machine.",
     ),
 ]
 Shard: TypeAlias = Annotated[
@@ -207,7 +207,7 @@ Track: TypeAlias = Annotated[
     typer.Option("--track", metavar="tensorboard|wandb", help="Show the records there as they come; may be repeated."),
 ]
 TrackDir: TypeAlias = Annotated[
-    Path, typer.Option("--track-to", envvar="RLBENCH_TRACK_TO", metavar="DIR", help="Where trackers put their files.")
+    Path, typer.Option("--track-dir", envvar="RLBENCH_TRACK_DIR", metavar="DIR", help="Where trackers put their files.")
 ]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 

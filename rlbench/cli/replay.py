@@ -175,9 +175,9 @@ def _runtime(record: Record) -> Runtime:
     return runtime
 
 
-def _engine(name: str) -> Literal["auto", "eager", "byhand", "compiled", "captured"]:
+def _engine(name: str) -> Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]:
     match name:
-        case "eager" | "byhand" | "compiled" | "captured":
+        case "eager" | "numpy" | "compiled" | "cuda-graph":
             return name
         case _:  # records before engines were noted
             return "auto"

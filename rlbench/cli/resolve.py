@@ -51,7 +51,17 @@ DOTS = 1_000
 SCALARS = (str, int, float, bool, list)
 """What a TOML file may hold that a field can be; a date is taken as text."""
 
-OPTIONS = ("RESULTS", "DEVICE", "SEEDS", "DATASETS", "D4RL_MIRROR", "PATIENCE", "JUDGES", "UPDATES", "TRACK_TO")
+OPTIONS = (
+    "RESULTS",
+    "DEVICE",
+    "SEEDS",
+    "DATASETS",
+    "D4RL_MIRROR",
+    "ENV_TIMEOUT",
+    "EVAL_WORKERS",
+    "UPDATE_ENGINE",
+    "TRACK_DIR",
+)
 """What environment variables set that is no field."""
 
 GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")

@@ -108,7 +108,7 @@ def _executor(specs: Sequence[Spec], asked: SweepOptions) -> Iterator[tuple[list
     from rlbench.sweep.plan import Machine, at_once, jobs_of
 
     if asked.executor not in EXECUTORS:
-        raise UnknownName("engine", asked.executor, EXECUTORS, where="--engine")
+        raise UnknownName("executor", asked.executor, EXECUTORS, where="--executor")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
     if asked.executor == "ray":
@@ -169,11 +169,11 @@ def _words(asked: SweepOptions) -> Callable[[Order], list[str]]:
             *(word for text in asked.sets for word in ("--set", text)),
             *(("--steps", str(asked.steps)) if asked.steps is not None else ()),
             *(
-                "--patience",
+                "--env-timeout",
                 str(asked.env_timeout),
-                "--judges",
+                "--eval-workers",
                 str(order.job.eval_workers),
-                "--updates",
+                "--update-engine",
                 asked.update_engine,
             ),
             *(("--dataset", given) if given is not None else ()),

@@ -18,7 +18,7 @@ Algo = Annotated[
 ]
 
 
-EngineName = Literal["auto", "eager", "byhand", "compiled", "captured"]
+EngineName = Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]
 
 
 class Protocol(Frozen):

@@ -63,7 +63,7 @@ class EvalWorker:
         except OSError as error:
             raise ResourceExhausted(
                 f"a process to judge in cannot be started ({error.strerror}); free some memory and run the same "
-                "command again: it resumes, with --judges 0 in one process"
+                "command again: it resumes, with --eval-workers 0 in one process"
             ) from error
         finally:
             os.close(questions)

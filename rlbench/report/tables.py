@@ -43,15 +43,16 @@ FOLDED = {"Task": 14, "Documented": 10, "Measured": 9, "Verdict": 12, "Note": 24
 """Columns that a narrow terminal may fold between words, and to what width."""
 
 COLUMNS = (
-    "Suite", "Algorithm", "Task", "Behaviour", "Expert", "Documented", "Measured", "Seeds", "Steps", "Verdict", "Note",
+    "Suite", "Algorithm", "Task", "Dataset return", "Behavior policy", "Documented", "Measured", "Seeds", "Steps",
+    "Verdict", "Note",
 )  # fmt: skip
-SPARED = ("Note", "Steps", "Seeds", "Expert", "Behaviour")
+SPARED = ("Note", "Steps", "Seeds", "Behavior policy", "Dataset return")
 """Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
 
 SCORES = ("Documented", "Measured")
 """Columns that fold only where all that can be spared is."""
 
-NUMBERS = {"Behaviour", "Expert", "Documented", "Measured", "Seeds", "Steps"}
+NUMBERS = {"Dataset return", "Behavior policy", "Documented", "Measured", "Seeds", "Steps"}
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
@@ -224,8 +225,8 @@ def columns(cells: Sequence[Cell]) -> list[str]:
     """The columns that a table of these cells needs."""
     needed = {
         "Suite": len({cell.key.suite for cell in cells}) > 1,
-        "Behaviour": any(cell.experience.behaviour is not None for cell in cells),
-        "Expert": any(cell.experience.expert is not None for cell in cells),
+        "Dataset return": any(cell.experience.behaviour is not None for cell in cells),
+        "Behavior policy": any(cell.experience.expert is not None for cell in cells),
     }
     return [name for name in COLUMNS if needed.get(name, True)]
 
@@ -237,7 +238,10 @@ def legend(cells: Sequence[Cell]) -> list[str]:
     if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
         found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
     if any(cell.experience.behaviour is not None for cell in cells):
-        found.append("Behaviour: mean return of the data's whole episodes; Expert: of the policy without its noise.")
+        found.append(
+            "Dataset return: mean return of the data's whole episodes; Behavior policy: of the policy without its "
+            "noise."
+        )
     if any(cell.measured for cell in cells):
         found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
     return found
@@ -306,8 +310,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Suite": cell.key.suite,
         "Algorithm": cell.key.algorithm,
         "Task": task_name(cell.key),
-        "Behaviour": _worth(cell.experience.behaviour),
-        "Expert": _worth(cell.experience.expert),
+        "Dataset return": _worth(cell.experience.behaviour),
+        "Behavior policy": _worth(cell.experience.expert),
         "Documented": published(cell.documented) if cell.documented else "",
         "Measured": _estimate(measured) if measured else "",
         "Seeds": str(measured.n) if measured else "",

@@ -75,7 +75,7 @@ def connected(address: str | None) -> ModuleType:
     try:
         ray = import_module("ray")
     except ImportError:
-        raise UsageError(f"--engine ray: Ray is not installed; install it with {INSTALL}") from None
+        raise UsageError(f"--executor ray: Ray is not installed; install it with {INSTALL}") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     own = {} if address is not None else {"include_dashboard": False}
     try:

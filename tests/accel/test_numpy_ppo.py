@@ -94,7 +94,7 @@ def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL,
 @pytest.mark.parametrize("options", OPTIONS)
 def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
-    eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "byhand"))
+    eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "numpy"))
     assert isinstance(quick, PPO)
     assert isinstance(quick.through, Surrogate)
     start = [parameter.detach().clone() for parameter in quick.net.parameters()]
@@ -111,7 +111,7 @@ def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
-    learner = learner_of(spec, "byhand", discrete=discrete)
+    learner = learner_of(spec, "numpy", discrete=discrete)
     assert isinstance(learner, PPO)
     assert isinstance(learner.through, Surrogate)
     for rollout in rollouts(4, discrete=discrete, seed=1):
@@ -138,7 +138,7 @@ def aged_lesson(learner: PPO, rollout: Rollout) -> RolloutBatch:
 @pytest.mark.parametrize("algorithm", ["npg", "trpo"])
 def test_the_critic_of_a_natural_gradient_learns_the_same_by_hand(algorithm: str) -> None:
     spec = spec_of(algorithm, ("algo.method.critic_steps=5",))
-    eager, quick = (learner_of(spec, engine, discrete=False) for engine in ("eager", "byhand"))
+    eager, quick = (learner_of(spec, engine, discrete=False) for engine in ("eager", "numpy"))
     assert isinstance(quick, Natural)
     assert isinstance(quick.regress, Regression)
     for rollout in rollouts(10, discrete=False):
@@ -149,7 +149,7 @@ def test_the_critic_of_a_natural_gradient_learns_the_same_by_hand(algorithm: str
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "npg"])
-@pytest.mark.parametrize(("before", "after"), [("eager", "byhand"), ("byhand", "eager")])
+@pytest.mark.parametrize(("before", "after"), [("eager", "numpy"), ("numpy", "eager")])
 def test_a_run_goes_on_with_the_other_way_of_computing(algorithm: str, before: str, after: str) -> None:
     spec = spec_of(algorithm, PLAIN.get(algorithm, ()))
     first, same, other = (learner_of(spec, engine, discrete=False) for engine in (before, before, after))
@@ -178,7 +178,7 @@ def assert_shapes(one: object, other: object) -> None:
 
 def test_a_first_step_by_hand_may_follow_a_load_of_a_fresh_learner() -> None:
     spec = spec_of("ppo", PLAIN["ppo"])
-    fresh, learner = (learner_of(spec, "byhand", discrete=False) for _ in range(2))
+    fresh, learner = (learner_of(spec, "numpy", discrete=False) for _ in range(2))
     learner.load_state_dict(fresh.state_dict())
     rollout = rollouts(1, discrete=False)[0]
     fresh.update(rollout)
@@ -188,7 +188,7 @@ def test_a_first_step_by_hand_may_follow_a_load_of_a_fresh_learner() -> None:
 
 def test_bytes_are_read_as_the_network_reads_them() -> None:
     spec = spec_of("ppo", PLAIN["ppo"])
-    eager, quick = (learner_of(spec, engine, discrete=True, dtype="uint8") for engine in ("eager", "byhand"))
+    eager, quick = (learner_of(spec, engine, discrete=True, dtype="uint8") for engine in ("eager", "numpy"))
     for rollout in rollouts(5, discrete=True, shades=True):
         eager.update(rollout)
         quick.update(rollout)
@@ -196,7 +196,7 @@ def test_bytes_are_read_as_the_network_reads_them() -> None:
 
 
 WAYS: dict[str, tuple[str, Callable[[Spec], Spec], bool]] = {
-    "asked for": ("byhand", lambda spec: spec, True),
+    "asked for": ("numpy", lambda spec: spec, True),
     "small, left to us": ("auto", lambda spec: spec, True),
     "eager asked for": ("eager", lambda spec: spec, False),
     "wide, left to us": ("auto", lambda spec: applied(spec, [parse("algo.torso.widths=[2048,2048]")]), False),
@@ -217,6 +217,6 @@ def test_what_is_not_written_out_says_so_in_one_line() -> None:
     info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())
     assert isinstance(spec.algo, PolicyGradient)
     learner = build_on_policy(spec, spec.algo, info, CPU).learner
-    with pytest.raises(UsageError, match="engine=byhand: only PPO"):
-        select_rollout_engine(learner, Runtime(update_engine="byhand"), CPU, rows=64)
+    with pytest.raises(UsageError, match="update_engine=numpy: only PPO"):
+        select_rollout_engine(learner, Runtime(update_engine="numpy"), CPU, rows=64)
     select_rollout_engine(learner, Runtime(), CPU, rows=64)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_captured_updates_are_the_eager_ones(cell: str) -> None:
-    found = parity(cell, Runtime(device="cuda", update_engine="captured"))
-    assert found["ran"] == "captured"
+    found = parity(cell, Runtime(device="cuda", update_engine="cuda-graph"))
+    assert found["ran"] == "cuda-graph"
     assert found["within"], found
 
 
@@ -31,7 +31,7 @@ def test_compiled_updates_go_where_the_eager_ones_go(cell: str) -> None:
 
 
 def test_a_generator_draws_on_after_a_recording_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", update_engine="captured"))
+    run = rig("toy/td3/Pendulum-v1", Runtime(device="cuda", update_engine="cuda-graph"))
     assert isinstance(run.updater, GraphUpdater)
     plain = run.learner.update
 

@@ -45,22 +45,22 @@ def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
     assert {row["subject"] for row in found["figures"]} == {"eager"}
     assert {row["workload"] for row in found["figures"]} == {"loop mujoco/td3", "updates offline/il"}
     assert found["minutes"] == {}
-    assert "no CUDA card" in found["skipped"]["loop mujoco/td3 captured"]
+    assert "no CUDA card" in found["skipped"]["loop mujoco/td3 cuda-graph"]
 
 
 def test_what_there_is_no_time_for_is_named_and_left_out() -> None:
     found = check(TINY, 0.0)
     assert (found["figures"], found["parity"]) == ([], [])
-    names = {f"loop {engine} {name}" for name in gpu.LOOPS for engine in ("captured", "eager")}
+    names = {f"loop {engine} {name}" for name in gpu.LOOPS for engine in ("cuda-graph", "eager")}
     assert names <= set(found["skipped"])
 
 
-ROW = {"cell": "a/b/c", "engine": "captured", "ran": "captured", "within": True}
+ROW = {"cell": "a/b/c", "engine": "cuda-graph", "ran": "cuda-graph", "within": True}
 
 
 @pytest.mark.parametrize(
     ("rows", "broken", "code"),
-    [([ROW], [], 0), ([ROW, {**ROW, "within": False}], [], 1), ([ROW], ["loop captured atari/dqn"], 1), ([], [], 1)],
+    [([ROW], [], 0), ([ROW, {**ROW, "within": False}], [], 1), ([ROW], ["loop cuda-graph atari/dqn"], 1), ([], [], 1)],
 )
 def test_it_fails_where_an_engine_differs_or_breaks_or_was_never_compared(
     rows: list[object], broken: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +83,7 @@ def test_what_breaks_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "parity", parity)
     found = check(TINY, 100.0)
     assert asked == list(TINY.cells)
-    assert found["broken"] == [f"parity captured {cell}" for cell in TINY.cells]
+    assert found["broken"] == [f"parity cuda-graph {cell}" for cell in TINY.cells]
 
 
 def test_everything_that_learns_off_policy_is_held_against_its_eager_self() -> None:

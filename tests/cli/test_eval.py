@@ -96,7 +96,7 @@ def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     before = whole(tmp_path / "results")
     for kept in ("best", "last"):
-        again = document(capsys, str(folder), "--again", "--checkpoint", kept)
+        again = document(capsys, str(folder), "--replay-recorded", "--checkpoint", kept)
         assert again["same"] is True and again["games"] is None
         assert again["recorded"] == {
             "episodes": len(again["episodes"]),
@@ -186,7 +186,7 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsy
     [
         (("--video", "a.avi"), "--video a.avi: a film ends in .gif or .mp4; name it so"),
         (("--video", "none/a.gif"), "none is not a folder; make it first"),
-        (("--again", "--seed", "1"), "--again plays what was recorded"),
+        (("--replay-recorded", "--seed", "1"), "--replay-recorded plays what was recorded"),
         (("--device", "tpu"), "--device tpu: not a device"),
     ],
 )

@@ -68,9 +68,9 @@ def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch
         return [], 0
 
     monkeypatch.setattr(verb, "_in_turn", take)
-    line = ["run", "toy", "dqn", "--task", "Catch", "--patience"]
+    line = ["run", "toy", "dqn", "--task", "Catch", "--env-timeout"]
     assert main([*line, "2.5"]) == 0
-    monkeypatch.setenv("RLBENCH_PATIENCE", "7")
+    monkeypatch.setenv("RLBENCH_ENV_TIMEOUT", "7")
     assert main(line[:-1]) == 0
     assert given == [2.5, 7.0]
     assert main([*line, "0"]) == 2
@@ -89,13 +89,13 @@ def test_how_updates_are_computed_and_who_judges_reaches_the_run(
     monkeypatch.setattr(verb, "_in_turn", take)
     line = ["run", "toy", "dqn", "--task", "Catch"]
     assert main(line) == 0
-    assert main([*line, "--updates", "captured", "--judges", "2"]) == 0
-    monkeypatch.setenv("RLBENCH_UPDATES", "eager")
-    monkeypatch.setenv("RLBENCH_JUDGES", "0")
+    assert main([*line, "--update-engine", "cuda-graph", "--eval-workers", "2"]) == 0
+    monkeypatch.setenv("RLBENCH_UPDATE_ENGINE", "eager")
+    monkeypatch.setenv("RLBENCH_EVAL_WORKERS", "0")
     assert main(line) == 0
-    assert given == [("auto", None), ("captured", 2), ("eager", 0)]
-    assert main([*line, "--updates", "quick"]) == 2
-    assert "captured" in capsys.readouterr().err
+    assert given == [("auto", None), ("cuda-graph", 2), ("eager", 0)]
+    assert main([*line, "--update-engine", "quick"]) == 2
+    assert "cuda-graph" in capsys.readouterr().err
 
 
 def test_the_disk_that_doctor_looks_at_is_that_of_the_folder_that_is_named(capsys: Capture, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ SLIPS = {
     "baseline sav a.json": "unknown action 'sav'; did you mean 'save'?",
     "table atari --format jsn": "unknown format 'jsn'; did you mean 'json'?",
     "plot atari --kind curvs --output a.png": "unknown kind 'curvs'; did you mean 'curves'?",
-    "run toy dqn --task Catch --engine lokal": "unknown engine 'lokal'; did you mean 'local'?",
+    "run toy dqn --task Catch --executor lokal": "unknown executor 'lokal'; did you mean 'local'?",
 }
 
 

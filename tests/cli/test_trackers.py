@@ -162,7 +162,7 @@ def test_a_file_grows_where_it_may_and_is_made_anew_where_it_must(record_run: Re
 
 
 def test_a_run_is_followed_to_its_end_and_again_without_doubling(capsys: Capture) -> None:
-    words = [*CATCH, "--track", "tensorboard", "--track-to", "seen"]
+    words = [*CATCH, "--track", "tensorboard", "--track-dir", "seen"]
     for _ in range(2):
         assert main(words) == 0
         record = only_record()

@@ -189,6 +189,6 @@ def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
 
 def test_every_variable_that_sets_an_option_is_known_to_what_reads_variables() -> None:
     found = {getattr(option, "envvar", None) for command in VERBS.values() for option in command.params} - {None}
-    assert {"RLBENCH_RESULTS", "RLBENCH_JUDGES"} <= found
+    assert {"RLBENCH_RESULTS", "RLBENCH_EVAL_WORKERS"} <= found
     for name in sorted(map(str, found)):
         assert from_environment({name: "1"}) == [], name

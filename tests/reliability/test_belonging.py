@@ -179,7 +179,7 @@ def inexact(family: Family, results: Path) -> tuple[int, ...]:
     return outcome.inexact
 
 
-@pytest.mark.parametrize("engine", ["eager", "byhand"])
+@pytest.mark.parametrize("engine", ["eager", "numpy"])
 def test_a_resumed_run_computes_updates_as_its_checkpoint_did(engine: str, tmp_path: Path) -> None:
     carry(HOPPER.spec(), tmp_path / "whole", runtime=by(engine))
     for results, stop_after in (("parts", 20), ("parts", None)):
@@ -191,7 +191,7 @@ def test_a_resumed_run_computes_updates_as_its_checkpoint_did(engine: str, tmp_p
 def test_a_run_that_is_asked_to_go_on_with_another_engine_says_where(tmp_path: Path) -> None:
     """At each such place once, and for ever."""
     stops = []
-    for engine, stop_at in (("byhand", 30), ("eager", 60), ("eager", 120), ("byhand", None)):
+    for engine, stop_at in (("numpy", 30), ("eager", 60), ("eager", 120), ("numpy", None)):
         carry(HOPPER.spec(), tmp_path, stop_at=stop_at, runtime=by(engine))
         outcome = read(HOPPER.folder(tmp_path)).outcome
         assert outcome is not None

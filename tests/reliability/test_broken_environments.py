@@ -74,7 +74,7 @@ def test_a_failed_run_stays_failed_until_it_is_forced_and_its_failure_is_put_asi
 def test_an_environment_that_hangs_is_given_up_when_patience_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    assert broken("sleep", tmp_path, monkeypatch, "--patience", "2") == 5
+    assert broken("sleep", tmp_path, monkeypatch, "--env-timeout", "2") == 5
     found = record(tmp_path)
     assert found.outcome is not None
     assert found.outcome.status == "failed"
@@ -91,7 +91,7 @@ def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]
 def test_an_environment_that_hangs_in_compiled_code_takes_the_process_with_it_and_the_record_says_so(
     tmp_path: Path,
 ) -> None:
-    done = run("deadlock", tmp_path, "--patience", "2")
+    done = run("deadlock", tmp_path, "--env-timeout", "2")
     assert done.returncode == 5, done.stderr
     assert "the environments have not answered for 2 s" in done.stderr
     found = record(tmp_path)

@@ -213,7 +213,7 @@ def test_no_judge_outlives_its_run_however_that_ends(
     number: signal.Signals, start: str, said: str, tmp_path: Path
 ) -> None:
     long = [word.replace("budget.steps=60", "budget.steps=200") for word in FLAT.words(tmp_path)]
-    with started(*long, "--judges", "1", program=start) as process:
+    with started(*long, "--eval-workers", "1", program=start) as process:
         heard(process, said)
         time.sleep(1)  # until it hangs, where it does
         judges = psutil.Process(process.pid).children(recursive=True)

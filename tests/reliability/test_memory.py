@@ -176,7 +176,7 @@ def test_recorded_experience_is_foreseen_by_the_rows_of_its_file(
     assert footprint(spec, steps=2_000_000).replay == 2 * footprint(spec).replay
     need = footprint(spec, steps=30_000_000).total
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: need - 1)
-    command = ["run", "offline", "td3bc", "--task", "rlb-hopper-medium", "--device", "cpu", "--judges", "0"]
+    command = ["run", "offline", "td3bc", "--task", "rlb-hopper-medium", "--device", "cpu", "--eval-workers", "0"]
     assert main([*command, "--results", str(tmp_path / "results"), *jobs]) == 2
     assert f"{need / 1e9:.2f} GB" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()

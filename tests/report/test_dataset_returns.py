@@ -56,7 +56,10 @@ def test_runs_say_what_their_data_were_worth_and_others_on_the_same_file_take_it
 
 def test_tables_have_the_columns_where_somebody_says_it_and_only_there(tmp_path: Path) -> None:
     recorded, played = every_cell(["offline"], tmp_path), every_cell(["atari"], tmp_path)
-    assert {"Behaviour", "Expert"} <= set(columns(recorded)) and not {"Behaviour", "Expert"} & set(columns(played))
+    assert {"Dataset return", "Behavior policy"} <= set(columns(recorded)) and not {
+        "Dataset return",
+        "Behavior policy",
+    } & set(columns(played))
     row = next(line for line in to_markdown(recorded).splitlines() if "| il | PongNoFrameskip-v4 on qrdqn-1M" in line)
     assert "| 6.8 | 20.5 | 20 |" in row
     first = next(c for c in json.loads(to_json(recorded))["cells"] if c["task"] == "PongNoFrameskip-v4")

@@ -210,11 +210,11 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
     line = _words(asked)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
-    assert line[line.index("--updates") + 1] == "compiled"
+    assert line[line.index("--update-engine") + 1] == "compiled"
     assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
 
 
-@pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--engine", "spark"), ("--shard", "3/2")])
+@pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "many"), ("--executor", "spark"), ("--shard", "3/2")])
 def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, wrong: tuple[str, str]) -> None:
     assert main(words(tmp_path / "none", "0", *wrong)[3:]) == 2
     assert not (tmp_path / "none").exists()

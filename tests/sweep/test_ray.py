@@ -64,7 +64,7 @@ def test_a_sweep_passes_while_a_node_is_removed_and_another_joins_and_gives_the_
 ) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
     results = tmp_path / "ray"
-    more = ("--seeds", "0-5", "--engine", "ray", "--ray-address", cluster.address, "--json")
+    more = ("--seeds", "0-5", "--executor", "ray", "--ray-address", cluster.address, "--json")
     command = words(results, *more) if shared else [sys.executable, "-c", APART, *words(results, *more)[3:]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 300
@@ -98,7 +98,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")
 def test_without_ray_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
-        words(tmp_path / "none", "--engine", "ray"), capture_output=True, text=True, check=False, timeout=60
+        words(tmp_path / "none", "--executor", "ray"), capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
     assert engine.INSTALL in done.stderr and len(done.stderr.splitlines()) == 1
