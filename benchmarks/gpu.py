@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu``: on a machine with a CUDA card, whether its engines agree and how fast they are.
+"""``python -m benchmarks.gpu``: on a machine with a CUDA GPU, whether its engines agree and how fast they are.
 
 Everything within a limit of seconds, the most telling first; what there was no time for is named. ``--rehearse`` does
 the same, tiny, on the host, where captured updates are eager ones: it tells whether this script works, nothing else.
@@ -191,7 +191,7 @@ def _noted(found: Findings, workload: str, run: Online | Offline, engine: str, s
     ran = "cuda-graph" if isinstance(run.updater, GraphUpdater) else "eager"
     reason = next(iter(refusals(run.updater, run.learner)), "")
     if reason or ran != engine:
-        found.skipped[f"{workload} {engine}"] = f"ran eagerly: {reason or 'no CUDA card'}"
+        found.skipped[f"{workload} {engine}"] = f"ran eagerly: {reason or 'no CUDA GPU'}"
         ran = "eager"
     found.figures.add(workload, ran, torch.get_num_threads(), speed.unit, [speed.rate])
     return ran == "cuda-graph"
@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="default: $OUT/gpu_check.json")
     given = parser.parse_args()
     if not given.rehearse and not torch.cuda.is_available():
-        sys.stderr.write("scripts/gpu_check: no CUDA card is to be seen; --rehearse tries the script on the host\n")
+        sys.stderr.write("scripts/gpu_check: no CUDA GPU is to be seen; --rehearse tries the script on the host\n")
         return 2
     found = check(TINY if given.rehearse else REAL, given.seconds)
     save(found, given.output)

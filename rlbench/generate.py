@@ -40,7 +40,7 @@ from rlbench.seeds import Seeds
 
 KEPT = ("best", "last")
 CONTINUOUS = ("mujoco", "goals", "toy")
-"""Suites whose tasks may take real actions; an id is looked up in this order."""
+"""Suites whose tasks may take continuous actions; an id is looked up in this order."""
 
 
 class Player(Protocol):
@@ -237,7 +237,7 @@ def kept_policy(folder: Path, which: str) -> Policy:
     """The policy that a run keeps, its ``best`` or its ``last``.
 
     Raises:
-        UsageError: it keeps none, or one that takes no real actions.
+        UsageError: it keeps none, or one that takes no continuous actions.
         RefusedFile: the record or the checkpoint is damaged.
     """
     spec, kept = kept_run(folder, which)
@@ -286,7 +286,7 @@ def _worth(whole: NDArray[np.float64], cut: int) -> dict[str, float]:
 def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> TransitionRecorder:
     """Room for a part's steps, where its player fits the task."""
     if not isinstance(info.actions, Box) or len(info.obs_shape) != 1:
-        raise UsageError(f"{task.id}: only vectors seen and real actions taken are recorded; choose another task")
+        raise UsageError(f"{task.id}: only vectors seen and continuous actions taken are recorded; choose another task")
     actions = len(info.actions.low)
     policy.fits(task.id, features=info.obs_shape[0], actions=actions)
     quota = np.full(info.lanes, steps // info.lanes)

@@ -28,8 +28,8 @@ DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
 @pytest.mark.parametrize(
     ("spec", "asked", "device", "told"),
     [
-        (DQN, "auto", CPU, "eager: no CUDA card"),
-        (DQN, "cuda-graph", CPU, "eager: no CUDA card"),
+        (DQN, "auto", CPU, "eager: no CUDA GPU"),
+        (DQN, "cuda-graph", CPU, "eager: no CUDA GPU"),
         (
             DQN,
             "auto",
@@ -68,7 +68,7 @@ def test_a_learner_whose_losses_nobody_has_named_is_not_compiled_in_silence() ->
 
 
 def test_a_record_says_how_its_updates_were_computed() -> None:
-    assert _machine(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA card"
+    assert _machine(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
 
 
 def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(

@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_played() -> None:
     with pytest.raises(UsageError, match=r"has SHA-256 .* the recipe"):
         Recording(fine, [policy_of(HOPPER)])
     pole = fine.model_copy(update={"task": "CartPole-v1"})
-    with pytest.raises(UsageError, match="CartPole-v1: only vectors seen and real actions taken are recorded"):
+    with pytest.raises(UsageError, match="CartPole-v1: only vectors seen and continuous actions taken are recorded"):
         next(iter(Recording(pole, [half])))
     with pytest.raises(UnknownName, match="unknown task 'Hoper-v4'; did you mean 'Hopper-v4'"):
         Recording(fine.model_copy(update={"task": "Hoper-v4"}), [half])
@@ -356,7 +356,7 @@ def test_what_was_learned_from_data_plays_on_as_it_was_judged(
 
 
 def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> None:
-    numbered = "choose.* among numbered actions|are recorded with --epsilon"
+    numbered = "choose.* among discrete actions|are recorded with --epsilon"
     for suite, algorithm, task in (("toy", "dqn", "Catch"), ("toy", "ppo", "CartPole-v1"), ("toy", "sac", "Catch")):
         with pytest.raises(UsageError, match=numbered):
             exported(suites.spec(suite, algorithm, task), {"policy": {}}, name="x")

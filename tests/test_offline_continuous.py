@@ -34,7 +34,7 @@ INFO = EnvInfo(lanes=1, obs_shape=(17,), obs_dtype=np.dtype("float32"), actions=
 
 def test_numbered_actions_and_pictures_are_refused_in_one_line_that_names_the_run() -> None:
     for info, word in (
-        (INFO._replace(actions=Discrete(4)), "numbered actions"),
+        (INFO._replace(actions=Discrete(4)), "discrete actions"),
         (INFO._replace(obs_shape=(84, 84)), r"\(84, 84\)"),
     ):
         with pytest.raises(UsageError, match=rf"^offline/td3bc/x: [^\n]*{word}[^\n]*$"):

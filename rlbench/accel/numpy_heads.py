@@ -46,7 +46,7 @@ class GaussianHead:
 
 
 class DiscreteHead:
-    """Logits of numbered actions."""
+    """Logits of discrete actions."""
 
     def __init__(self) -> None:
         self._log = self._entropy = np.empty(0, np.float32)

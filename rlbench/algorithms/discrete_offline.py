@@ -1,4 +1,4 @@
-"""What BCQ, CQL and CRR are beside Q-learning, among numbered actions: who may be chosen, and a term of the loss."""
+"""What BCQ, CQL and CRR are beside Q-learning, among discrete actions: who may be chosen, and a term of the loss."""
 
 from __future__ import annotations
 

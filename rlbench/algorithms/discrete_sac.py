@@ -1,4 +1,4 @@
-"""SAC among numbered actions: what SAC samples is summed here, for every action's probability is known."""
+"""SAC among discrete actions: what SAC samples is summed here, for every action's probability is known."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.devic
 def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
     """Scale and center of the environment's actions, both ``[A]``: what 1 is from the middle of the range, and that."""
     if not isinstance(info.actions, Box):
-        raise TypeError("numbered actions have no units")
+        raise TypeError("discrete actions have no units")
     low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
     return (high - low) / 2, (high + low) / 2
 
@@ -107,7 +107,7 @@ def size(spec: Spec, info: EnvInfo) -> int:
         UsageError: actions are numbered, or what is seen is not a vector.
     """
     if not isinstance(info.actions, Box):
-        raise UsageError(f"{spec.name}: {spec.algorithm} chooses real vectors; {spec.task.id} has numbered actions")
+        raise UsageError(f"{spec.name}: {spec.algorithm} chooses real vectors; {spec.task.id} has discrete actions")
     if len(info.obs_shape) != 1:
         raise UsageError(f"{spec.name}: {spec.algorithm} learns from vectors; {spec.task.id} shows {info.obs_shape}")
     return int(info.actions.low.shape[0])

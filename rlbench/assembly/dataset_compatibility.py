@@ -72,13 +72,13 @@ def check_compatibility(task: OfflineTask, recorded: Recorded, info: EnvInfo, *,
     """The data in the world's numbers: actions in [−1, 1] unless they were ``stretched``; Ant's without its zeros.
 
     Raises:
-        RefusedFile: they are of another world: of other widths or shapes, or with numbered actions that it has not.
+        RefusedFile: they are of another world: of other widths or shapes, or with discrete actions that it has not.
     """
     if isinstance(info.actions, Discrete):
         _fits_numbers(task, recorded, info, info.actions.n)
         return recorded
     if recorded.obs.ndim != 2 or recorded.action.ndim != 2:
-        raise RefusedFile(f"{task.data}: holds numbered actions, {task.world.id} has real ones; choose another task")
+        raise RefusedFile(f"{task.data}: holds discrete actions, {task.world.id} has real ones; choose another task")
     recorded = _seen(recorded, SHOWN.get(task.world.id))
     theirs = recorded.obs.shape[1], recorded.action.shape[1]
     ours = info.obs_shape[0], len(info.actions.low)
@@ -110,7 +110,9 @@ def _stretched(recorded: Recorded, box: Box) -> Recorded:
 def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: int) -> None:
     """Refuse data of another world where actions are numbered."""
     if recorded.action.ndim != 1:
-        raise RefusedFile(f"{task.data}: holds real actions, {task.world.id} has numbered ones; choose another task")
+        raise RefusedFile(
+            f"{task.data}: holds continuous actions, {task.world.id} has numbered ones; choose another task"
+        )
     theirs, ours = (recorded.obs.shape[1:], recorded.obs.dtype), (info.obs_shape, np.dtype(info.obs_dtype))
     if theirs != ours:
         raise RefusedFile(

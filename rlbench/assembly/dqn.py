@@ -119,6 +119,6 @@ def count(spec: Spec, info: EnvInfo) -> int:
         UsageError: they are real vectors.
     """
     if not isinstance(info.actions, Discrete):
-        wanted = f"{spec.algorithm} chooses among numbered actions"
+        wanted = f"{spec.algorithm} chooses among discrete actions"
         raise UsageError(f"{spec.name}: {wanted}; {spec.task.id} wants real vectors")
     return info.actions.n

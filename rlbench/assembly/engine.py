@@ -80,7 +80,7 @@ def _chosen(device: torch.device, *, rollouts: bool) -> Engine:
 
 def captured(device: torch.device) -> Engine:
     """Capture where there is a card, else none."""
-    return Engine("cuda-graph") if device.type == "cuda" else Engine("eager", "no CUDA card")
+    return Engine("cuda-graph") if device.type == "cuda" else Engine("eager", "no CUDA GPU")
 
 
 def _lacking(device: torch.device) -> str:

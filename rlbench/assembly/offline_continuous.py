@@ -128,7 +128,7 @@ def _told(method: offline.Method) -> tuple[tuple[str, ...], Callable[[int, tuple
 
 def _shape(name: str, info: EnvInfo, device: torch.device) -> Shape:
     if not isinstance(info.actions, Box):
-        raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has numbered actions")
+        raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has discrete actions")
     if len(info.obs_shape) != 1:
         raise UsageError(f"{name}: what learns from data here sees vectors; the task shows {info.obs_shape}")
     return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device)

@@ -1,4 +1,4 @@
-"""IL, BCQ, CQL and CRR among numbered actions, from their Spec."""
+"""IL, BCQ, CQL and CRR among discrete actions, from their Spec."""
 
 from __future__ import annotations
 

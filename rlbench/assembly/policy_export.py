@@ -48,11 +48,11 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
     """The bytes of a policy file, from what a run keeps of its best or last policy.
 
     Raises:
-        UsageError: the run chooses among numbered actions or candidates, or did not keep the scale of its observations.
+        UsageError: the run chooses among discrete actions or candidates, or did not keep the scale of its observations.
     """
     actor = _offline(spec.algo, kept, name) if isinstance(spec.algo, Offline) else _online(spec.algo, kept, name)
     if f"{actor.mean}.weight" not in actor.state:
-        raise UsageError(f"{name}: chooses among numbered actions; only real ones are recorded")
+        raise UsageError(f"{name}: chooses among discrete actions; only real ones are recorded")
     arrays = _layers(actor.state, actor.mean)
     facts = {
         "format": "actor-v1",

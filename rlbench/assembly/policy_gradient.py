@@ -125,7 +125,7 @@ def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
     match algo.torso:
         case Nature(scale=scale):
             if not isinstance(info.actions, Discrete):
-                raise UsageError(f"{spec.name}: convolutions choose among numbered actions; choose algo.torso=mlp")
+                raise UsageError(f"{spec.name}: convolutions choose among discrete actions; choose algo.torso=mlp")
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
             shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
             if scale:  # as documented: the newer settings came together

@@ -35,12 +35,12 @@ def playing(spec: Spec, kept: State, *, epsilon: float, lanes: int, seed: int) -
     """The policy ``kept`` of a run of ``spec``, on the CPU, where equal seeds give equal games.
 
     Raises:
-        UsageError: it does not learn the values of numbered actions.
+        UsageError: it does not learn the values of discrete actions.
     """
     algo = able(spec)
     seeds, device, info = Seeds(seed).child("games"), torch.device("cpu"), describe(spec)
     if not isinstance(info.actions, Discrete):
-        raise UsageError(f"{spec.name}: {spec.task.id} takes real actions; record it without --epsilon")
+        raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
     parts = dqn.parts(spec, algo, info, device)
     learner = parts.learner
     into_module(learner.policy(), branch(kept, "policy"))
@@ -61,7 +61,7 @@ def able(spec: Spec) -> QLearning:
     """How the policy of a run of ``spec`` learns, if games are recorded of such.
 
     Raises:
-        UsageError: it does not learn the values of numbered actions.
+        UsageError: it does not learn the values of discrete actions.
     """
     if not isinstance(spec.algo, QLearning):
         raise UsageError(f"{spec.name}: is no Q-learning; games are recorded of dqn, qrdqn and their kin")

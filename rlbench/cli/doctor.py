@@ -129,9 +129,9 @@ def _torch() -> Iterator[Finding]:
     release = torch.__version__.partition("+")[0]
     remedy = f"`{INSTALL} --force-reinstall --index-url https://pypi.org/simple torch=={release}`"
     if DRIVER.exists():
-        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA card; a torch for it: {remedy}")
+        yield Finding("optional", "device", f"cpu only, though there is an NVIDIA GPU; a torch for it: {remedy}")
     else:
-        yield Finding("optional", "device", f"cpu only; with an NVIDIA card install its driver, then {remedy}")
+        yield Finding("optional", "device", f"cpu only; with an NVIDIA GPU install its driver, then {remedy}")
 
 
 def _roms() -> Iterator[Finding]:

@@ -85,7 +85,7 @@ Device: TypeAlias = Annotated[
         "--device",
         envvar="RLBENCH_DEVICE",
         metavar="auto|cpu|cuda|cuda:N",
-        help="Where the networks are; auto: the first NVIDIA card, else the CPU.",
+        help="Where the networks are; auto: the first NVIDIA GPU, else the CPU.",
         autocompletion=completion.devices,
     ),
 ]

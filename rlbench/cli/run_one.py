@@ -127,7 +127,7 @@ def _machine(spec: Spec, runtime: Runtime, data: Checked | None) -> dict[str, ob
 
 
 def _card(kind: str) -> str | None:
-    """The model of the graphics card, by which speeds are told apart; None without one."""
+    """The model of the GPU, by which speeds are told apart; None without one."""
     from torch import cuda
 
     return cuda.get_device_name() if kind == "cuda" else None

@@ -185,7 +185,7 @@ def _words(asked: SweepOptions) -> Callable[[Order], list[str]]:
 
 
 def _cards(device: str) -> tuple[int, ...]:
-    """Bytes free on each graphics card that may be used; torch is asked in a process that then gives them back."""
+    """Bytes free on each GPU that may be used; torch is asked in a process that then gives them back."""
     if device == "cpu" or not any(Path(place).exists() for place in GPU_DRIVERS):
         return ()
     asked = [sys.executable, "-P", "-c", CARDS]

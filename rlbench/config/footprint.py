@@ -228,7 +228,7 @@ def _from_data(task: Task, algo: Offline) -> int:
 
 
 def _recalled(task: Task, algo: OfflineQ, numbers: int) -> int:
-    """Bytes of what learns numbered actions from data: of a value network, twice where a second head imitates."""
+    """Bytes of what learns discrete actions from data: of a value network, twice where a second head imitates."""
     alike = QLearning(head=algo.head, torso=algo.torso, hidden=algo.hidden, batch=algo.batch)
     heads = 1 if isinstance(algo.method, offline_discrete.Imitation | offline_discrete.Conservative) else 2
     return heads * _networks(world_of(task), alike, numbers)

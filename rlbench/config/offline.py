@@ -1,4 +1,4 @@
-"""What learns real actions from recorded experience alone: one family, told apart by its method."""
+"""What learns continuous actions from recorded experience alone: one family, told apart by its method."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ Method = Annotated[
 
 
 class Offline(Frozen):
-    """Real actions, learned from a data set."""
+    """Continuous actions, learned from a data set."""
 
     family: Literal["offline"] = "offline"
     revision: Literal[1] = 1  # raised by every change of code that can move a score

@@ -1,4 +1,4 @@
-"""What learns numbered actions from recorded experience alone: Q-learning and what a method adds to it."""
+"""What learns discrete actions from recorded experience alone: Q-learning and what a method adds to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Method = Annotated[Imitation | BatchConstrained | Conservative | CriticRegulariz
 
 
 class OfflineQ(Frozen):
-    """Numbered actions, learned from a data set."""
+    """Discrete actions, learned from a data set."""
 
     family: Literal["offlineq"] = "offlineq"
     revision: Literal[1] = 1  # raised by every change of code that can move a score

@@ -191,7 +191,7 @@ ActionUnits: TypeAlias = Literal["normalized", "environment"]
 
 
 class ActorCritic(Frozen):
-    """Real actions, learned off-policy by an actor and K critics."""
+    """Continuous actions, learned off-policy by an actor and K critics."""
 
     family: Literal["actorcritic"] = "actorcritic"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
@@ -220,7 +220,7 @@ class ActorCritic(Frozen):
 
 
 class DiscreteSAC(Frozen):
-    """Numbered actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
+    """Discrete actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
 
     All of them share a torso, which each of their optimizers moves, as in the documented rows.
     """
@@ -294,8 +294,8 @@ class PolicyGradient(Frozen):
     method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()
     torso: Torso = Mlp(widths=(64, 64), activation="tanh")
     hidden: int = Field(default=512, ge=1)  # units of the layer between shared convolutions and both heads
-    log_std: float = -0.5  # first logarithm of the spread of real actions
-    bound: Literal["clip", "tanh"] = "clip"  # how a real action is brought into [−1, 1] when it is carried out
+    log_std: float = -0.5  # first logarithm of the spread of continuous actions
+    bound: Literal["clip", "tanh"] = "clip"  # how a continuous action is brought into [−1, 1] when it is carried out
     optimizer: Literal["adam", "rmsprop"] = "adam"
     epsilon: float = Field(default=1e-8, gt=0)  # of the optimizer
     lr: float = Field(default=3e-4, gt=0)  # of the optimizer, at first

@@ -11,7 +11,7 @@ from rlbench.config.run import Spec
 
 MOST_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
 WIDE: Final = 32_768  # numbers in a layer's output from which a second thread pays
-MOST_EVAL_WORKERS: Final = 8  # TD3+BC on a graphics card learns for half a minute while one core judges for four
+MOST_EVAL_WORKERS: Final = 8  # TD3+BC on a GPU learns for half a minute while one core judges for four
 
 
 def eval_worker_count(spec: Spec, *, asked: int | None, cores: int, threads: int) -> int:
@@ -30,7 +30,7 @@ def eval_worker_count(spec: Spec, *, asked: int | None, cores: int, threads: int
 
 
 def paying(spec: Spec, *, card: bool, cores: int) -> int:
-    """Threads from which ``spec`` gains on so many cores; one where a graphics card does the work."""
+    """Threads from which ``spec`` gains on so many cores; one where a GPU does the work."""
     if isinstance(spec.algo, ActorCritic | Offline):
         wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
     else:

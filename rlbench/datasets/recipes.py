@@ -70,7 +70,7 @@ class Recipe(Frozen):
 
 
 class Games(Frozen):
-    """A set of single frames from one policy that chooses among numbered actions: whole games for raw points."""
+    """A set of single frames from one policy that chooses among discrete actions: whole games for raw points."""
 
     name: str
     task: str

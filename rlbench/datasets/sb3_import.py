@@ -137,7 +137,7 @@ def _log_std(arrays: Mapping[str, Array], kind: Kind, path: Path) -> dict[str, N
         found.keys() == {"log_std"} and found["log_std"].ndim == 1
     ):
         return found
-    raise RefusedFile(f"{path}: has no plain spread of real actions; gSDE and numbered actions are not converted")
+    raise RefusedFile(f"{path}: has no plain spread of continuous actions; gSDE and discrete actions are not converted")
 
 
 def _activation(data: Mapping[str, object], kind: Kind, path: Path) -> str:

@@ -89,7 +89,7 @@ def referee(task: AtariTask, *, lanes: int, training: bool) -> Referee:
 
 
 def played(task: AtariTask, *, lanes: int, actions: int, engine: str, package: str) -> EnvInfo:
-    """What the lanes of a game are: grey frames ``[size, size]``, numbered actions, and who plays it."""
+    """What the lanes of a game are: grey frames ``[size, size]``, discrete actions, and who plays it."""
     return EnvInfo(
         lanes=lanes,
         obs_shape=(task.size, task.size),

@@ -5,8 +5,8 @@ next ``send`` to that lane ignores the action, resets, and answers with the firs
 episode, reward 0 and no flag. Hence the next observation is always the next row, and a truncated episode
 bootstraps from where it really stopped.
 
-Real actions are sent in [−1, 1], float32: −1 stands for the lowest and 1 for the highest value the environment takes,
-and what lies between is stretched linearly. So every learner's range is [−1, 1], and so is what a buffer holds.
+Continuous actions are sent in [−1, 1], float32: −1 stands for the lowest and 1 for the highest value the environment
+takes, and what lies between is stretched linearly. So every learner's range is [−1, 1], and so is what a buffer holds.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class GaussianActor(nn.Module):
 
 
 class DiscreteActor(nn.Module):
-    """``[B, ...]`` to probabilities of numbered actions."""
+    """``[B, ...]`` to probabilities of discrete actions."""
 
     def __init__(self, *, torso: MlpTorso, actions: int) -> None:
         super().__init__()

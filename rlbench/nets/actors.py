@@ -1,4 +1,4 @@
-"""Observations to policies over real actions in [−1, 1]."""
+"""Observations to policies over continuous actions in [−1, 1]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What says how likely each numbered action is in the data: by itself, and beside values on the same torso."""
+"""What says how likely each discrete action is in the data: by itself, and beside values on the same torso."""
 
 from __future__ import annotations
 

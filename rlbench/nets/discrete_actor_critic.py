@@ -1,4 +1,4 @@
-"""An actor and K critics of numbered actions on one torso: what discrete SAC learns."""
+"""An actor and K critics of discrete actions on one torso: what discrete SAC learns."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Deterministic(NamedTuple):
 
 
 class Policy(Protocol):
-    """What an on-policy learner asks of a policy at ``[B, ...]`` observations; numbered actions or real ones."""
+    """What an on-policy learner asks of a policy at ``[B, ...]`` observations; discrete actions or real ones."""
 
     def mode(self) -> Tensor:
         """The likeliest actions, ``[B]`` or ``[B, A]``."""
@@ -53,7 +53,7 @@ class Policy(Protocol):
 
 
 class Discrete(NamedTuple):
-    """Probabilities of numbered actions."""
+    """Probabilities of discrete actions."""
 
     logits: Tensor  # [B, A], not normalised
 

@@ -50,7 +50,7 @@ def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, tempera
 
 
 def discrete_conservative_gap(mean: Tensor, action: Tensor) -> Tensor:
-    """The same, ``[B]``, among numbered actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
+    """The same, ``[B]``, among discrete actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
     return mean.logsumexp(-1) - pick(mean, action)
 
 

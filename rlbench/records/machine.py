@@ -1,4 +1,4 @@
-"""Where a run was made: versions, code, processor, graphics card and threads, as plain values for its record."""
+"""Where a run was made: versions, code, processor, GPU and threads, as plain values for its record."""
 
 from __future__ import annotations
 

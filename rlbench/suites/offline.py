@@ -9,7 +9,7 @@ here; that is neither the paper's setting (distributional critics) nor d3rlpy's.
 with ``rlb-``: they are not D4RL's, and no score on them is compared with one on those. On the nine with a recipe CQL's
 gap weighs 5 and has no multiplier (its authors: 5 or 10 for these bodies): under the documented threshold of 10 the gap
 stayed at 1 to 5, the multiplier went to 0.02 within 20,000 updates and values ran away (one seed, on a set of
-HalfCheetah that is no longer made). Worlds of numbered actions are in ``offline_discrete``.
+HalfCheetah that is no longer made). Worlds of discrete actions are in ``offline_discrete``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ ALGORITHMS: dict[str, Offline] = {
 IMPOSSIBLE = frozenset(
     (name, task) for name in ALGORITHMS if name not in offline_discrete.ALGORITHMS for task in offline_discrete.WORLDS
 )
-"""These learn real actions alone; the others have settings for both."""
+"""These learn continuous actions alone; the others have settings for both."""
 
 EPOCH = 5_000
 

@@ -50,7 +50,7 @@ EPSILON = {"bcq": 0.001, "cql": 0.001}
 
 
 def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
-    """The settings of one cell whose world has numbered actions."""
+    """The settings of one cell whose world has discrete actions."""
     toy = task in TOYS
     return Spec(
         suite="offline",

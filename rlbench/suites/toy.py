@@ -36,7 +36,7 @@ TASKS = {name: name for name in DOCUMENTED}
 
 
 class Game(NamedTuple):
-    """What a task of numbered actions is played with, by whatever learns from a replay or from rollouts."""
+    """What a task of discrete actions is played with, by whatever learns from a replay or from rollouts."""
 
     episodes: int  # of an evaluation, side by side
     support: tuple[float, float]  # the returns that a categorical head must reach
@@ -170,7 +170,7 @@ IMPOSSIBLE = frozenset(
     | {("ppo+icm", task) for task in GAMES}
     | {(name, task) for name in VECTORS for task in GAMES if name != "sac"}
 )
-"""Numbered actions and real ones do not mix; and Doors asks for curiosity alone."""
+"""Discrete actions and real ones do not mix; and Doors asks for curiosity alone."""
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:

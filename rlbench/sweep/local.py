@@ -1,4 +1,4 @@
-"""The runs of a sweep in processes of this machine, packed by memory, cores and graphics cards."""
+"""The runs of a sweep in processes of this machine, packed by memory, cores and GPUs."""
 
 from __future__ import annotations
 

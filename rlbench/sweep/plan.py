@@ -32,7 +32,7 @@ class Job:
     folder: Path
     threads: int  # of torch
     memory: int  # bytes of the host
-    card: int = 0  # bytes of a graphics card; 0 where none is used
+    card: int = 0  # bytes of a GPU; 0 where none is used
     eval_workers: int = 0  # processes that judge beside it
 
     @property
@@ -47,7 +47,7 @@ class Machine:
 
     cores: int  # that the process may use
     memory: int  # bytes that are free
-    cards: tuple[int, ...] = ()  # bytes that are free on each graphics card
+    cards: tuple[int, ...] = ()  # bytes that are free on each GPU
 
 
 class Share(NamedTuple):
@@ -121,7 +121,7 @@ def jobs_of(
         found.append(job)
         for bytes_needed, free, place in (
             (job.memory, machine.memory, "this machine"),
-            (job.card, max(machine.cards, default=0), "a graphics card"),
+            (job.card, max(machine.cards, default=0), "a GPU"),
         ):
             if bytes_needed > free:
                 raise DoesNotFit(

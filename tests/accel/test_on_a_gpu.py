@@ -1,4 +1,4 @@
-"""The engines on a CUDA card; `scripts/gpu_check` measures the same, and how fast it is."""
+"""The engines on a CUDA GPU; `scripts/gpu_check` measures the same, and how fast it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.rigs import CELLS, learned, rig
 from rlbench.accel.graph_capture import GraphUpdater
 from rlbench.config.run import Runtime
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -1,4 +1,4 @@
-"""What every learner of recorded numbered actions promises; one list, to which each new one is added."""
+"""What every learner of recorded discrete actions promises; one list, to which each new one is added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning numbered actions from what a half-trained agent played: who imitates is near it, who knows rewards above."""
+"""Learning discrete actions from what a half-trained agent played: who imitates is near it, who knows rewards above."""
 
 from __future__ import annotations
 

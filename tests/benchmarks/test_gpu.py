@@ -23,7 +23,7 @@ def test_without_a_card_it_says_so_in_one_line(
     assert main() == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "no CUDA card" in said.err
+    assert "no CUDA GPU" in said.err
     assert not list(tmp_path.iterdir())
 
 
@@ -39,13 +39,11 @@ def test_a_rehearsal_writes_a_report_that_calls_nothing_captured(
     assert main() == 0
     found = json.loads(path.read_text())
     assert found["schema"] == SCHEMA
-    assert [(row["ran"], row["within"], row["worst"]) for row in found["parity"]] == [
-        ("eager: no CUDA card", True, 0.0)
-    ]
+    assert [(row["ran"], row["within"], row["worst"]) for row in found["parity"]] == [("eager: no CUDA GPU", True, 0.0)]
     assert {row["subject"] for row in found["figures"]} == {"eager"}
     assert {row["workload"] for row in found["figures"]} == {"loop mujoco/td3", "updates offline/il"}
     assert found["minutes"] == {}
-    assert "no CUDA card" in found["skipped"]["loop mujoco/td3 cuda-graph"]
+    assert "no CUDA GPU" in found["skipped"]["loop mujoco/td3 cuda-graph"]
 
 
 def test_what_there_is_no_time_for_is_named_and_left_out() -> None:

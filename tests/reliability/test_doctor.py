@@ -69,7 +69,7 @@ def test_everything_has_its_line_and_every_suite_its_engine() -> None:
 def test_it_says_how_updates_will_be_computed_and_why_not_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     ((state, detail),) = found("toy")[1]["updates"]
-    assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA card")
+    assert (state, detail.partition(";")[0]) == ("ok", "eager: no CUDA GPU")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_card_that_torch_does_not_see_is_said(monkeypatch: pytest.MonkeyPatch,
         patch.setattr(torch.cuda, "is_available", lambda: False)
         patch.setattr(doctor, "DRIVER", tmp_path)
         (line,) = found("toy")[1]["device"]
-        assert line[0] == "optional" and "there is an NVIDIA card" in line[1] and "pypi.org/simple torch==2" in line[1]
+        assert line[0] == "optional" and "there is an NVIDIA GPU" in line[1] and "pypi.org/simple torch==2" in line[1]
         patch.setattr(doctor, "DRIVER", tmp_path / "none")
         assert "install its driver" in found("toy")[1]["device"][0][1]
     card = SimpleNamespace(is_available=lambda: True, get_device_name=lambda _: "H200", device_count=lambda: 1)

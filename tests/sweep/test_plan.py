@@ -81,7 +81,7 @@ def test_a_card_takes_replay_and_networks_off_the_host() -> None:
 def test_what_is_larger_than_the_machine_is_refused_with_the_number() -> None:
     with pytest.raises(DoesNotFit, match=r"atari/dqn/Pong.*1\.\d\d GB of it on this machine, which has 1\.00 GB free"):
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)
-    with pytest.raises(DoesNotFit, match="graphics card"):
+    with pytest.raises(DoesNotFit, match="GPU"):
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, cards=(GB,)), 1, None)
 
 
