@@ -37,10 +37,10 @@ def test_no_setting_gives_an_equal_spec() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "changes", "revision", "identity"),
     [
-        ("dqn", [], 1, "a5505f0dc440"),
+        ("dqn", [], 1, "3c138bcd9e9f"),
         ("dqn", ["algo.replay.priority=priority"], 2, "b6dc97a6adf1"),
         ("dqn", ["algo.replay.priority=priority", "algo.head=quantiles"], 1, "061112293b5d"),
-        ("rainbow", [], 1, "87a9e4868c95"),
+        ("rainbow", [], 1, "d56c79bb39ed"),
         ("rainbow", ["algo.head=expected"], 2, "db112caf1ea7"),
     ],
 )

@@ -23,14 +23,14 @@ from rlbench.report.baseline import made_of, to_text
 from rlbench.report.run_index import gather
 
 REAL = (
-    "atari/dqn/PongNoFrameskip-v4/a5505f0dc440/seed=0",
-    "goals/ddpg+her/FetchReach-v4/ad78d7f47dca/seed=0",
-    "mujoco/ppo/InvertedPendulum-v4/15299543621b/seed=0",
+    "atari/dqn/PongNoFrameskip-v4/3c138bcd9e9f/seed=0",
+    "goals/ddpg+her/FetchReach-v4/d9c58c22ccd3/seed=0",
+    "mujoco/ppo/InvertedPendulum-v4/b675fd645a11/seed=0",
     "offline/il/rlb-hopper-medium/7d24af021a6e/seed=0",
-    "offline/iql/rlb-halfcheetah-medium/803ddc86338f/seed=0",
-    "toy/dqn/Catch/b1a082651c37/seed=0",
-    "toy/ppo+icm/Doors/2a7185a32769/seed=0",
-    "toy/sac/Pendulum-v1/1958cbf03d4e/seed=0",
+    "offline/iql/rlb-halfcheetah-medium/e87c8cf6117d/seed=0",
+    "toy/dqn/Catch/dff3a282c094/seed=0",
+    "toy/ppo+icm/Doors/8af7bfea00ac/seed=0",
+    "toy/sac/Pendulum-v1/9e1f281af52a/seed=0",
 )
 
 

@@ -96,7 +96,7 @@ def newer(path: Path, version: int) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-RUN = "results/toy/dqn/Catch/b1a082651c37/seed=0"
+RUN = "results/toy/dqn/Catch/dff3a282c094/seed=0"
 READERS: dict[str, tuple[int, list[str]]] = {
     f"{RUN}/spec.json": (files.SCHEMA_VERSION, ["table", "toy", "--results", "results"]),
     f"{RUN}/epochs.jsonl": (files.SCHEMA_VERSION, ["table", "toy", "--results", "results"]),
