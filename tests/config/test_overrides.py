@@ -38,10 +38,10 @@ def test_no_setting_gives_an_equal_spec() -> None:
     ("algorithm", "changes", "revision", "identity"),
     [
         ("dqn", [], 1, "3c138bcd9e9f"),
-        ("dqn", ["algo.replay.priority=priority"], 2, "b6dc97a6adf1"),
-        ("dqn", ["algo.replay.priority=priority", "algo.head=quantiles"], 1, "061112293b5d"),
+        ("dqn", ["algo.replay.priority=priority"], 2, "4058aacc3165"),
+        ("dqn", ["algo.replay.priority=priority", "algo.head=quantiles"], 1, "f6747ef78fbe"),
         ("rainbow", [], 1, "d56c79bb39ed"),
-        ("rainbow", ["algo.head=expected"], 2, "db112caf1ea7"),
+        ("rainbow", ["algo.head=expected"], 2, "d0ef1c32880c"),
     ],
 )
 def test_only_an_expected_value_with_priorities_has_another_revision(
@@ -56,7 +56,7 @@ def test_the_record_of_an_earlier_revision_is_read_as_what_it_is() -> None:
     new = applied(PONG, [parse("algo.replay.priority=priority")])
     old = json.loads(new.model_dump_json())
     old["algo"]["revision"] = 1
-    assert Spec.model_validate(old, strict=False).id == "4b101369ee09"
+    assert Spec.model_validate(old, strict=False).id == "3af4083b20c1"
 
 
 @pytest.mark.parametrize(
