@@ -97,9 +97,9 @@ def watched(run: Online | Offline) -> Stopwatch:
         watch.attach("sample", run.buffer if isinstance(run, Online) else getattr(run.updater, "source"), "sample")  # noqa: B009 - not in the trainer's protocol
     watch.attach("backward", torch.autograd, "grad")
     for module in (base, cql):
-        watch.attach("optimizer", module, "move")
+        watch.attach("optimizer", module, "step")
     for tracking in (sac, td3, iql, cql, crr, bcq, discrete_sac):
-        watch.attach("targets", tracking, "track")
+        watch.attach("targets", tracking, "polyak_update")
     watch.attach("bookkeeping", run.updater, "run")  # what is left of it
     return watch
 
@@ -127,11 +127,11 @@ def _rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | 
     watch.attach("sample", getattr(run.updater, "source"), "rollout")  # noqa: B009 - not in the trainer's protocol
     match learner:
         case PPO():
-            watch.attach("returns", ppo, "lesson", "valued")
+            watch.attach("returns", ppo, "rollout_batch", "state_values")
             watch.attach("forward", learner, "through")
             _by_hand(watch, learner.through)
         case Natural():
-            watch.attach("returns", trpo, "lesson")
+            watch.attach("returns", trpo, "rollout_batch")
             watch.attach("forward", learner, "actor_step", "regress")
             _by_hand(watch, learner.regress)
         case Reinforce():

@@ -5,11 +5,11 @@
     │   ├── UnknownName         2   a name that does not exist; says which were meant
     │   └── DoesNotFit          2   more memory than this machine has; says how much
     ├── RefusedFile             2   a file that is damaged, newer than this version, or not ours
-    ├── BelowReference           3   a score below the document or the baseline
+    ├── BelowReference          3   a score below the document or the baseline
     ├── Inconclusive            4   the evidence is too thin, under --strict
     ├── RunFailed               5   a run that cannot go on
     │   ├── Diverged            5   NaN or infinity in a loss, a weight or a return
-    │   ├── ResourceExhausted              5   a full disk or no memory left; the same command resumes
+    │   ├── ResourceExhausted   5   a full disk or no memory left; the same command resumes
     │   └── BrokenEnvironment   5   an environment that broke its contract
     └── Interrupted   129/130/143   a signal; the state is saved
 

@@ -53,8 +53,10 @@ def note(folder: Path, what: Mapping[str, object]) -> None:
     path = folder / ATTEMPTS
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("note.made")
-    before = files.read_text(path) if path.exists() else ""
-    torn = bool(before) and not before.endswith("\n")
+    torn = False
+    if path.exists():
+        with files.opened(path, largest=files.LARGEST) as file:
+            torn = not (file.read() or b"\n").endswith(b"\n")
     line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})
     files.append(path, "\n" + line if torn else line)
 

@@ -62,7 +62,7 @@ def ending(folder: Path) -> tuple[object, ...]:
 def kept(folder: Path) -> object:
     """What a checkpoint holds, by the SHA-256 of its files."""
     head = manifest.read(folder)
-    return dict(head.files), dict(head.values)
+    return dict(head.files), {name: value for name, value in head.values.items() if not name.startswith("run/")}
 
 
 def recorded(folder: Path) -> list[dict[str, object]]:

@@ -288,7 +288,7 @@ from tests.reliability.test_signals import idle
 folder = Path(sys.argv[1])
 if __name__ == "__main__":
     files = [folder / name for name in ("one", "two")]
-    list(shard_conversion.brought(files, folder / "rlb-some.frames", idle, workers=2, origin="nowhere"))
+    list(shard_conversion.convert_shards(files, folder / "rlb-some.frames", idle, workers=2, origin="nowhere"))
 """
 
 

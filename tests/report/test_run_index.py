@@ -228,12 +228,14 @@ def test_runs_on_another_file_of_the_same_name_are_kept_apart_however_they_ended
 
 
 def test_a_row_learned_from_by_another_path_is_no_run_of_the_row(record_run: Record, tmp_path: Path) -> None:
-    learned(record_run, "a", sets=["task.dataset=hopper-medium-v2"])
-    learned(record_run, "a", sets=["task.dataset=hopper-medium-v2"], seed=1, status="failed")
+    learned(record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"])
+    learned(
+        record_run, "a", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=1, status="failed"
+    )
     ((key, runs),) = gather(tmp_path / "results").items()
-    assert key.dataset == "hopper-medium-v2"
+    assert key.dataset == "halfcheetah-medium-v2"
     assert (len(runs.elsewhere), len(runs.variants), runs.scored) == (1, 1, ())
-    learned(record_run, "b", sets=["task.dataset=hopper-medium-v2"], seed=2)
+    learned(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
     (runs,) = gather(tmp_path / "results").values()
     assert ([run.seed for run in runs.elsewhere], [run.seed for run in runs.other_files]) == ([0], [2])
 

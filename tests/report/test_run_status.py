@@ -67,6 +67,9 @@ def test_a_run_stopped_between_two_epochs_stands_where_it_was_saved_and_one_that
     store.release()
     saved, _ = standings(tmp_path / "results")
     assert (saved.env_steps, saved.reason) == (133_000, "a test says interrupted")
+    store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
+    assert store is not None
     store.append(epochs[2])  # a second attempt records an epoch, and is killed
+    store.release()
     killed, _ = standings(tmp_path / "results")
     assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a word")
