@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from rlbench import faults
 from rlbench.errors import ResourceExhausted, UsageError
+
+LARGEST: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
 
 def replace(path: Path, raw: bytes, temporary: Path) -> None:
     """Put ``raw`` in the place of a file by way of ``temporary`` beside it, and wait until the disk has both."""
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)  # a crash's or a stranger's: no link is written through
+        with temporary.open("xb") as file:
             file.write(faults.cut("replace.torn", raw))
             file.flush()
             faults.point("replace.torn")
@@ -25,6 +30,19 @@ def replace(path: Path, raw: bytes, temporary: Path) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def content(path: Path) -> str:
+    """The whole of a small text file.
+
+    Raises:
+        OSError: it cannot be read, or has more than ``LARGEST`` bytes.
+    """
+    with path.open("rb") as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return text.decode()
 
 
 def sync_folder(folder: Path) -> None:

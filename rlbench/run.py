@@ -23,7 +23,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.device import device_of
 from rlbench.assembly.engine import engaged, refusals
 from rlbench.assembly.environments import describe
-from rlbench.config.run import EngineName, Runtime, Spec
+from rlbench.config.run import MOST_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state_dict import State, branch, of_module, whole
@@ -125,9 +125,11 @@ def _saved(spec: Spec, device: str, store: Store) -> Saved | None:
     values = manifest.read(manifest.standing(folder)).values
     manifest.refuse_foreign(folder, values, spec)
     made, threads, engine = (values.get(name) for name in Saved._fields)
-    if "run/spec" not in values or not isinstance(threads, int) or not isinstance(engine, str):
+    if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not say whose it is, nor with how many threads it was made"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
+    if not 1 <= threads <= MOST_THREADS:
+        raise RefusedFile(f"{folder}: was made with {threads:,} threads, at most {MOST_THREADS:,} are; use --force")
     if made != device:
         raise RefusedFile(f"{folder}: was made on {made}, not {device}; resume with --device {made}, or use --force")
     return Saved(device, threads, engine)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -60,6 +61,10 @@ app.add_typer(data, name="data")
 app.add_typer(export, name="export")
 
 
+UNMAPPED: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+"""What the loader of libraries says on a machine without memory."""
+
+
 class Terminated(BaseException):
     """SIGTERM, where no run is under way that would save itself; no error, so that nobody takes it for one."""
 
@@ -71,6 +76,7 @@ class Terminated(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; every error is one line on stderr."""
     tolerate_narrow_encodings()
+    os.environ["PYTHONSAFEPATH"] = "1"  # libraries start children too, which would import from the current folder
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -130,6 +136,9 @@ def _terminate(number: int, _frame: object) -> None:
 def _unforeseen(error: Exception, *, debug: bool) -> int:
     if isinstance(error, PermissionError):
         complain(f"{error.filename}: not allowed ({error.strerror}); check its permissions")
+        return UsageError.exit_code
+    if isinstance(error, MemoryError | ImportError | OSError) and any(word in str(error) for word in UNMAPPED):
+        complain(f"memory is exhausted ({error}); free some, or raise `ulimit -v`, and run the same command again")
         return UsageError.exit_code
     hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
     complain(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.cli.output import remark
-from rlbench.errors import UsageError, beside
+from rlbench.errors import RefusedFile, UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.config.run import Runtime
@@ -83,7 +83,7 @@ def replay(folder: Path, epochs: int | None) -> Replay:
         raise UsageError(f"{folder}: no run's folder{beside(folder)}; name one: results/…/seed=0")
     record = read(folder)
     last = _last(record, epochs)
-    with _variables(record.environment):
+    with _variables(record):
         return _trained(record, last)
 
 
@@ -99,11 +99,15 @@ def _last(record: Record, epochs: int | None) -> int:
 
 
 @contextmanager
-def _variables(recorded: Mapping[str, object]) -> Iterator[None]:
+def _variables(record: Record) -> Iterator[None]:
     """The variables of threads and instructions as the run had them, before torch reads them."""
     from rlbench.records.machine import INSTRUCTIONS, THREADS
 
-    names = (*THREADS, *INSTRUCTIONS)
+    names, recorded = (*THREADS, *INSTRUCTIONS), record.environment
+    for name in names:
+        value = recorded.get(name, "")
+        if not isinstance(value, str) or "?" in value:
+            raise RefusedFile(f"{record.folder / 'spec.json'}: {name} has no value of a variable; restore it")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update({name: str(recorded[name]) for name in names if name in recorded})
     try:
@@ -152,7 +156,7 @@ def _followed(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch
 def _runtime(record: Record) -> Runtime:
     """How the run was carried out, as its record says."""
     from rlbench.assembly.device import device_of
-    from rlbench.config.run import Runtime
+    from rlbench.config.run import MOST_THREADS, Runtime
 
     recorded = record.environment
     updates = str(recorded.get("updates", ""))
@@ -161,9 +165,11 @@ def _runtime(record: Record) -> Runtime:
             f"{record.folder}: learned stacked with other seeds, which alone repeats within rounding; name another run"
         )
     threads = recorded.get("torch_threads")
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
+        raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")
     runtime = Runtime(
         device=str(recorded.get("device", "cpu")),
-        threads=threads if isinstance(threads, int) else None,
+        threads=threads,
         update_engine=_engine(updates.partition(":")[0]),
         eval_workers=0,
         checkpoint_seconds=1e9,

@@ -230,11 +230,18 @@ def _tracker(name: str, where: Path) -> Tracker:
 
 
 def curves_in(where: Path, spec: Spec) -> Path:
-    """The file of a run's curves for TensorBoard."""
+    """The file of a run's curves for TensorBoard.
+
+    Raises:
+        RefusedFile: it is, or is reached by, a link below ``where``.
+    """
+    from rlbench.records import files
     from rlbench.records.store import folder_of
     from rlbench.report.tensorboard import FILE
 
-    return folder_of(spec, where) / FILE
+    folder = folder_of(spec, where)
+    files.refuse_links(folder, where)
+    return folder / FILE
 
 
 def called(record: Record) -> str:

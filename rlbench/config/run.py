@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,9 @@ Algo = Annotated[
     QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
 ]
 
+
+MOST_THREADS: Final = 1024
+"""Threads of torch, at most, that a request, a record or a checkpoint may ask for."""
 
 EngineName = Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]
 
@@ -153,8 +156,8 @@ class Runtime(Frozen):
     """How a run is carried out: nothing here may move a score beyond rounding."""
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
-    threads: int | None = Field(default=None, ge=1)  # of torch; None is chosen by the machine
-    saved_threads: int | None = Field(default=None, ge=1)  # the same in the checkpoint that is resumed; overrules
+    threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)  # of torch; None is chosen by the machine
+    saved_threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)  # those of a resumed checkpoint; overrules
     update_engine: EngineName = "auto"  # of gradient steps
     eval_workers: int | None = Field(
         default=None, ge=0

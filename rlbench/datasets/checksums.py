@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.config.names import printable
 from rlbench.datasets.hdf5 import opened
 from rlbench.errors import RefusedFile, UsageError
@@ -90,7 +90,7 @@ def recorded(path: Path) -> Seal | None:
     except OSError as error:  # a name so long that nothing fits behind it
         raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
     try:
-        return _parsed(json.loads(beside.read_text(encoding="utf-8")), beside)
+        return _parsed(json.loads(disk.content(beside)), beside)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from filelock import FileLock, Timeout
 
 from rlbench import __version__, faults
+from rlbench.datasets.redirects import urlopen
 from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
@@ -147,7 +148,7 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
         if origin is not None and origin.validator:
             headers["If-Range"] = origin.validator
     try:
-        response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
+        response = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
     except HTTPError as error:
         error.close()
         if error.code == 416:  # the part is no part of what is there now

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import disk
 from rlbench.datasets.hdf5 import continuous, damaged, flags, named, numbers, opened, present
 from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD
 from rlbench.datasets.types import Recorded
@@ -93,7 +94,7 @@ def metadata(folder: Path) -> Told:
     if not path.is_file():
         raise UsageError(f"{folder}: no {MINARI_TOLD} in it, so this is no Minari data set; check the path")
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(disk.content(path))
         spec = told.get("env_spec") or "{}"
         env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):

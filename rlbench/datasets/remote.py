@@ -11,9 +11,10 @@ import os
 from http.client import HTTPException
 from urllib.error import URLError
 from urllib.parse import quote, urlencode
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from rlbench import __version__
+from rlbench.datasets.redirects import urlopen
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 REMOTE = "hf://farama-minari"
@@ -94,7 +95,7 @@ def _asked(url: str, missing: object = None) -> object:
     """A server's answer as JSON; ``missing`` if it has no such file."""
     request = Request(url, headers={"User-Agent": f"rlbench/{__version__}"})  # noqa: S310 - http, see _remote
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
+        with urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read(LONGEST))
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
         if missing is not None and getattr(error, "code", None) == 404:

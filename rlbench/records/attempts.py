@@ -53,12 +53,18 @@ def note(folder: Path, what: Mapping[str, object]) -> None:
     path = folder / ATTEMPTS
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("note.made")
-    torn = False
-    if path.exists():
-        with files.opened(path, largest=files.LARGEST) as file:
-            torn = not (file.read() or b"\n").endswith(b"\n")
     line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})
-    files.append(path, "\n" + line if torn else line)
+    files.append(path, "\n" + line if _torn(path) else line)
+
+
+def _torn(path: Path) -> bool:
+    """Detect a last line without its end; its bytes need be no text."""
+    if not path.exists():
+        return False
+    with files.opened(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read() not in {b"", b"\n"}
 
 
 def noted(folder: Path) -> list[dict[str, object]]:

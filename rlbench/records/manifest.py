@@ -59,8 +59,10 @@ def read(folder: Path) -> Manifest:
     """The head of the checkpoint in ``folder``.
 
     Raises:
-        RefusedFile: it is missing, damaged or newer.
+        RefusedFile: it is missing, damaged or newer, or its folder or the one above is a link.
     """
+    files.refuse_link(folder.parent)
+    files.refuse_link(folder)
     head = files.read_sealed(folder / NAME)
     sums, values, split = head.get("files"), head.get("values"), head.get("split")
     if not isinstance(sums, dict) or not isinstance(values, dict) or not isinstance(split, dict):

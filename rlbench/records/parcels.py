@@ -87,8 +87,13 @@ def unpack(parcel: Parcel, folder: Path, spec: Spec) -> None:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[bool]:
-    """Hold a run's folder for a run that is made elsewhere; False while another process holds it."""
+def claimed(folder: Path, results: Path) -> Iterator[bool]:
+    """Hold a run's folder below ``results`` for a run that is made elsewhere; False while another process holds it.
+
+    Raises:
+        RefusedFile: it is reached by a link, or holds one.
+    """
+    files.refuse_links(folder, results)
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("claimed.made")
     claim = Claim(folder)
@@ -159,11 +164,14 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 def _state(folder: Path) -> dict[str, bytes] | None:
     """A checkpoint that was whole while it was read; None where there is none, or one is just being replaced."""
-    with suppress(OSError):
-        seal = (folder / "manifest.json").read_bytes()
-        found = {path.name: path.read_bytes() for path in folder.iterdir() if KNOWN.fullmatch(path.name)}
-        if seal == (folder / "manifest.json").read_bytes():
-            return {**found, "manifest.json": seal}
+    with suppress(OSError, RefusedFile):
+        files.refuse_link(folder.parent)
+        files.refuse_link(folder)
+        seal = _bytes(folder / "manifest.json")
+        shards = {path.name: _bytes(path) for path in folder.iterdir() if KNOWN.fullmatch(path.name)}
+        state = {name: content for name, content in shards.items() if content is not None}
+        if seal is not None and len(state) == len(shards) and seal == _bytes(folder / "manifest.json"):
+            return {**state, "manifest.json": seal}
     return None
 
 

@@ -24,6 +24,7 @@ from typing import IO, Self, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
+from rlbench.config.names import cleaned
 from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
@@ -73,7 +74,7 @@ def read(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    environment = head.get("environment")
+    environment = cleaned(head.get("environment"))
     return Record(
         folder=folder,
         spec=spec,

@@ -32,6 +32,7 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
 
 def _attempt(folder: Path) -> Attempt:
     try:
+        files.refuse_link(folder)
         environment = cleaned(files.read_sealed(folder / "spec.json").get("environment"))
         path = folder / "outcome.json"
         outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlbench.config.names import cleaned
+from rlbench.config.names import cleaned, named
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean
@@ -132,8 +132,8 @@ def _read_entry(cell: object) -> Entry:
     if not isinstance(cell, dict):
         raise TypeError
     return Entry(
-        key=CellKey(*(str(cell[name]) for name in CellKey._fields)),
-        id=str(cell["id"]),
+        key=CellKey(*(text and named(text) for text in (str(cell[name]) for name in CellKey._fields))),
+        id=named(str(cell["id"])),
         scores={int(seed): _finite(score) for seed, score in cell["scores"].items()},
         speeds={str(machine): tuple(map(_finite, _list(values))) for machine, values in cell["speeds"].items()},
     )

@@ -93,7 +93,7 @@ def against_baseline(
 
 def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     """3 worse, 5 a run failed, 4 undecided under ``strict``, else 0; the first that holds."""
-    words = {finding.word for finding in findings}
+    words = {finding.word for finding in findings} or {"NOT RUN"}
     if words & WORSE:
         return BelowReference.exit_code
     if "FAILED" in words:
@@ -209,7 +209,7 @@ def _score_findings(
 def _absent(key: CellKey, runs: Runs) -> Finding:
     """Why a cell of the baseline has nothing to be held against it."""
     if runs.elsewhere:
-        return _finding(key, "score", "NOT COMPARABLE", "another protocol or environment")
+        return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:
         return _finding(key, "score", "PARTIAL", "no run of the baseline's steps")
     return _finding(key, "score", "NOT RUN", "in the baseline only")

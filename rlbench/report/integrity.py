@@ -87,6 +87,11 @@ def _all(place: Path, found: Findings) -> Iterator[str]:
 
 def _run(folder: Path, found: Findings) -> Iterator[str]:
     try:
+        files.refuse_links(folder, folder)
+    except RefusedFile as error:
+        yield str(error)
+        return
+    try:
         record = store.read(folder)
     except RefusedFile as error:
         yield str(error)

@@ -258,7 +258,7 @@ class Cluster:
     def _again(self, task: _Task) -> list[News]:
         """Send a job once more, now with all that there is of it, and hold its folder in the meantime."""
         job = task.errand.job
-        if not task.claim.enter_context(claimed(job.folder)):
+        if not task.claim.enter_context(claimed(job.folder.absolute(), self.results)):
             del self._tasks[job.name]
             return [Exited(0, "another process is running it")]
         forced = "--force" in task.errand.words

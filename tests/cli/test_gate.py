@@ -111,7 +111,7 @@ def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Pa
 
 @pytest.mark.parametrize(
     ("sets", "word"),
-    [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT COMPARABLE")],
+    [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")],
 )
 def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
     sets: list[str], word: str, record_run: Record, saved: Path, capsys: Capture
@@ -119,6 +119,7 @@ def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
     for seed in range(3):
         toy(record_run, 0.2, seed, sets=sets)
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
+    assert main(["check", "toy", "--baseline", str(saved), "--strict"]) == 4
     assert f"{word} " in capsys.readouterr().out
 
 

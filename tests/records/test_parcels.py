@@ -12,7 +12,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.errors import RefusedFile
-from rlbench.records import files
+from rlbench.records import files, parcels
 from rlbench.records.locks import held
 from rlbench.records.parcels import Parcel, claimed, pack, signposted, unpack
 from rlbench.records.store import read
@@ -109,15 +109,15 @@ def test_a_line_that_is_being_written_stays_behind(run: Path, tmp_path: Path) ->
 
 
 def test_a_checkpoint_that_is_being_replaced_is_not_sent(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Path.read_bytes
+    whole = parcels._bytes
 
-    def swapped(path: Path) -> bytes:
+    def swapped(path: Path) -> bytes | None:
         content = whole(path)
         if path.name == "tensors-000.safetensors" and path.parent.name == "resume":
             state(run, "resume", "two")
         return content
 
-    monkeypatch.setattr(Path, "read_bytes", swapped)
+    monkeypatch.setattr(parcels, "_bytes", swapped)
     assert set(pack(run).states) == {"best"}
 
 
@@ -148,9 +148,9 @@ def test_a_damaged_record_or_another_runs_leaves_what_is_there(run: Path, tmp_pa
 
 
 def test_a_folder_that_is_claimed_for_elsewhere_is_held_until_it_is_let_go(tmp_path: Path) -> None:
-    with claimed(tmp_path / "run") as first:
+    with claimed(tmp_path / "run", tmp_path) as first:
         assert first and held(tmp_path / "run")
-        with claimed(tmp_path / "run") as second:
+        with claimed(tmp_path / "run", tmp_path) as second:
             assert not second
         assert held(tmp_path / "run")
     assert not held(tmp_path / "run")

@@ -224,7 +224,7 @@ def sent(folder: Path, golden: Path) -> None:
 
 def received(words: list[str]) -> int:
     run, there = CATCH.folder(Path(words[0]) / "sent"), CATCH.folder(Path(words[0]) / "there")
-    with parcels.signposted(Path(words[0]) / "there"), parcels.claimed(there) as ours:
+    with parcels.signposted(Path(words[0]) / "there"), parcels.claimed(there, Path(words[0])) as ours:
         assert ours
         attempts.open_log(there).close()
         attempts.note(there, {"event": "begun", "number": attempts.begun(there) + 1})

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from rlbench.cli import completion, sweep
+from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.datasets import dqn_replay, shard_conversion
 from rlbench.evaluation import pool
@@ -51,12 +52,19 @@ def import_workers() -> None:
     assert all(result.refused is not None for result in results)
 
 
+def library_child() -> None:
+    """A child process of a library that the command line imports; glfw starts one."""
+    main(["--version"])
+    subprocess.run([sys.executable, "-c", "import colorsys"], check=True, timeout=60)
+
+
 CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
     "a sweep's run, a library": (sweep_child, "typer.py"),
     "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
     "an offline evaluation worker": (judge, "numpy.py"),
     "the look for GPUs": (lambda: sweep._cards("cuda"), "torch.py"),
     "a data import's workers": (import_workers, "pickle.py"),
+    "a library's": (library_child, "colorsys.py"),
 }
 
 

@@ -162,7 +162,7 @@ def test_a_lost_machine_is_not_the_runs_fault(tmp_path: Path) -> None:
 
 def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go(tmp_path: Path) -> None:
     taken, free = job(tmp_path, 0), job(tmp_path, 1)
-    other = claimed(taken.folder)
+    other = claimed(taken.folder, tmp_path)
     assert other.__enter__()
     lets_go: list[News | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
     lets_go += [lambda: other.__exit__(None, None, None), Exited(0, "")]
