@@ -88,7 +88,7 @@ def watched(run: Online | Offline) -> Stopwatch:
     for owner, name in found:
         watch.attach("forward", owner, name)
     if isinstance(learner, DiscreteSAC):
-        watch.attach("forward", learner, "goal")
+        watch.attach("forward", learner, "td_target")
     if isinstance(learner, BCQ):
         watch.attach("forward", learner, "proposals")
     if isinstance(learner, PPO | Natural | Reinforce):
@@ -135,7 +135,7 @@ def _rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | 
             watch.attach("forward", learner, "actor_step", "regress")
             _by_hand(watch, learner.regress)
         case Reinforce():
-            watch.attach("returns", learner, "worth")
+            watch.attach("returns", learner, "return_weights")
 
 
 def _by_hand(watch: Stopwatch, steps: object) -> None:

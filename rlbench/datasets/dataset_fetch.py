@@ -24,7 +24,7 @@ def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Pr
     Raises:
         UsageError: nobody offers a data set of this name.
         RefusedFile: what arrived is damaged, or not the file that was recorded on first use.
-        Halted: the server or the disk failed; the same call resumes.
+        ResourceExhausted: the server or the disk failed; the same call resumes.
     """
     there = locations.place(name)
     if there.kind == "own":

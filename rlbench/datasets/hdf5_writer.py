@@ -37,7 +37,7 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
 
     Raises:
         UsageError: the folder cannot be written.
-        Halted: the disk is full.
+        ResourceExhausted: the disk is full.
     """
     part, lock = path.with_name(path.name + ".part"), FileLock(path.with_name(path.name + ".lock"))
     with disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again"):

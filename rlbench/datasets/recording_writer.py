@@ -54,7 +54,7 @@ class RecordingWriter:
         """Put on disk what is in memory, as the next file.
 
         Raises:
-            Halted: the disk is full; what was written before stays.
+            ResourceExhausted: the disk is full; what was written before stays.
         """
         if not self._count:
             return
@@ -147,7 +147,7 @@ def put(path: Path, raw: bytes) -> None:
 
     Raises:
         UsageError: the folder cannot be written.
-        Halted: the disk is full.
+        ResourceExhausted: the disk is full.
     """
     with _writing(path):
         disk.replace(path, raw, path.with_name(path.name + ".part"))
@@ -159,7 +159,7 @@ def alone(folder: Path) -> Iterator[None]:
 
     Raises:
         UsageError: somebody does, or the folder cannot be written.
-        Halted: the disk is full.
+        ResourceExhausted: the disk is full.
     """
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -188,7 +188,7 @@ def writing(path: Path) -> AbstractContextManager[None]:
 
     Raises:
         UsageError: its folder cannot be written.
-        Halted: the disk is full.
+        ResourceExhausted: the disk is full.
     """
     return disk.writing(path, elsewhere=" with --results")
 
