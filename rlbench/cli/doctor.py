@@ -38,6 +38,9 @@ FEW = 1_000
 OWN = {"goals": "gymnasium-robotics"}
 """What steps a suite whose tasks leave no choice."""
 
+IMPORT_OPENGL = {"mujoco", "gymnasium_robotics"}
+"""Packages that import the OpenGL backend of ``MUJOCO_GL``."""
+
 INSTALL = f"{sys.executable} -m pip install"
 ELSEWHERE = "`export RLBENCH_RESULTS=/folder/on/another/disk`"
 
@@ -162,7 +165,10 @@ def _package(name: str, requirement: str) -> Iterator[Finding]:
     if isinstance(module, ModuleType):
         yield Finding("ok", name, _version(name))
     else:
-        yield Finding("missing", name, f"{module}; `{INSTALL} '{requirement}'`")
+        from rlbench.envs.opengl import import_remedy
+
+        backend = import_remedy() if name in IMPORT_OPENGL else None
+        yield Finding("missing", name, backend or f"{module}; `{INSTALL} '{requirement}'`")
 
 
 def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Finding]:

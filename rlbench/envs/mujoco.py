@@ -16,13 +16,22 @@ from importlib.metadata import version
 from itertools import pairwise
 from typing import Any, Final
 
-import mujoco
 import numpy as np
 import torch
 
 from rlbench.envs.base import Step
 from rlbench.envs.gymnasium import GymnasiumVector, bare
+from rlbench.envs.opengl import import_remedy
+from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, branch, tensor
+
+try:
+    import mujoco
+except (AttributeError, ImportError, RuntimeError) as error:  # PyOpenGL raises AttributeError for a missing library
+    remedy = import_remedy()
+    if remedy is None:
+        raise
+    raise UsageError(remedy) from error
 
 PACKAGE: Final = "gymnasium.envs.mujoco"
 INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)
