@@ -19,11 +19,11 @@ from rlbench.errors import RefusedFile, UsageError
 
 
 def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
-    """Download a data set of D4RL's or Minari's to where it is looked for; it is there when this is exhausted.
+    """Download a data set of D4RL or Minari into its folder; the download is complete when this is exhausted.
 
     Raises:
-        UsageError: nobody offers a data set of this name.
-        RefusedFile: what arrived is damaged, or not the file that was recorded on first use.
+        UsageError: no server offers a data set of this name, or Minari is not installed.
+        RefusedFile: the file is damaged, or not the file that was recorded on first use.
         ResourceExhausted: the server or the disk failed; the same call resumes.
     """
     there = locations.place(name)
@@ -34,9 +34,10 @@ def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Pr
     if there.kind == "d4rl":
         yield from _file(catalogue.known(name).url, there.path, patience)
         return
-    for inside in (MINARI_DATA, MINARI_TOLD):  # the data first: with its metadata the set is there
-        if not (there.path / inside).is_file():
-            yield from _file(remote.address(name, inside.as_posix()), there.path / inside, patience)
+    remote.download(name)
+    if not locations.present(there):
+        raise RefusedFile(f"{there.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
+    checksums.sealed(data_file(there.path))
 
 
 def imported(path: Path, name: str, *, room: int | None = None) -> Place:

@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from rlbench.datasets import catalogue, checksums, dataset_fetch, download, remote
+from rlbench.datasets import catalogue, checksums, dataset_fetch, download
 from rlbench.datasets.d4rl import read
 from rlbench.datasets.download import part_of
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
@@ -60,9 +60,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     thread.start()
     behaviour.url = f"http://127.0.0.1:{http.server_port}"
     monkeypatch.setenv(catalogue.MIRROR, behaviour.url)
-    monkeypatch.setenv("MINARI_REMOTE", behaviour.url)
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "d4rl"))
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "PAUSE", 0.0)
     yield behaviour
@@ -325,50 +323,6 @@ def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: 
 def test_no_other_scheme_is_opened(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not an http address"):
         list(download.received("file:///etc/passwd", tmp_path / "x"))
-
-
-def test_minari_sets_are_listed_and_downloaded(
-    server: Server, write_minari: Callable[..., Path], tmp_path: Path
-) -> None:
-    name = "toy/walk/medium-v0"
-    one = np.zeros((3, 1))
-    episode = {
-        "observations": np.zeros((4, 2)),
-        "actions": one,
-        "rewards": one[:, 0],
-        "terminations": one[:, 0].astype(bool),
-        "truncations": one[:, 0].astype(bool),
-    }
-    made = write_minari([episode], name, tmp_path / "server")
-    server.files = {
-        f"/{path.relative_to(tmp_path / 'server').as_posix()}": path.read_bytes()
-        for path in made.rglob("*")
-        if path.is_file()
-    }
-    server.files["/namespace_metadata.json"] = b'{"datasets": ["toy/walk/medium-v0"]}'
-    assert remote.names() == [name]
-    list(dataset_fetch.downloaded(name))
-    for inside in ("data/main_data.hdf5", "data/metadata.json"):
-        assert (tmp_path / "minari" / name / inside).read_bytes() == (made / inside).read_bytes()
-    assert checksums.recorded(tmp_path / "minari" / name / "data/main_data.hdf5") is not None
-
-
-def test_the_hub_has_a_repository_for_each_first_part_of_a_name(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MINARI_REMOTE", "hf://farama-minari")
-    monkeypatch.setenv("HF_ENDPOINT", server.url)
-    base = "/datasets/farama-minari/mujoco/resolve/main"
-    where = remote.address("mujoco/hopper/medium-v0", "data/metadata.json")
-    assert where == f"{server.url}{base}/hopper/medium-v0/data/metadata.json"
-    server.files = {
-        "/api/datasets?author=farama-minari&limit=1000": b'[{"id": "farama-minari/mujoco"}, {"id": "x/y"}]',
-        f"{base}/namespace_metadata.json": b'{"datasets": ["mujoco/hopper/medium-v0"]}',
-    }
-    assert remote.names() == ["mujoco/hopper/medium-v0"]
-    server.files["/api/datasets?author=farama-minari&limit=1000"] = b'{"error": 1}'
-    with pytest.raises(RefusedFile, match="not as expected"):
-        remote.names()
 
 
 @pytest.mark.parametrize(

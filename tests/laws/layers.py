@@ -48,9 +48,10 @@ LIGHT: Final = {
     "report",
     "datasets",
 }  # never import what is heavy
-READS_TORCH: Final = (
-    "rlbench/datasets/torchfile.py"  # what torch saved, torch reads: the one module of datasets that may
-)
+READS_BY_LIBRARY: Final = {
+    "rlbench/datasets/torchfile.py",  # reads a file of torch by torch
+    "rlbench/datasets/remote.py",  # downloads from Minari's remote by minari
+}
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
 IMPORTED_AS: Final = {"pillow": "PIL"}  # distributions whose package has another name
@@ -96,7 +97,7 @@ def light(module: Module) -> Iterator[Finding]:
         there = _unit(found)
         heavy = found.target.split(".")[0] in HEAVY
         heavy |= there is not None and there not in LIGHT | LIGHT_AT_START | {"__init__"}
-        later = module.unit in LIGHT_AT_START or module.path == READS_TORCH
+        later = module.unit in LIGHT_AT_START or module.path in READS_BY_LIBRARY
         if heavy and (found.runs == "at import" if later else module.unit in LIGHT):
             advice = "import it inside the function" if later else "do without"
             yield Finding(found.line, f"{found.target} brings torch or an emulator into {module.unit}: {advice}")
