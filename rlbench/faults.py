@@ -32,17 +32,9 @@ POINTS: Final[Mapping[str, str]] = {
     "outcome.dropped": "epochs are about to be replaced; the outcome that counted them is gone",
     "aside.made": "the folder for what --force puts aside is there and empty",
     "aside.moved": "a part of the record is aside, the others are not",
-    # what a sweep keeps: record/attempts.py, and records from elsewhere: record/parcels.py
+    # what a sweep keeps: record/attempts.py
     "log.made": "the log of a run's processes is there",
     "note.made": "the run's folder is there, nothing is noted of the process",
-    "claimed.made": "the folder of a run that is made elsewhere is there and empty",
-    "signpost.made": "a file tells other machines that they see the same folder",
-    "parcel.swept": "what a crash left of a record from elsewhere is gone",
-    "parcel.written": "a file of a record from elsewhere is on disk, where nobody reads it",
-    "parcel.placed": "a file of a record from elsewhere stands, others do not",
-    "parcel.out": "the old checkpoint has another name, that from elsewhere is not in its place yet",
-    "parcel.in": "the checkpoint from elsewhere is in its place, the old one is not gone yet",
-    "parcel.cleared": "a checkpoint that is no more elsewhere is gone here",
     # a checkpoint: checkpoint.py
     "checkpoint.begun": "an empty folder is beside the old checkpoint",
     "checkpoint.shard": "a file of tensors is whole, the manifest is missing",

@@ -127,10 +127,10 @@ def _cluster(specs: Sequence[Spec], asked: SweepOptions, threads: int) -> Iterat
     """The jobs as tasks of a Ray cluster, each sized by the largest machine it now has."""
     from rlbench.cli.experience import steps_of
     from rlbench.sweep.plan import Machine, jobs_of
-    from rlbench.sweep.ray import Cluster, connected, nodes
+    from rlbench.sweep.ray import Cluster, connect, nodes
 
     with redirect_stdout(sys.stderr):  # Ray speaks from threads of its own until it is shut down; stdout is for results
-        ray = connected(asked.address)
+        ray = connect(asked.address)
         try:
             has = nodes(ray)
             most = {name: max((int(node.get(name, 0)) for node in has), default=0) for name in ("CPU", "GPU", "memory")}
@@ -140,7 +140,7 @@ def _cluster(specs: Sequence[Spec], asked: SweepOptions, threads: int) -> Iterat
             steps = steps_of(asked.dataset)
             jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.eval_workers, steps)
             _tell_rounding(jobs, machine)
-            engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, card=min(cards, default=0))
+            engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, gpu=min(cards, default=0))
             try:
                 yield jobs, engine
             finally:

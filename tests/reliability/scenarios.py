@@ -28,7 +28,7 @@ from rlbench.datasets import (
 )
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
-from rlbench.records import attempts, parcels
+from rlbench.records import attempts
 from rlbench.records.store import Store, read
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import ending
@@ -213,30 +213,17 @@ def copied_ending(folder: Path) -> object:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def sent(folder: Path, golden: Path) -> None:
-    """A record of another machine, to go where an older state of it is, and what a crash left of that."""
-    shutil.copytree(golden, folder / "sent")
-    run, there = CATCH.folder(folder / "sent"), CATCH.folder(folder / "there")
-    shutil.copytree(run, there)
-    shutil.copytree(run / "checkpoint" / "last", there / "checkpoint" / "resume")
-    (there / ".parcel.1.tmp").mkdir()
-
-
-def received(words: list[str]) -> int:
-    run, there = CATCH.folder(Path(words[0]) / "sent"), CATCH.folder(Path(words[0]) / "there")
-    with parcels.signposted(Path(words[0]) / "there"), parcels.claimed(there, Path(words[0])) as ours:
-        assert ours
-        attempts.open_log(there).close()
-        attempts.note(there, {"event": "begun", "number": attempts.begun(there) + 1})
-        parcels.unpack(parcels.pack(run), there, CATCH.spec())
+def started(words: list[str]) -> int:
+    """Log and attempts of a run's process, as a sweep writes them."""
+    folder = CATCH.folder(Path(words[0]))
+    attempts.open_log(folder).close()
+    attempts.note(folder, {"event": "begun", "number": attempts.begun(folder) + 1})
     return 0
 
 
-def received_ending(folder: Path) -> object:
-    there = CATCH.folder(folder / "there")
-    assert not list(there.glob(".parcel.*")), "half a record was left"
-    assert attempts.begun(there) > 0
-    return ending(there)
+def started_ending(folder: Path) -> object:
+    assert attempts.begun(CATCH.folder(folder)) > 0
+    return ending(CATCH.folder(folder))
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -246,7 +233,7 @@ SCENARIOS: dict[str, Scenario] = {
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
     "differ": Scenario(("outcome.",), differ, f"{HERE}:trained", trained_ending),
     "crash": Scenario(("claim.swept", "checkpoint.swept"), crash, f"{HERE}:trained", trained_ending),
-    "sent": Scenario(("log.", "note.", "claimed.", "signpost.", "parcel."), sent, f"{HERE}:received", received_ending),
+    "attempt": Scenario(("log.", "note."), force, f"{HERE}:started", started_ending),
     "set": Scenario(("dataset.", "seal."), old_set, f"{HERE}:wrote", set_ending),
     "film": Scenario(("film.", "replace."), old_film, f"{HERE}:played", film_ending),
     "shards": Scenario(("shard.", "replace."), texts, f"{HERE}:brought", film_ending),

@@ -58,15 +58,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("shared", [True, False])
 def test_a_sweep_passes_while_a_node_is_removed_and_another_joins_and_gives_the_local_records(
-    cluster: object, tmp_path: Path, *, shared: bool
+    cluster: object, tmp_path: Path
 ) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
     results = tmp_path / "ray"
     more = ("--seeds", "0-5", "--executor", "ray", "--ray-address", cluster.address, "--json")
-    command = words(results, *more) if shared else [sys.executable, "-c", APART, *words(results, *more)[3:]]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words(results, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 300
     while begun(results) < 3 and process.poll() is None:
         assert time.monotonic() < until
@@ -83,16 +81,28 @@ def test_a_sweep_passes_while_a_node_is_removed_and_another_joins_and_gives_the_
     assert records(results) == records(local)
 
 
-APART = """
+UNSHARED = """
 import sys
+from pathlib import Path
 from rlbench.cli.app import main
 from rlbench.sweep import ray
-given = ray.Cluster._given
-def blind(self, errand):
-    return given(self, ray.replace(errand, signpost="nowhere"))
-ray.Cluster._given = blind
+task = ray.RayJob
+ray.RayJob = lambda **fields: task(**{**fields, "marker": Path("/nowhere")})
 sys.exit(main(sys.argv[1:]))
 """
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")
+def test_a_machine_that_does_not_see_the_results_folder_is_named_in_one_line(cluster: object, tmp_path: Path) -> None:
+    more = ("--seeds", "0-1", "--executor", "ray", "--ray-address", cluster.address, "--quiet")
+    command = [sys.executable, "-c", UNSHARED, *words(tmp_path, *more)[3:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 2, done.stderr
+    assert f"--results {tmp_path}: " in done.stderr and "does not see this folder" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")

@@ -10,7 +10,7 @@ import pytest
 from rlbench import suites
 from rlbench.errors import UsageError
 from rlbench.records import attempts
-from rlbench.records.parcels import claimed
+from rlbench.records.locks import Claim
 from rlbench.records.store import Store, folder_of
 from rlbench.records.types import Outcome, Status
 from rlbench.sweep import scheduler
@@ -162,10 +162,11 @@ def test_a_lost_machine_is_not_the_runs_fault(tmp_path: Path) -> None:
 
 def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go(tmp_path: Path) -> None:
     taken, free = job(tmp_path, 0), job(tmp_path, 1)
-    other = claimed(taken.folder, tmp_path)
-    assert other.__enter__()
+    taken.folder.mkdir(parents=True)
+    other = Claim(taken.folder)
+    assert other.acquire()
     lets_go: list[News | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
-    lets_go += [lambda: other.__exit__(None, None, None), Exited(0, "")]
+    lets_go += [other.release, Exited(0, "")]
     engine = Scripted({0: [[Begun(0), lambda: finished(taken, tmp_path), Exited(0, "")]], 1: [lets_go]})
     endings, _ = carried([taken, free], engine)
     assert [e.status for e in endings] == ["done", "done"]
