@@ -24,7 +24,7 @@ def carry(
     crash: bool = False,
     runtime: Runtime = QUIET,
 ) -> int:
-    """Go on with a run, to its end, for so many records or up to an env or gradient step; gives how many records it made.
+    """Go on with a run to its end, for so many records or up to a step; gives how many records it made.
 
     It is stopped as a signal would, or with ``crash`` without a word, as SIGKILL would.
     """
