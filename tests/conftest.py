@@ -25,6 +25,9 @@ os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", MPLBACKEND="Ag
 for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
     del os.environ[name]
 
+# Tests read and write one folder, below their own one; those of own runs beside rlbench's records take this away.
+os.environ["RLBENCH_RESULTS"] = "results"
+
 # The same examples in every run: a failure that CI sees is seen here. Slow machines are no failure; hangs are, by
 # pytest's own timeout.
 hypothesis.settings.register_profile(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
+from rlbench.cli.options import Json, Records, SuiteOrAll
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError, beside
 
@@ -74,7 +74,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """Say by the exit code whether anything has become worse.
@@ -101,26 +101,29 @@ def check(
 
 
 def _findings(
-    suite: str, baseline: Path | None, results: Path, margin: float | None, alpha: float, *, other_machine: bool
+    suite: str, baseline: Path | None, results: Path | None, margin: float | None, alpha: float, *, other_machine: bool
 ) -> list[Finding]:
     from rlbench.report.baseline import read
     from rlbench.report.cells import SUITES
     from rlbench.report.check import against_baseline, against_documents
     from rlbench.report.gate import MARGIN
+    from rlbench.report.sources import sources
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
     saved = None if baseline is None else read(baseline)
-    if not results.exists():
+    if results is not None and not results.exists():
         raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     chosen = SUITES if suite == "all" else (suite,)
     if saved is None:
-        return [f for name in chosen for f in against_documents(name, results, alpha=alpha, margin=margin)]
+        return [f for name in chosen for f in against_documents(name, sources(results), alpha=alpha, margin=margin)]
     share = MARGIN if margin is None else margin
     return [
         finding
         for name in chosen
-        for finding in against_baseline(name, results, saved, alpha=alpha, margin=share, other_machine=other_machine)
+        for finding in against_baseline(
+            name, sources(results).own, saved, alpha=alpha, margin=share, other_machine=other_machine
+        )
     ]
 
 

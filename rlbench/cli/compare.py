@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
+from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import emit, emit_json, terminal_width
 
 COMPARE_SCHEMA = 1
@@ -26,7 +26,7 @@ def compare(
     ],
     *,
     suite: OnlySuite = None,
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """Compare two results folders, or two algorithms.
@@ -37,8 +37,9 @@ def compare(
     """
     from rlbench.report.compare import compare as compared
     from rlbench.report.compare import to_document, to_text
+    from rlbench.report.sources import sources
 
-    found = compared(left, right, results, suite)
+    found = compared(left, right, sources(results), suite)
     if json:
         emit_json({"schema_version": COMPARE_SCHEMA, **to_document(found)})
     else:

@@ -80,11 +80,13 @@ def runs(context: typer.Context) -> list[str]:
     """The folders of the runs below the results folder."""
     from itertools import islice
 
-    from rlbench.cli.options import RESULTS
     from rlbench.report.runs import folders
+    from rlbench.report.sources import sources
 
     with suppress(RlbenchError, OSError):
-        found = map(str, folders(Path(str(_typed(context, "results") or RESULTS))))
+        named = _typed(context, "results")
+        places = sources(Path(str(named)) if named else None).folders
+        found = (str(folder) for place in places for folder in folders(place))
         return list(islice(filter(SAFE.fullmatch, found), MOST))
     return []
 

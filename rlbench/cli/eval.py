@@ -12,7 +12,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, documented
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.options import Json, Records
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.cli.runs import Run, run_folder
 from rlbench.errors import UnknownName, UsageError
@@ -110,7 +110,7 @@ def evaluate(
             autocompletion=completion.devices,
         ),
     ] = "cpu",
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """Play what a run has learned, by the protocol it was judged by.

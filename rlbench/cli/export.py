@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import examples
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.options import Json, Records
 from rlbench.cli.output import complain, emit, emit_json
 from rlbench.cli.runs import run_folder
 from rlbench.errors import RefusedFile
@@ -36,7 +36,7 @@ def tensorboard(
     ] = None,
     *,
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for: tensorboard --logdir DIR.")],
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """Write the curves of runs for TensorBoard.
@@ -70,13 +70,16 @@ def tensorboard(
         raise typer.Exit(RefusedFile.exit_code)
 
 
-def _meant(names: list[str], results: Path) -> list[Path]:
+def _meant(names: list[str], results: Path | None) -> list[Path]:
     """The folders that names of suites and of runs mean, each once; all of them where nothing is named."""
     from rlbench import suites
     from rlbench.report.run_index import folders
+    from rlbench.report.sources import sources
 
     found: list[Path] = []
     for name in names or suites.names():
-        suite = (folder for folder in folders(results) if folder.relative_to(results).parts[0] == name)
+        suite = (
+            f for place in sources(results).folders for f in folders(place) if f.relative_to(place).parts[0] == name
+        )
         found += suite if name in suites.names() else [run_folder(name, results)]
     return list({folder.resolve(): folder for folder in found}.values())

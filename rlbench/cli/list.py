@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, OnlySuite, Results
+from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import UnknownName
 
@@ -22,12 +22,13 @@ def listing(
     ],
     *,
     suite: OnlySuite = None,
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """List suites, algorithms, tasks or runs, one a line.
 
-    Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders below --results.
+    Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
+    runs; `--results results` lists those that a checkout of rlbench brings.
     """
     if kind not in KINDS:
         raise UnknownName("kind", kind, KINDS, where="list")
@@ -53,12 +54,14 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
     return [(of, name) for of in chosen for name in names(of)]
 
 
-def _runs(suite: str | None, results: Path) -> list[tuple[str, str]]:
+def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
     """``(suite, folder)`` for each run, whatever became of it."""
     from rlbench import suites
     from rlbench.report.run_index import folders
+    from rlbench.report.sources import sources
 
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    found = [(folder.relative_to(results).parts[0], str(folder)) for folder in folders(results)]
+    own = sources(results).own
+    found = [(folder.relative_to(own).parts[0], str(folder)) for folder in folders(own)]
     return [(of, folder) for of, folder in found if suite in {None, of}]

@@ -115,8 +115,19 @@ Results: TypeAlias = Annotated[
         "--results",
         envvar="RLBENCH_RESULTS",
         metavar="DIR",
-        help="The folder that holds the records.",
+        help="Write records to this folder.",
         parser=folder_named,
+    ),
+]
+Records: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        envvar="RLBENCH_RESULTS",
+        metavar="DIR",
+        help="Read records of this folder only; default: runs/ here, beside what rlbench itself measured.",
+        parser=folder_named,
+        show_default=False,
     ),
 ]
 Sets: TypeAlias = Annotated[
@@ -211,5 +222,5 @@ TrackDir: TypeAlias = Annotated[
 ]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 
-RESULTS = Path("results")
+RESULTS = Path("runs")
 TRACKED = Path("tracked")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json, Results, SuiteOrAll
+from rlbench.cli.options import Json, Records, SuiteOrAll
 from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rlbench.report.remaining_work import RemainingRuns
+    from rlbench.report.sources import Sources
 
 PLAN_SCHEMA = 1
 DISK = 300_000
@@ -47,7 +47,7 @@ def plan(
             help="Only what decides most verdicts within so many hours, minutes or days; default: everything.",
         ),
     ] = None,
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """Show which runs a table lacks, and what they would cost.
@@ -60,15 +60,16 @@ def plan(
     from rlbench.report.cells import SUITES
     from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import remaining_runs
+    from rlbench.report.sources import sources
 
     if suite not in (*SUITES, "all"):
         raise UnknownName("suite", suite, [*SUITES, "all"])
-    wanted = parse_seeds(seeds)
+    wanted, evidence = parse_seeds(seeds), sources(results)
     chosen = SUITES if suite == "all" else (suite,)
-    found = [row for name in chosen for row in remaining_runs(name, results, algorithms=algo or (), seeds=wanted)]
+    found = [row for name in chosen for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted)]
     found = [row for row in found if row.runnable or not (runnable or lines)]
     if budget is not None:
-        _affordable(found, chosen, results, budget, lines=lines, json=json)
+        _affordable(found, chosen, evidence, budget, lines=lines, json=json)
         return
     if one:
         found = list({(row.key.suite, row.key.algorithm): row for row in reversed(found)}.values())[::-1]
@@ -81,14 +82,14 @@ def plan(
         every = [
             row
             for name in chosen
-            for row in remaining_runs(name, results, algorithms=algo or (), seeds=wanted, whole=True)
+            for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted, whole=True)
         ]
-        told = _text(found) if found else f"nothing is missing from {results}"
+        told = _text(found) if found else f"nothing is missing from {evidence.own}"
         emit("\n".join([told, *sentences([_whole(every)], terminal_width())]))
 
 
 def _affordable(
-    found: Sequence[RemainingRuns], suites: Sequence[str], results: Path, budget: str, *, lines: bool, json: bool
+    found: Sequence[RemainingRuns], suites: Sequence[str], evidence: Sources, budget: str, *, lines: bool, json: bool
 ) -> None:
     """What decides most verdicts in the time, the next in line, and how much is left out."""
     from rlbench.cli.status import spoken
@@ -97,7 +98,7 @@ def _affordable(
     from rlbench.report.columns import sentences
 
     hours = parse_budget(budget)
-    choice = chosen(found, {cell.key: cell.verdict for cell in every_cell(suites, results)}, hours)
+    choice = chosen(found, {cell.key: cell.verdict for cell in every_cell(suites, evidence.own)}, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
         emit("\n".join(map(_line, (*choice.rows, *after))))

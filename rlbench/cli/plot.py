@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Algos, Results, Suite, Tasks
+from rlbench.cli.options import Algos, Records, Suite, Tasks
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
@@ -29,7 +29,7 @@ def plot(
     ] = "curves",
     task: Tasks = None,
     algo: Algos = None,
-    results: Results = RESULTS,
+    results: Records = None,
 ) -> None:
     """Draw learning curves and other pictures of the records.
 
@@ -45,8 +45,11 @@ def plot(
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
     from rlbench.report.plots import draw, encoded, kind_of
+    from rlbench.report.sources import sources
 
-    picture = encoded(draw(suite, kind_of(kind), results, tasks=task or [], algorithms=algo or []), output.suffix)
+    picture = encoded(
+        draw(suite, kind_of(kind), sources(results), tasks=task or [], algorithms=algo or []), output.suffix
+    )
     with files.writing(output):
         output.write_bytes(picture)
     remark(f"{output}: {len(picture):,} bytes")

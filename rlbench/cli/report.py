@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Results
+from rlbench.cli.options import Records
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName, UsageError
 
@@ -22,7 +22,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE.html|.md", help="The HTML or Markdown file to write.")
     ],
-    results: Results = RESULTS,
+    results: Records = None,
 ) -> None:
     """Write one page of everything that was measured.
 
@@ -40,7 +40,8 @@ def report(
         raise UsageError(f"--output {output}: name a file in a folder that exists")
     from rlbench.report.html_report import page
     from rlbench.report.markdown_summary import overview
+    from rlbench.report.sources import sources
 
-    text = (overview if output.suffix == ".md" else page)(list(dict.fromkeys(suite or SUITES)), results)
+    text = (overview if output.suffix == ".md" else page)(list(dict.fromkeys(suite or SUITES)), sources(results))
     files.replace(output.resolve(), text)
     remark(f"{output}: {len(text.encode()):,} bytes")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import options
+from rlbench.cli.announcement import announce
 from rlbench.cli.experience import Data
 from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
@@ -65,6 +66,8 @@ def run(
     if dry_run:
         _plan(specs, results, json=json)
         return
+    if not quiet and pipe is None:
+        announce(specs, results)
     _thread_policy(specs)
     with following(track or (), specs, results, track_dir):
         if jobs is None and executor == "local":

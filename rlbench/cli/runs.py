@@ -22,7 +22,7 @@ SHOWN = 3
 """Runs that a line names where a name means several."""
 
 
-def run_folder(name: str, results: Path) -> Path:
+def run_folder(name: str, results: Path | None) -> Path:
     """The folder of the one run that is meant; ``ID/seed=N`` where an id has several seeds.
 
     Raises:
@@ -30,10 +30,12 @@ def run_folder(name: str, results: Path) -> Path:
         UsageError: several are meant.
     """
     from rlbench.report.run_index import folders
+    from rlbench.report.sources import sources
 
     if (Path(name) / "spec.json").is_file():
         return Path(name)
-    known = {str(folder.relative_to(results)): folder for folder in folders(results)}
+    places = sources(results).folders
+    known = {str(folder.relative_to(place)): folder for place in reversed(places) for folder in folders(place)}
     if name in known:
         return known[name]
     start, _, rest = name.strip("/").partition("/")
@@ -44,7 +46,7 @@ def run_folder(name: str, results: Path) -> Path:
     ]
     if not meant:
         ids = dict.fromkeys(folder.parent.name for folder in known.values())
-        raise UnknownName("run", name, [*known, *ids], where=str(results))
+        raise UnknownName("run", name, [*known, *ids], where=str(places[0]))
     if len(meant) > 1:
         some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in meant[:SHOWN])
         more = ", …" if len(meant) > SHOWN else ""

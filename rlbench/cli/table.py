@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Algos, Json, Results, SuiteOrAll, Tasks
+from rlbench.cli.options import Algos, Json, Records, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark, terminal_width
 from rlbench.errors import UnknownName, UsageError
 
@@ -40,7 +40,7 @@ def table(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Write to this file; default: stdout.")
     ] = None,
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
     """Show published scores beside measured ones, with verdicts.
@@ -48,13 +48,13 @@ def table(
     REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
     says what the two columns of scores are.
     """
-    from rlbench.report.cells import every_cell
+    from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 
     chosen = _format(style, output, json=json)
-    of_algorithm = _only(every_cell(_suites(suite), results), "algorithm", algo or [], suite)
+    of_algorithm = _only(sources(results).cells(_suites(suite)), "algorithm", algo or [], suite)
     found = _only(of_algorithm, "task", task or [], suite)
-    if not results.exists():
+    if results is not None and not results.exists():
         remark(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
         _write(output, TEXTS[chosen](found))

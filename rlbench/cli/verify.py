@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import RESULTS, Json
+from rlbench.cli.options import Json
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
@@ -20,14 +20,14 @@ VERIFY_SCHEMA = 1
 
 def verify(
     folder: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="[DIR]",
             envvar="RLBENCH_RESULTS",
-            help="A folder of records, or one run's own folder.",
+            help="A folder of records, or one run's folder; default: runs/, else the records of the checkout.",
             autocompletion=completion.runs,
         ),
-    ] = RESULTS,
+    ] = None,
     *,
     replay: Annotated[
         bool, typer.Option("--replay", help="Train the first epochs of one run again and compare them to the bit.")
@@ -50,6 +50,9 @@ def verify(
     any makes the exit code 2. Checksums protect against accidents, not against forgery: --replay trains again, with
     the recorded spec, seed, threads and engine, and exits with 3 where an epoch differs.
     """
+    from rlbench.report.sources import sources
+
+    folder = folder or next((place for place in sources(None).folders if place.is_dir()), sources(None).own)
     if replay:
         _replay(folder, epochs, json=json)
         return

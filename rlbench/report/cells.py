@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 from rlbench.report.dataset_returns import UNKNOWN, DatasetReturns, dataset_returns, noted
 from rlbench.report.estimate import (
@@ -97,6 +98,8 @@ class Cell:
     margin: float | None = None  # from the document, within which a mean is no other
     claim: Claim | None = None  # what the seeds say before the other cells are heard
     experience: DatasetReturns = UNKNOWN  # what was learned from, where it was recorded
+    origin: Literal["", "own", "rlbench"] = ""  # whose runs are judged; empty where one folder counts
+    rlbench: Measured | None = None  # what the runs that rlbench brings gave, beside own ones
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,13 +14,13 @@ from rlbench.config.names import printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
-from rlbench.report.cells import every_cell
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import reference
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
+from rlbench.report.sources import Sources
 from rlbench.report.tables import rounded, task_name
 
 Aspect = Literal["score", "speed", "run", "pooled"]
@@ -45,16 +45,16 @@ class Finding:
         return f"{'/'.join(filter(None, (self.suite, self.algorithm, self.task)))} {self.aspect}"
 
 
-def against_documents(suite: str, results: Path, *, alpha: float, margin: float | None) -> list[Finding]:
+def against_documents(suite: str, sources: Sources, *, alpha: float, margin: float | None) -> list[Finding]:
     """Every cell's verdict, and every run that failed."""
-    cells = every_cell([suite], results, alpha=alpha, share=margin)
+    cells = sources.cells([suite], alpha=alpha, share=margin)
     found = []
     for cell in cells:
         ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
         theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
         reason = "; ".join(filter(None, (ours, theirs, cell.note)))
         found.append(_finding(cell.key, "score", gate_word(str(cell.verdict)), reason))
-    for key, runs in sorted(gather(results).items()):
+    for key, runs in sorted(sources.runs().items()):
         if key.suite == suite:
             found += _failures(key, runs.failed)
     return found

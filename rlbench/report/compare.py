@@ -24,6 +24,7 @@ from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey, Estimator
 from rlbench.report.references import in_points, reference
 from rlbench.report.run_index import Runs, gather
+from rlbench.report.sources import Sources
 
 FEWEST = 2
 """Seeds on either side below which a chance says nothing."""
@@ -53,7 +54,7 @@ class Comparison:
     improvement: Estimate | None
 
 
-def compare(left: str, right: str, results: Path, suite: str | None) -> Comparison:
+def compare(left: str, right: str, evidence: Sources, suite: str | None) -> Comparison:
     """Two results folders cell by cell, or two algorithms task by task; which, the names say.
 
     Raises:
@@ -70,7 +71,7 @@ def compare(left: str, right: str, results: Path, suite: str | None) -> Comparis
         raise UsageError(
             f"{other}: not a folder of records{beside(Path(other))}; compare two folders or two algorithms"
         )
-    return _algorithms((left, right), results, suite)
+    return _algorithms((left, right), evidence, suite)
 
 
 def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
@@ -88,15 +89,15 @@ def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
     return _together(names, tasks, left_out)
 
 
-def _algorithms(names: tuple[str, str], results: Path, suite: str | None) -> Comparison:
+def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> Comparison:
     left, right = names
-    found = _of_suite(gather(results), suite)
+    found = _of_suite(evidence.runs(), suite)
     known = sorted({key.algorithm for key in found})
     if not known:
-        raise UsageError(f"{results}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
+        raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")
     for name in names:
         if name not in known:
-            raise UnknownName("folder or algorithm with runs", name, known, where=str(results))
+            raise UnknownName("folder or algorithm with runs", name, known, where=str(evidence.own))
     pairs = [
         (key, runs, found[key._replace(algorithm=right)])
         for key, runs in found.items()

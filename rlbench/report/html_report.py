@@ -9,19 +9,19 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from rlbench import __version__
 from rlbench.errors import UsageError
 from rlbench.report.baseline import machine_of, speed
-from rlbench.report.cells import Cell, every_cell
+from rlbench.report.cells import Cell
 from rlbench.report.estimate import best, final, last_tenth
 from rlbench.report.reference_table import DATA, CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
+from rlbench.report.sources import Sources
 from rlbench.report.tables import STYLES, html_table, legend, rounded, task_name
 
 PICTURES = (
@@ -40,11 +40,11 @@ SPARK = (90, 22)
 """Width and height of a seed's curve, in pixels."""
 
 
-def page(suites: Sequence[str], results: Path) -> str:
+def page(suites: Sequence[str], evidence: Sources) -> str:
     """The report of some suites as HTML."""
-    found = gather(results)
-    cells = {suite: every_cell([suite], results) for suite in suites}
-    sections = [_section(suite, cells[suite], found, results) for suite in suites]
+    found = evidence.runs()
+    cells = {suite: evidence.cells([suite]) for suite in suites}
+    sections = [_section(suite, cells[suite], found, evidence) for suite in suites]
     links = [*((suite, suite.capitalize()) for suite in suites), ("machines", "Machines"), ("words", "Verdicts")]
     parts = {
         "{{version}}": html.escape(__version__),
@@ -57,19 +57,19 @@ def page(suites: Sequence[str], results: Path) -> str:
     return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text)  # once: records name marks too
 
 
-def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], results: Path) -> str:
+def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], evidence: Sources) -> str:
     measured = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
     if measured:
         several = sum(cell.measured.n for cell in measured if cell.measured) > 1
-        parts += [html_table(measured), *_pictures(suite, results, several=several), _seeds(suite, found)]
+        parts += [html_table(measured), *_pictures(suite, evidence, several=several), _seeds(suite, found)]
     else:
         parts.append('<p class="quiet">Nothing has been run yet.</p>')
     if rest:
         title = f"{len(rest)} documented cells without a finished run"
         parts.append(f"<details><summary>{title}</summary>{html_table(rest)}</details>")
-    parts.append(_missing(remaining_runs(suite, results)))
+    parts.append(_missing(remaining_runs(suite, evidence)))
     lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells))
     return "\n".join([*parts, f'<ul class="legend">{lines}</ul>'])
 
@@ -83,18 +83,18 @@ def _tiles(cells: Sequence[Cell]) -> str:
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _pictures(suite: str, results: Path, *, several: bool) -> list[str]:
+def _pictures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
     """Curves, and where there are several runs what they say together."""
-    large = [_picture(suite, kind, caption, results) for kind, caption in PICTURES]
-    small = [_picture(suite, kind, caption, results) for kind, caption in SMALL] if several else []
+    large = [_picture(suite, kind, caption, evidence) for kind, caption in PICTURES]
+    small = [_picture(suite, kind, caption, evidence) for kind, caption in SMALL] if several else []
     return [*large, f'<div class="pair">{"".join(small)}</div>']
 
 
-def _picture(suite: str, kind: str, caption: str, results: Path) -> str:
+def _picture(suite: str, kind: str, caption: str, evidence: Sources) -> str:
     from rlbench.report.plots import draw, encoded, kind_of
 
     try:
-        picture = encoded(draw(suite, kind_of(kind), results), ".svg")
+        picture = encoded(draw(suite, kind_of(kind), evidence), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
     data = quote(" ".join(picture.decode().split()), safe=PLAIN)  # shorter than in base 64

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from rlbench.report.cells import Cell, every_cell
+from rlbench.report.cells import Cell
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.run_index import Runs
+from rlbench.report.sources import Sources
 from rlbench.report.tables import to_markdown
 from rlbench.report.verdict import Word
 
@@ -21,13 +22,13 @@ KINDS = ("interval", "curves")
 """Pictures that are shown, where they lie in ``plots``."""
 
 
-def overview(suites: Sequence[str], results: Path) -> str:
+def overview(suites: Sequence[str], evidence: Sources) -> str:
     """The report of some suites as Markdown; pictures are linked from ``plots`` where they are."""
-    found = gather(results)
+    found = evidence.runs()
     cpu = _most_used(found)
-    cells = {suite: every_cell([suite], results) for suite in suites}
-    lacking = {suite: remaining_runs(suite, results, cpu=cpu) for suite in suites}
-    sections = [_section(suite, cells[suite], results) for suite in suites]
+    cells = {suite: evidence.cells([suite]) for suite in suites}
+    lacking = {suite: remaining_runs(suite, evidence, cpu=cpu) for suite in suites}
+    sections = [_section(suite, cells[suite], evidence.folders[-1]) for suite in suites]
     return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
 
 

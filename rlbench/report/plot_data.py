@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import numpy as np
 
@@ -16,8 +15,9 @@ from rlbench.report.curves import Curve, documented_curves
 from rlbench.report.reference_scores import documented, names_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import in_points, reference
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.run_index import Runs
 from rlbench.report.runs import Evaluation, Run
+from rlbench.report.sources import Sources
 from rlbench.report.tables import task_name
 
 MOST_POINTS = 300
@@ -59,14 +59,14 @@ class AlgorithmScores:
 
 def panels(
     suite: str,
-    results: Path,
+    evidence: Sources,
     *,
     tasks: Sequence[str] = (),
     algorithms: Sequence[str] = (),
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    found = chosen(suite, gather(results), tasks, algorithms)
+    found = chosen(suite, evidence.runs(), tasks, algorithms)
     drawn: dict[str, list[CellKey]] = {}
     for key, runs in found.items():
         if tasks or _shown(runs):
@@ -85,10 +85,10 @@ def panels(
 
 
 def standings(
-    suite: str, results: Path, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
-    found = {k: runs for k, runs in chosen(suite, gather(results), tasks, algorithms).items() if runs.complete}
+    found = {k: runs for k, runs in chosen(suite, evidence.runs(), tasks, algorithms).items() if runs.complete}
     scores = {key: row for key, runs in found.items() if (row := scores_of(key, runs))}
     documents = _documents(suite)
     keys = list(scores)
@@ -159,9 +159,11 @@ def hours(evaluation: Evaluation) -> float:
     return evaluation.seconds / 3600
 
 
-def nothing(suite: str, results: Path) -> UsageError:
+def nothing(suite: str, evidence: Sources) -> UsageError:
     """There is nothing to draw."""
-    return UsageError(f"{results}: no finished run of {suite} to draw; run some, or name a documented task with --task")
+    return UsageError(
+        f"{evidence.own}: no finished run of {suite} to draw; run some, or name a documented task with --task"
+    )
 
 
 def _documents(suite: str) -> dict[CellKey, float]:

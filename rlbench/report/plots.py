@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,6 +23,7 @@ from rlbench.report import plot_data
 from rlbench.report.aggregate import Array, Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
+from rlbench.report.sources import Sources
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -60,7 +60,9 @@ DASHES = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1", "|", "p", "2", "_", "3", "h")
 
 
-def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()) -> Figure:
+def draw(
+    suite: str, kind: Kind, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> Figure:
     """A picture of a suite's records.
 
     Raises:
@@ -70,14 +72,14 @@ def draw(suite: str, kind: Kind, results: Path, *, tasks: Sequence[str] = (), al
     with style.context(STYLE):
         if kind in {"curves", "walltime"}:
             clock = plot_data.hours if kind == "walltime" else plot_data.steps
-            found = plot_data.panels(suite, results, tasks=tasks, algorithms=algorithms, clock=clock)
+            found = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, clock=clock)
             found = tuple(p for p in found if p.lines or (p.curves and kind == "curves"))
             if not found:
-                raise plot_data.nothing(suite, results)
+                raise plot_data.nothing(suite, evidence)
             return _curves(found, hours=kind == "walltime")
-        scale, standings = plot_data.standings(suite, results, tasks=tasks, algorithms=algorithms)
+        scale, standings = plot_data.standings(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not standings:
-            raise plot_data.nothing(suite, results)
+            raise plot_data.nothing(suite, evidence)
         drawing: Callable[[Sequence[AlgorithmScores], str], Figure] = {
             "profile": _profile,
             "interval": _interval,

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.config.offline import Offline
@@ -19,6 +18,7 @@ from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
+from rlbench.report.sources import Sources
 
 if TYPE_CHECKING:
     from rlbench.config.footprint import Footprint
@@ -40,7 +40,7 @@ class RemainingRuns:
 
 def remaining_runs(
     suite: str,
-    results: Path,
+    evidence: Sources,
     *,
     algorithms: Sequence[str] = (),
     seeds: Sequence[int] = tuple(range(10)),
@@ -54,7 +54,7 @@ def remaining_runs(
     Raises:
         UnknownName: an algorithm is not in the suite's table.
     """
-    found = gather(results)
+    own, found = gather(evidence.own), evidence.every_run()
     cells = documented(suite)
     known = dict.fromkeys(cell.key.algorithm for cell in cells)
     for name in algorithms:
@@ -62,7 +62,7 @@ def remaining_runs(
             raise UnknownName("algorithm", name, known, where=suite)
     keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
     here = cpu or processor()
-    rows = (_missing(key, Runs() if whole else found.get(key, Runs()), found, seeds, here) for key in keys)
+    rows = (_missing(key, Runs() if whole else own.get(key, Runs()), found, seeds, here) for key in keys)
     return tuple(row for row in rows if row.seeds)
 
 

@@ -39,20 +39,20 @@ SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 """Columns that a terminal shows even when they are empty."""
 
-FOLDED = {"Task": 14, "Documented": 10, "Measured": 9, "Verdict": 12, "Note": 24}
+FOLDED = {"Task": 14, "Documented": 10, "Measured": 9, "rlbench": 9, "Yours": 9, "Verdict": 12, "Note": 24}
 """Columns that a narrow terminal may fold between words, and to what width."""
 
 COLUMNS = (
-    "Suite", "Algorithm", "Task", "Dataset return", "Behavior policy", "Documented", "Measured", "Seeds", "Steps",
-    "Verdict", "Note",
+    "Suite", "Algorithm", "Task", "Dataset return", "Behavior policy", "Documented", "Measured", "rlbench",
+    "Yours", "Seeds", "Steps", "Verdict", "Note",
 )  # fmt: skip
 SPARED = ("Note", "Steps", "Seeds", "Behavior policy", "Dataset return")
 """Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
 
-SCORES = ("Documented", "Measured")
+SCORES = ("Documented", "Measured", "rlbench", "Yours")
 """Columns that fold only where all that can be spared is."""
 
-NUMBERS = {"Dataset return", "Behavior policy", "Documented", "Measured", "Seeds", "Steps"}
+NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps"}
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
@@ -213,7 +213,8 @@ def document(cell: Cell) -> dict[str, object]:
         "task": cell.key.task,
         "dataset": cell.key.dataset or None,
         "documented": _documented(cell.documented) if cell.documented else None,
-        "measured": _measured(cell.measured) if cell.measured else None,
+        "measured": {**_measured(cell.measured), "origin": cell.origin or "own"} if cell.measured else None,
+        "rlbench": _measured(cell.rlbench) if cell.rlbench else None,
         "behaviour": cell.experience.behaviour,
         "expert": cell.experience.expert,
         "verdict": str(cell.verdict),
@@ -223,7 +224,11 @@ def document(cell: Cell) -> dict[str, object]:
 
 def columns(cells: Sequence[Cell]) -> list[str]:
     """The columns that a table of these cells needs."""
+    beside = any(cell.origin for cell in cells)
     needed = {
+        "Measured": not beside,
+        "rlbench": beside,
+        "Yours": beside,
         "Suite": len({cell.key.suite for cell in cells}) > 1,
         "Dataset return": any(cell.experience.behaviour is not None for cell in cells),
         "Behavior policy": any(cell.experience.expert is not None for cell in cells),
@@ -243,7 +248,10 @@ def legend(cells: Sequence[Cell]) -> list[str]:
             "noise."
         )
     if any(cell.measured for cell in cells):
-        found.append("Measured: mean over seeds by the document's estimator, with the 95 % t-interval of that mean.")
+        score = "mean over seeds by the document's estimator, with the 95 % t-interval of that mean."
+        found.append(f"{'rlbench' if cells[0].origin else 'Measured'}: {score}")
+    if any(cell.origin == "own" for cell in cells):
+        found.append("Yours: the same of your runs in runs/; where there are any, seeds, steps and verdict are theirs.")
     return found
 
 
@@ -276,13 +284,15 @@ def _measured(found: Measured) -> dict[str, object]:
     }
 
 
+_MEASURED = ("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds")
 _EMPTY: dict[str, object] = {
     "suite": "",
     "algorithm": "",
     "task": "",
     "dataset": "",
     "documented": dict.fromkeys(("score", "std", "n", "estimator", "source"), ""),
-    "measured": dict.fromkeys(("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"), ""),
+    "measured": dict.fromkeys((*_MEASURED, "origin"), ""),
+    "rlbench": dict.fromkeys(_MEASURED, ""),
     "behaviour": "",
     "expert": "",
     "verdict": "",
@@ -314,6 +324,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Behavior policy": _worth(cell.experience.expert),
         "Documented": published(cell.documented) if cell.documented else "",
         "Measured": _estimate(measured) if measured else "",
+        "rlbench": _estimate(cell.rlbench) if cell.rlbench else "",
+        "Yours": _estimate(measured) if measured and cell.origin == "own" else "",
         "Seeds": str(measured.n) if measured else "",
         "Steps": f"{measured.env_steps:,}" if measured else "",
         "Verdict": str(cell.verdict),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -21,8 +20,6 @@ Record = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
-        monkeypatch.delenv(name)
 
 
 def toy(record_run: Record, level: float, seed: int, *, noise: float = 0.0, **more: object) -> Path:

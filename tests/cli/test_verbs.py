@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,8 +28,6 @@ Record = Callable[..., Path]
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No verb meets the records or the environment of the developer."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
-        monkeypatch.delenv(name)
 
 
 def printed(capsys: Capture, *line: str, code: int = 0) -> str:

@@ -23,6 +23,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.records import files, manifest
 from rlbench.records.store import Record, Store, folder_of, read
 from rlbench.report import attempts, baseline, check, html_report, integrity
+from rlbench.report.sources import Sources
 from rlbench.run import _saved
 from tests.conftest import epoch
 from tests.records.test_store import outcome
@@ -153,7 +154,7 @@ def test_no_text_of_a_record_is_taken_for_a_mark_of_the_reports_template(tmp_pat
     store.append(epoch(0, 1.0, 0))
     store.finish(replace(outcome("failed", 1), reason="{{machines}} {{version}}"))
     store.release()
-    text = html_report.page(["toy"], tmp_path)
+    text = html_report.page(["toy"], Sources(tmp_path))
     assert "{{machines}} {{version}}" in text
 
 

@@ -25,6 +25,7 @@ AROUND = {
     "PYTHONPATH": str(ROOT),
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
+    "RLBENCH_RESULTS": "results",
     "GIT_DIR": "/nowhere",  # to ask git for the commit takes longer than the run
 }
 LONGEST = 120.0  # seconds after which a child hangs

@@ -16,6 +16,7 @@ from rlbench.report.budget_choice import chosen, needed, parse_budget
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs, throughput
 from rlbench.report.run_index import gather
+from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -85,7 +86,7 @@ def test_the_whole_atari_table_has_hours(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["plan", "atari", "--results", str(RESULTS)]) == 0
     *_, whole = capsys.readouterr().out.splitlines()
     assert whole.startswith("the whole table: 56 cells, 560 runs, 5,600,000,000 steps, ")
-    assert all(cell.hours for cell in remaining_runs("atari", RESULTS, whole=True))
+    assert all(cell.hours for cell in remaining_runs("atari", Sources(RESULTS), whole=True))
 
 
 def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:

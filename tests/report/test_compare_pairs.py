@@ -13,6 +13,7 @@ from rlbench.cli.app import main
 from rlbench.report.compare import Comparison, compare, scores_of
 from rlbench.report.reference_scores import documented
 from rlbench.report.run_index import gather
+from rlbench.report.sources import Sources
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -41,7 +42,7 @@ def test_a_setting_of_ones_own_is_compared_with_the_documented_one(usual: str, r
     for seed, best in [(0, 0.75), (1, 1.0)]:
         record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
-    assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (0.75, 1.0))]
+    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
 
 
 @pytest.mark.parametrize(
@@ -65,13 +66,13 @@ def test_a_failed_seed_of_ones_own_counts_as_the_random_policy(usual: str, recor
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
     for seed in (1, 2):
         record_run([], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], status="failed")
-    assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
+    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
 def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: Record) -> None:
     record_run([], suite="toy", task="Catch", status="failed")
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
-    assert scores(compare(usual, "results", NOWHERE, None)) == [((0.5, 0.5), (-0.6,))]
+    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (-0.6,))]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_two_folders_of_equal_rules_are_compared_whatever_those_are(text: str, r
     for best, folder in [(0.5, "left"), (0.75, "right")]:
         record_run([best], suite="toy", task="Catch", sets=[text])
         Path("results").rename(folder)
-    assert scores(compare("left", "right", NOWHERE, None)) == [((0.5,), (0.75,))]
+    assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.5,), (0.75,))]
 
 
 def test_evaluations_beyond_the_documented_steps_count_where_neither_side_is_documented(record_run: Record) -> None:
@@ -115,7 +116,7 @@ def test_evaluations_beyond_the_documented_steps_count_where_neither_side_is_doc
     for folder, more in [("left", []), ("right", ["algo.lr=1e-4"])]:
         record_run([10.0, 31.0, 60.0, 89.0], suite="mujoco", task="Hopper-v4", algo="ppo", sets=[*long, *more])
         Path("results").rename(folder)
-    assert scores(compare("left", "right", NOWHERE, None)) == [((89.0,), (89.0,))]
+    assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((89.0,), (89.0,))]
 
 
 @pytest.mark.parametrize("files", [("a", "b"), ("a", "a")])
@@ -138,7 +139,7 @@ def test_runs_on_a_second_file_of_the_name_are_told(record_run: Record, capsys: 
 
     runs("aab", "left")
     runs("aaa", "right")
-    assert scores(compare("left", "right", NOWHERE, None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
+    assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
     assert main(["compare", "left", "right"]) == 0
     assert "1 of left on another file of that name" in " ".join(capsys.readouterr().out.split())
     runs("abb", "short", "budget.steps=9")

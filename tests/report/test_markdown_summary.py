@@ -15,13 +15,14 @@ from rlbench.report.markdown_summary import overview
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
+from rlbench.report.sources import Sources
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return overview(SUITES, RESULTS)
+    return overview(SUITES, Sources(RESULTS))
 
 
 def rows(text: str, head: str) -> dict[str, list[str]]:
@@ -58,16 +59,16 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = rows(text, "| for ten seeds a cell |")
-    lacking = remaining_runs("mujoco", RESULTS, cpu="AMD EPYC")
+    lacking = remaining_runs("mujoco", Sources(RESULTS), cpu="AMD EPYC")
     assert costs["mujoco"][0] == f"{sum(len(row.seeds) for row in lacking):,}"
     assert costs["mujoco"][2] == f"{sum(row.hours or 0 for row in lacking) / 24:,.1f}"
     assert float(costs["offline"][2]) > 0, "offline runs have a speed: gradient steps a second"
     monkeypatch.setattr(missing_module, "processor", lambda: "another")
-    assert overview(SUITES, RESULTS) == text, "the page is the same wherever it is made"
+    assert overview(SUITES, Sources(RESULTS)) == text, "the page is the same wherever it is made"
 
 
 def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
-    text = overview(["mujoco"], tmp_path / "none")
+    text = overview(["mujoco"], Sources(tmp_path / "none"))
     assert "0 were run in full" in text and "made with no machine yet" in text and "![" not in text
 
 
@@ -79,10 +80,10 @@ def test_the_command_writes_markdown_where_the_file_is_called_so(tmp_path: Path)
 
 
 def test_runs_whose_data_nobody_published_are_counted_apart(tmp_path: Path) -> None:
-    barred = sum(len(row.seeds) for row in remaining_runs("offline", tmp_path) if not row.runnable)
+    barred = sum(len(row.seeds) for row in remaining_runs("offline", Sources(tmp_path)) if not row.runnable)
     assert barred == 120
-    assert f"{barred} of these runs cannot be made" in overview(["offline", "toy"], tmp_path)
-    assert "cannot be made" not in overview(["toy"], tmp_path)
+    assert f"{barred} of these runs cannot be made" in overview(["offline", "toy"], Sources(tmp_path))
+    assert "cannot be made" not in overview(["toy"], Sources(tmp_path))
 
 
 def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
@@ -95,5 +96,5 @@ def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
     assert throughput(bcq, found | games, "AMD EPYC") is None
     near = throughput(raw, found | games, "AMD EPYC")
     assert near is not None and near.nearest == "family"
-    lacking = {row.key: row.hours for row in remaining_runs("offline", Path("nowhere"))}
+    lacking = {row.key: row.hours for row in remaining_runs("offline", Sources(Path("nowhere")))}
     assert set(lacking.values()) == {None}, "nothing was measured, so nothing is foretold"

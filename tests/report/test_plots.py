@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -25,6 +24,7 @@ from rlbench.report.plots import KINDS, STYLE, draw, encoded, looks_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
+from rlbench.report.sources import Sources
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -34,8 +34,6 @@ RESULTS = Path(__file__).parents[2] / "results"
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("RLBENCH_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def two_algorithms(record_run: Record) -> Path:
 
 
 def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Path) -> None:
-    found = compare("dqn", "c51", two_algorithms, None)
+    found = compare("dqn", "c51", Sources(two_algorithms), None)
     assert [(task.key.task, task.left, task.right) for task in found.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
     assert found.improvement is not None and found.improvement.value == 1.0
     assert found.left is not None and found.left.value == pytest.approx((0.8125 + 0.6) / 1.6)
@@ -60,7 +58,7 @@ def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run:
     two_algorithms.rename("before")
     record_run([-0.6, 1.0], suite="toy", task="Catch", seed=0)
     record_run([0.0], suite="toy", task="Catch", seed=1, status="failed")
-    found = compare("before", "results", Path("nowhere"), "toy")
+    found = compare("before", "results", Sources(Path("nowhere")), "toy")
     assert [(task.key.algorithm, task.right) for task in found.tasks] == [("dqn", (1.0, -0.6))]  # a failure counts
 
 
@@ -84,29 +82,29 @@ def test_compare_prints_both_means_and_the_chance(two_algorithms: Path, capsys: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_picture_is_drawn_and_twice_the_same(kind: str, two_algorithms: Path) -> None:
-    pictures = [encoded(draw("toy", kind, two_algorithms), ".svg") for _ in range(2)]
+    pictures = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
     assert pictures[0] == pictures[1]
     assert b"dqn" in pictures[0] and b"c51" in pictures[0]
-    assert encoded(draw("toy", kind, two_algorithms), ".png").startswith(b"\x89PNG")
+    assert encoded(draw("toy", kind, Sources(two_algorithms)), ".png").startswith(b"\x89PNG")
 
 
 def test_a_curve_holds_every_seed_and_the_document(two_algorithms: Path) -> None:
-    found = {panel.title: panel for panel in panels("toy", two_algorithms, clock=steps)}
+    found = {panel.title: panel for panel in panels("toy", Sources(two_algorithms), clock=steps)}
     line = next(line for line in found["Catch"].lines if line.algorithm == "dqn")
     assert line.x.tolist() == [0, 4000]
     assert line.low == pytest.approx([-0.6, 0.75])
     assert line.high == pytest.approx([-0.6, 0.875])
     assert found["Catch"].scores["dqn"] == 1.0
-    assert panels("toy", two_algorithms, clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
+    assert panels("toy", Sources(two_algorithms), clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
 
 
 def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
-    (panel,) = panels("mujoco", Path("nowhere"), tasks=["Hopper-v3"], clock=steps)
+    (panel,) = panels("mujoco", Sources(Path("nowhere")), tasks=["Hopper-v3"], clock=steps)
     assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
 
 
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
-    scale, found = standings("toy", two_algorithms)
+    scale, found = standings("toy", Sources(two_algorithms))
     dqn = found[0]
     assert (scale, dqn.algorithm, dqn.tasks, dqn.documents) == (
         "random policy 0, document 1",
@@ -141,9 +139,9 @@ def test_what_cannot_be_done_exits_2_in_one_line_and_writes_nothing(line: tuple[
 def test_the_legend_names_what_is_drawn_and_no_algorithm_that_was_only_documented(record_run: Record) -> None:
     """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
     record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
-    (hopper,) = panels("mujoco", Path("results"), tasks=("Hopper-v4",), clock=steps)
+    (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",), clock=steps)
     assert len(hopper.curves) > 1
-    (legend,) = draw("mujoco", "curves", Path("results"), tasks=("Hopper-v4",)).legends
+    (legend,) = draw("mujoco", "curves", Sources(Path("results")), tasks=("Hopper-v4",)).legends
     assert [text.get_text() for text in legend.get_texts()] == ["ppo", "documented curve", "documented score"]
 
 
@@ -155,8 +153,8 @@ def test_no_two_algorithms_of_a_picture_look_alike_in_black_and_white() -> None:
 def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) -> None:
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
-    (panel,) = panels("offline", Path("results"), clock=steps)
-    _, (standing,) = standings("offline", Path("results"))
+    (panel,) = panels("offline", Sources(Path("results")), clock=steps)
+    _, (standing,) = standings("offline", Sources(Path("results")))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
     assert standing.documents == pytest.approx((0.6753,))
     assert standing.scores[0] == pytest.approx((0.5,), abs=1e-3)
@@ -178,7 +176,7 @@ def test_the_best_run_of_a_task_is_1_for_every_algorithm() -> None:
 
 def test_a_picture_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="no finished run"):
-        draw("atari", "profile", Path("nowhere"))
+        draw("atari", "profile", Sources(Path("nowhere")))
 
 
 class Fetched(HTMLParser):
@@ -194,7 +192,7 @@ class Fetched(HTMLParser):
 
 def test_the_report_fetches_nothing_and_shows_everything(two_algorithms: Path, record_run: Record) -> None:
     record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
-    text = page(["toy", "mujoco"], two_algorithms)
+    text = page(["toy", "mujoco"], Sources(two_algorithms))
     parser = Fetched()
     parser.feed(text)
     assert all(address.startswith(("#", "data:image/svg+xml,")) for address in parser.addresses)
@@ -203,20 +201,20 @@ def test_the_report_fetches_nothing_and_shows_everything(two_algorithms: Path, r
     assert text.count("<polyline") == 6  # a curve a seed
     for words in ("1 of 3 runs failed", "a test says failed", "73 documented cells", "Missing for ten seeds"):
         assert words in text
-    assert page(["toy", "mujoco"], two_algorithms) == text
+    assert page(["toy", "mujoco"], Sources(two_algorithms)) == text
 
 
 def test_the_pictures_of_the_report_are_those_of_plot_to_a_hundredth(two_algorithms: Path) -> None:
     """What a browser makes of an address is the picture again: well-formed, with its scales and every point."""
     parser = Fetched()
-    parser.feed(page(["toy"], two_algorithms))
+    parser.feed(page(["toy"], Sources(two_algorithms)))
     shown = [unquote(address.partition(",")[2]) for address in parser.addresses if address.startswith("data:")]
     assert len(shown) >= 4
-    plotted = encoded(draw("toy", "curves", two_algorithms), ".svg").decode()
+    plotted = encoded(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()
     assert shown[0] == " ".join(plotted.split())
     exact = io.BytesIO()
     with style.context(STYLE):
-        draw("toy", "curves", two_algorithms).savefig(exact, format="svg", dpi=150)
+        draw("toy", "curves", Sources(two_algorithms)).savefig(exact, format="svg", dpi=150)
     number = re.compile(r"\d+\.?\d*")
 
     def points(text: str) -> list[float]:
@@ -233,7 +231,9 @@ def test_the_report_of_nothing_is_a_page_too(capsys: Capture) -> None:
 
 def test_what_is_missing_and_what_it_costs(two_algorithms: Path, record_run: Record) -> None:
     record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
-    rows = {(row.key.algorithm, row.key.task): row for row in remaining_runs("toy", two_algorithms, seeds=range(5))}
+    rows = {
+        (row.key.algorithm, row.key.task): row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))
+    }
     dqn = rows["dqn", "Catch"]
     assert (dqn.seeds, dqn.steps, dqn.runnable) == ((2, 3, 4), 3 * 24_000 - 4_000, True)
     assert (
@@ -243,7 +243,7 @@ def test_what_is_missing_and_what_it_costs(two_algorithms: Path, record_run: Rec
 
 
 def test_the_committed_records_give_the_plan_its_hours() -> None:
-    rows = remaining_runs("atari", RESULTS, algorithms=["dqn"], seeds=[0, 1])
+    rows = remaining_runs("atari", Sources(RESULTS), algorithms=["dqn"], seeds=[0, 1])
     assert all(row.hours and 10 < row.hours < 100 for row in rows)  # 10 M steps at 140 a second are 20 hours
     assert rows[0].seeds == (1,)
 
@@ -260,7 +260,7 @@ def test_the_plan_is_a_matrix(capsys: Capture) -> None:
 @pytest.mark.parametrize("suite", ["atari", "mujoco", "toy", "goals"])
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_a_committed_picture_is_current(suite: str, kind: str, tmp_path: Path) -> None:
-    (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, RESULTS), ".png"))
+    (tmp_path / "new.png").write_bytes(encoded(draw(suite, kind, Sources(RESULTS)), ".png"))
     new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
     assert new.shape == old.shape, "run scripts/tables and commit what it writes"
     assert float(np.abs(new - old).mean()) < 0.002, "run scripts/tables and commit what it writes"

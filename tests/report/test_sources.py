@@ -1,175 +1,103 @@
-"""Claims about others' code: each names the file and commit that shows it, and says what stands there."""
+"""Own runs and rlbench's records side by side: two columns, one verdict of one source, and where two runs part."""
 
 from __future__ import annotations
 
-import csv
-import re
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rlbench.errors import RlbenchError
-from rlbench.report import reference_table
-from rlbench.report.reference_scores import CellKey, documented, notes, sourced_notes
-from rlbench.report.reference_table import SOURCE, lines, parsed, protocol_of, sourced
-from rlbench.suites import spec
+from rlbench.cli.app import main
+from rlbench.report import sources
+from rlbench.report.cells import SUITES
+from rlbench.report.sources import RUNS, SCORES, Sources, brought_records, package
 
-FILES = ("notes.csv", "protocols.csv")
-PAGE = Path(__file__).parents[2] / "results" / "tables" / "README.md"
-QLEARNING = ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow")
-GAMES = ("Pong", "Breakout", "Enduro", "Qbert", "MsPacman", "Seaquest", "SpaceInvaders")
-
-
-def atari(algorithm: str, game: str) -> CellKey:
-    return CellKey("atari", algorithm, f"{game}NoFrameskip-v4", "")
+Record = Callable[..., Path]
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[2]
+CATCH = {"suite": "toy", "task": "Catch"}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_claim_names_a_file_and_its_commit(name: str) -> None:
-    with (reference_table.DATA / name).open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) >= 15
-    for row in rows:
-        assert row["source"], row
-        assert all(SOURCE.fullmatch(source) for source in row["source"].split()), row
-    assert list(sourced(name)) == rows
+@pytest.fixture(autouse=True)
+def in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``results/`` of the current folder are the records that rlbench brings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RLBENCH_RESULTS")
+    monkeypatch.setattr(sources, "brought_records", lambda: Path("results"))
 
 
-@pytest.mark.parametrize(
-    "source", ["", "README.md", "README.md@newest", "a b@0123456", "a.py@v0.4.9", "elsewhere:a.py@0123456"]
-)
-def test_a_claim_without_a_file_and_commit_is_an_error(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reference_table, "DATA", tmp_path)
-    (tmp_path / "claims.csv").write_text(f"note,source\nfirst,a/b.py@0123456\nsecond,{source}\n", encoding="utf-8")
-    with pytest.raises(RlbenchError, match=r"claims\.csv: row 3 names no file and commit"):
-        sourced("claims.csv")
+def own(record_run: Record, *means: float, **which: object) -> None:
+    """A run in ``runs/``, nothing of which is in ``results/``."""
+    folder = record_run(means, **(CATCH | which))
+    place = RUNS / folder.relative_to(Path("results").absolute())
+    place.parent.mkdir(parents=True, exist_ok=True)
+    folder.rename(place)
 
 
-def test_a_claim_may_name_several_files_of_several_repositories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reference_table, "DATA", tmp_path)
-    several = "a/b.py@0123456 openai/gym:gym/envs/__init__.py@38a1f630dc98 rlbench:rlbench/suites/toy.py@450cc0e6930a"
-    (tmp_path / "several.csv").write_text(f"note,source\nfirst,{several}\n", encoding="utf-8")
-    assert sourced("several.csv") == ({"note": "first", "source": several},)
+def cells(capsys: Capture, *words: str) -> list[dict[str, object]]:
+    assert main(["table", "toy", "--algo", "dqn", "--task", "Catch", "--json", *words]) == 0
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["cells"]
+    return found
 
 
-def test_every_row_of_documented_beside_here_names_its_source() -> None:
-    tables = [
-        part.splitlines()[2:]
-        for part in PAGE.read_text(encoding="utf-8").split("\n\n")
-        if part.startswith("| what | documented | here |")
-    ]
-    assert len(tables) == PAGE.read_text(encoding="utf-8").count("| documented | here |") == 4
-    rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for table in tables for row in table]
-    assert len(rows) >= 35
-    for row in rows:
-        assert len(row) == 4, row
-        assert all(SOURCE.fullmatch(source) for source in re.split("` `", row[3].strip("`"))), row
+def test_without_own_runs_the_verdict_is_that_of_rlbench(record_run: Record, capsys: Capture) -> None:
+    for seed in range(3):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    (cell,) = cells(capsys)
+    assert (cell["verdict"], cell["measured"]["origin"], cell["rlbench"]["n"]) == ("REPRODUCED", "rlbench", 3)
+    main(["table", "toy", "--algo", "dqn", "--task", "Catch"])
+    assert capsys.readouterr().out.split("\n")[0].split()[2:4] == ["Documented", "rlbench"]
+
+
+def test_own_runs_have_the_verdict_and_a_column_beside_rlbenchs(record_run: Record, capsys: Capture) -> None:
+    own(record_run, 0.0, 0.5)
+    for seed in range(3):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    (cell,) = cells(capsys)
+    assert cell["verdict"] == "INCONCLUSIVE (≈ 2 more seeds)", "never four seeds of two sources"
+    assert (cell["measured"]["origin"], cell["measured"]["score"], cell["measured"]["n"]) == ("own", 0.5, 1)
+    assert (cell["rlbench"]["score"], cell["rlbench"]["n"]) == (1.0, 3)
+    main(["table", "toy", "--algo", "dqn", "--task", "Catch"])
+    head, row, *_ = capsys.readouterr().out.split("\n")
+    assert head.split()[2:5] == ["Documented", "rlbench", "Yours"] and "1.00]   0.50" in row
+    (alone,) = cells(capsys, "--results", "runs")
+    assert alone["rlbench"] is None and alone["measured"]["score"] == 0.5
 
 
 @pytest.mark.parametrize(
-    ("key", "words", "source"),
+    ("means", "text"),
     [
-        (atari("rainbow", "Qbert"), "s_{t+1}", "tianshou/policy/modelfree/c51.py@291be08d"),
-        (atari("ppo", "Pong"), "256, 256 and 488", "tianshou/data/batch.py@662af528"),
-        (CellKey("mujoco", "redq", "Ant-v4", ""), "bounded mean", "examples/mujoco/mujoco_redq_hl.py@f2402056b03a"),
-        (
-            CellKey("mujoco", "trpo", "Hopper-v4", ""),
-            "kept the failed step",
-            "tianshou/policy/modelfree/trpo.py@5057b5c8",
-        ),
-        (
-            CellKey("offline", "crr", "PongNoFrameskip-v4", "qrdqn-1M"),
-            "learns from the actor's loss",
-            "tianshou/policy/imitation/discrete_crr.py@3592f454",
-        ),
-        (CellKey("goals", "ddpg", "FetchReach-v4", ""), "as a termination", "tianshou/env/gym_wrappers.py@d42a5fb3"),
+        ((0.0, 0.5, 1.0), "seed 0 equal to the record in results/"),
+        ((0.0, 0.5), "seed 0 equal to the record in results/ in all of 2 epochs so far"),
+        ((0.0, 0.25, 1.0), "seed 0 parts from the record in results/ at epoch 1"),
     ],
 )
-def test_a_note_says_what_its_source_has(key: CellKey, words: str, source: str) -> None:
-    (note,) = (note for note in sourced_notes(key) if words in note.text)
-    assert source in note.source.split()
-
-
-@pytest.mark.parametrize("algorithm", [*QLEARNING, "ppo", "sac"])
-@pytest.mark.parametrize("game", GAMES)
-def test_the_documented_limit_of_a_game_and_the_sixteen_environments_stand_beside_the_numbers(
-    algorithm: str, game: str
+def test_a_run_is_compared_with_the_record_of_its_seed(
+    means: tuple[float, ...], text: str, record_run: Record, capsys: Capture
 ) -> None:
-    """gym/envs/__init__.py of 0.17.3 ends a game after 100,000 times 4 frames, in Space Invaders times 3."""
-    key = atari(algorithm, game)
-    ours = spec("atari", algorithm, key.task).task
-    (primary,) = (cell.primary for cell in documented("atari") if cell.key == key)
-    protocol = protocol_of(key, primary)
-    limit, former = "of games of up to 400,000 frames (Space Invaders 300,000)", "in 16 environments, from whole lives"
-    assert (limit in protocol.text) == (algorithm in QLEARNING)
-    assert ("openai/gym:gym/envs/__init__.py@38a1f630dc98" in protocol.source.split()) == (algorithm in QLEARNING)
-    assert (former in protocol.text) == (algorithm in {"dqn", "c51", "qrdqn"})
-    assert (ours.envs, ours.max_frames) == (10, 108_000)  # the page's column ``here``
-    page = PAGE.read_text(encoding="utf-8")
-    assert "| 400,000 frames, of Space Invaders 300,000 | 108,000 frames;" in page
-    assert "| 16 environments; once one of them ends a life," in page
+    own(record_run, *means)
+    record_run([0.0, 0.5, 1.0], **CATCH)
+    record_run([0.0, 0.5, 1.0], seed=1, **CATCH)
+    (cell,) = cells(capsys)
+    assert text in str(cell["note"]).split("; ")
 
 
-def test_what_the_documented_code_did_not_do_is_said_of_no_cell() -> None:
-    """Actions were mapped two weeks after DDPG, TD3 and SAC were run; plain CRR has no term of CQL's."""
-    for suite in ("atari", "mujoco", "offline", "goals", "toy"):
-        for cell in documented(suite):
-            assert not [note for note in notes(cell.key) if "unmapped" in note or "adds CQL's term" in note], cell.key
-    page = PAGE.read_text(encoding="utf-8")
-    online = page[: page.index("\nOffline (documented: ")]
-    assert "may lie beyond the bounds" in page and "may lie beyond the bounds" not in online  # TD3+BC's alone
-    for words in ("as the policy said when it acted", "cut at ±10 |", "acting with noisy networks"):
-        assert words not in page, words
+def test_own_variants_stand_beside_the_verdict_of_rlbench(record_run: Record, capsys: Capture) -> None:
+    own(record_run, 0.0, 1.0, sets=["algo.lr=0.5"])
+    for seed in range(3):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    (cell,) = cells(capsys)
+    assert (cell["verdict"], cell["measured"]["origin"]) == ("REPRODUCED", "rlbench")
+    assert "yours: 1 run with other settings" in str(cell["note"])
 
 
-@pytest.mark.parametrize(
-    ("key", "system", "words", "source"),
-    [
-        (atari("dqn", "Pong"), "Tianshou", "ε 0.005", "examples/atari/atari_dqn.py@5b49192a"),
-        (atari("rainbow", "Pong"), "Tianshou", "ε 0.005", "examples/atari/atari_rainbow.py@291be08d"),
-        (atari("sac", "Pong"), "Tianshou", "of the most probable action", "tianshou/policy/modelfree/sac.py@9ce0a554"),
-        (atari("ppo", "Pong"), "Tianshou", "of the policy that samples", "tianshou/policy/modelfree/pg.py@662af528"),
-        (
-            CellKey("mujoco", "a2c", "Ant-v4", ""),
-            "Tianshou",
-            "10 episodes, of the policy that samples",
-            "examples/mujoco/mujoco_a2c.py@1730a900",
-        ),
-        (
-            CellKey("mujoco", "redq", "Ant-v4", ""),
-            "Tianshou v2.0",
-            "10 episodes, of the policy that samples",
-            "tianshou/highlevel/params/algorithm_params.py@f2402056b03a",
-        ),
-        (
-            CellKey("mujoco", "td3", "Ant-v4", ""),
-            "Tianshou v2.0",
-            "10 episodes, of the deterministic policy",
-            "examples/mujoco/mujoco_td3_hl.py@f2402056b03a",
-        ),
-    ],
-)
-def test_a_protocol_is_that_of_its_algorithm(key: CellKey, system: str, words: str, source: str) -> None:
-    numbers = [parsed(line) for line in lines(key.suite)[key] if line["system"] == system]
-    assert numbers
-    for number in numbers:
-        protocol = protocol_of(key, number)
-        assert words in protocol.text
-        assert source in protocol.source.split()
-        assert ("ε" in protocol.text) == (key.algorithm in QLEARNING)
+def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
+    assert package(ROOT / "results") == SCORES.read_bytes(), "run scripts/tables"
+    checkout = Sources(RUNS, ROOT / "results", named=False).cells(SUITES)
+    assert Sources(RUNS, None, named=False).cells(SUITES) == checkout
+    assert {cell.origin for cell in checkout} == {"rlbench"}
 
 
-def test_an_old_evaluation_of_a_hundred_episodes_is_not_called_one_of_ten() -> None:
-    key = CellKey("mujoco", "sac", "Ant-v4", "")
-    old = [parsed(line) for line in lines("mujoco")[key] if line["source"].endswith("README.md@cd481423")]
-    assert [protocol_of(key, number).text.split(",")[0] for number in old] == ["an evaluation is 100 episodes"]
-
-
-def test_every_number_of_the_shown_suites_has_a_protocol() -> None:
-    for suite in ("atari", "mujoco", "offline", "goals"):
-        for key, rows in lines(suite).items():
-            assert all(protocol_of(key, parsed(row)).source for row in rows), key
+def test_the_checkout_is_found_by_its_package() -> None:
+    assert brought_records() == ROOT / "results"

@@ -11,6 +11,7 @@ from rlbench.report.cells import SUITES, Cell, every_cell
 from rlbench.report.check import against_documents
 from rlbench.report.reference_scores import CellKey, ReferenceScore, about, documented
 from rlbench.report.reference_table import parsed
+from rlbench.report.sources import Sources
 from rlbench.report.tolerances import margin, resolution, threshold
 
 Record = Callable[..., Path]
@@ -125,7 +126,7 @@ def test_a_margin_that_is_given_acts_on_a_single_run(
     """DQN on Breakout: documented 316, a random policy 1.7; a tenth of the way is 31.4."""
     for seed in range(3):
         record_run([0.0, score + seed], seed=seed)
-    findings = against_documents("atari", tmp_path / "results", alpha=0.05, margin=share)
+    findings = against_documents("atari", Sources(tmp_path / "results"), alpha=0.05, margin=share)
     assert {finding.word for finding in findings if finding.word != "NOT RUN"} == {word}
 
 
