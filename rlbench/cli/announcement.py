@@ -48,10 +48,11 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
 
 def _time(specs: Sequence[Spec], results: Path) -> str:
     """How long it takes, one run after another, at the speed of the nearest records."""
+    from rlbench.records.folders import folders
     from rlbench.records.machine import processor
     from rlbench.report.remaining_work import throughput
     from rlbench.report.run_index import sorted_runs
-    from rlbench.report.runs import folders, read
+    from rlbench.report.runs import read
     from rlbench.report.sources import brought_records
 
     first = specs[0]

@@ -80,7 +80,7 @@ def runs(context: typer.Context) -> list[str]:
     """The folders of the runs below the results folder."""
     from itertools import islice
 
-    from rlbench.report.runs import folders
+    from rlbench.records.folders import folders
     from rlbench.report.sources import sources
 
     with suppress(RlbenchError, OSError):

@@ -73,7 +73,7 @@ def tensorboard(
 def _meant(names: list[str], results: Path | None) -> list[Path]:
     """The folders that names of suites and of runs mean, each once; all of them where nothing is named."""
     from rlbench import suites
-    from rlbench.report.run_index import folders
+    from rlbench.records.folders import folders
     from rlbench.report.sources import sources
 
     found: list[Path] = []

@@ -29,7 +29,7 @@ def run_folder(name: str, results: Path | None) -> Path:
         UnknownName: there is no such run; the line has the nearest names.
         UsageError: several are meant.
     """
-    from rlbench.report.run_index import folders
+    from rlbench.records.folders import folders
     from rlbench.report.sources import sources
 
     if (Path(name) / "spec.json").is_file():

@@ -1,19 +1,20 @@
-"""The only writer below ``results/``: claims a run's folder, appends its epochs, replaces its outcome.
+"""Reader and only writer of a run's record below ``results/``.
 
 results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
-    spec.json       the resolved Spec, its id, the environment it ran in, and what differed where it was resumed
+    spec.json       the resolved Spec, its id, the environment it ran in, and the changes of that environment on resume
     epochs.jsonl    one sealed line an epoch
-    outcome.json    how it ended, or stands
-    failure.txt     the traceback of what ended it, if it failed
-    crash.txt       there while it runs; left behind by a process that died, with what it could still say
-    checkpoint/     what resuming needs; never committed
-    attempt-<k>/    what ``--force`` put aside
+    outcome.json    how it ended, or where it was interrupted
+    failure.txt     the traceback of the error that ended it, if it failed
+    crash.txt       there while it runs; a process that dies leaves its last messages here
+    checkpoint/     the state that a resume loads; never committed
+    attempt-<k>/    a record that ``--force`` set aside
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from typing import IO, Self, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
-from rlbench.config.names import cleaned
+from rlbench.config.names import cleaned, printable
 from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
@@ -41,32 +42,36 @@ PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
-    """Where the run lives: equal specs, equal folder."""
+    """Folder of a run; equal specs have equal folders."""
     return results / spec.suite / spec.algorithm / spec.place / spec.id / f"seed={spec.seed}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One run as it was found on disk."""
+    """One run as its folder holds it."""
 
     folder: Path
     spec: Spec
-    environment: Mapping[str, object]  # of the first attempt
+    environment: Mapping[str, object]  # of the first process
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
+    resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
 
 
 def read(folder: Path) -> Record:
-    """A run's record, whole.
+    """Read a run's record, whole.
 
-    A torn last line of ``epochs.jsonl`` is what a crash leaves behind: it is dropped as long as the run
-    has no outcome, or one that says it was interrupted before.
+    A crash tears the last line of ``epochs.jsonl``. A torn line is dropped while the run has no outcome, or is
+    interrupted.
 
     Raises:
         RefusedFile: a file is damaged, missing or newer than this version; the message names it.
     """
-    head = files.read_sealed(folder / "spec.json")
-    spec = _model(Spec, head.get("spec"), folder / "spec.json")
+    path = folder / "spec.json"
+    head = files.read_sealed(path)
+    spec = _model(head.get("spec"), path)
+    if (noted := head.get("id")) != spec.id:
+        raise RefusedFile(f"{path}: says it is {printable(str(noted))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
     ended = outcome is not None and outcome.status != "interrupted"
     epochs = read_epochs(folder, complete=ended)
@@ -74,24 +79,25 @@ def read(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    environment = cleaned(head.get("environment"))
+    environment, resumed = cleaned(head.get("environment")), cleaned(head.get("resumed", []))
     return Record(
         folder=folder,
         spec=spec,
         environment=environment if isinstance(environment, dict) else {},
+        resumed=tuple(resumption.environment for resumption in _resumptions({"resumed": resumed}, path)),
         epochs=epochs,
         outcome=outcome,
     )
 
 
 def read_outcome(folder: Path) -> Outcome | None:
-    """How the run ended, or None while nothing says so."""
+    """Read how the run ended; None while nothing says so."""
     path = folder / "outcome.json"
-    return _parsed(_OUTCOME, files.read_sealed(path), str(path)) if path.exists() else None
+    return _parsed(_OUTCOME, files.read_text(path), str(path)) if path.exists() else None
 
 
 def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
-    """The epochs in order; with ``complete`` a torn last line is refused, not dropped.
+    """Read the epochs in order; with ``complete`` a torn last line is refused, not dropped.
 
     Raises:
         RefusedFile: a line is damaged, newer, or out of order.
@@ -102,27 +108,30 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
     *lines, tail = files.read_text(path).split("\n")
     if tail and complete:
         raise RefusedFile(f"{path}: damaged (its last line is torn); restore it, or start over with --force")
-    found = []
+    epochs = []
     for number, line in enumerate(lines):
         epoch = epoch_of(line, f"{path}:{number + 1}")
         if epoch.number != number:
             raise RefusedFile(f"{path}:{number + 1}: epoch {epoch.number} where {number} was due; restore it")
-        found.append(epoch)
-    return tuple(found)
+        epochs.append(epoch)
+    return tuple(epochs)
 
 
 def line_of(epoch: Epoch) -> str:
-    """An epoch as a line of ``epochs.jsonl``."""
+    """Format an epoch as a line of ``epochs.jsonl``."""
     return files.sealed(_plain(epoch))
 
 
 def epoch_of(line: str, where: str) -> Epoch:
-    """It again; ``where`` says where it stood.
+    """Parse a line of ``epochs.jsonl``; ``where`` names its place in messages.
 
     Raises:
         RefusedFile: it is damaged.
     """
-    return _parsed(_EPOCH, files.unsealed(line, where), where)
+    epoch = _parsed(_EPOCH, line, where)
+    if epoch.evaluated is not None and not (epoch.evaluated.returns and math.isfinite(epoch.evaluated.mean)):
+        raise RefusedFile(f"{where}: not a record of this schema (an evaluation without a mean); restore it")
+    return epoch
 
 
 class Store:
@@ -132,33 +141,28 @@ class Store:
         self.folder, self._claim, self.spec, self.environment = folder, claim, spec, environment
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
-        self.crash: IO[str] | None = None  # where a dying process may still write
-        self.died: str | None = None  # what is known of an attempt that ended without a word
+        self.crash: IO[str] | None = None  # open for the last messages of a dying process
+        self.died: str | None = None  # why the attempt before this one ended, where it crashed
 
     @classmethod
     def claim(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
-        """Hold the run's folder, made if need be; None while another process holds it.
+        """Lock the run's folder, and create it if need be; None while another process holds it.
 
         Raises:
             UsageError: the folder cannot be written.
-            RefusedFile: what lies there is damaged or newer, a link or a special file.
+            RefusedFile: its record is damaged or newer, or holds a link or a special file.
         """
         folder = folder_of(spec, results)
         files.refuse_links(folder, results)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
-            ) from None
-        faults.point("claim.made")
         claim = Claim(folder)
         try:
+            folder.mkdir(parents=True, exist_ok=True)
+            faults.point("claim.made")
             if not claim.acquire():
                 return None
         except OSError as error:
             raise UsageError(
-                f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
+                f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
             ) from None
         store = cls(folder, claim, spec, environment)
         try:
@@ -170,13 +174,12 @@ class Store:
         return store
 
     def release(self) -> None:
-        """Let other processes have the folder."""
+        """Unlock the folder for other processes."""
         if self.crash is not None:
             self.crash.close()
-        if self.crash is not None and self._claim.intact():
+            path = self.folder / "crash.txt"
             with suppress(OSError):
-                path = self.folder / "crash.txt"
-                if path.stat().st_size == 0:  # what a crash has said stays
+                if self._claim.intact() and path.stat().st_size == 0:  # the text of a crash stays
                     path.unlink()
                     faults.point("crash.removed")
         self.crash = None
@@ -184,19 +187,19 @@ class Store:
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """What is on disk."""
+        """Epochs on disk."""
         return tuple(self._epochs)
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the run ended, or stands."""
+        """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
 
     def append(self, epoch: Epoch) -> bool:
-        """Put an epoch on disk; whether it replaced others.
+        """Write an epoch to disk; return True if it replaced others.
 
-        After a resume the epochs since the checkpoint come again. One that repeats what is recorded changes
-        nothing; one that differs (another machine, another library) replaces it and all that followed.
+        A resumed run repeats the epochs since its checkpoint. An epoch equal to the recorded one changes nothing. An
+        epoch that differs (another machine, another library) replaces the recorded one and all later ones.
 
         Raises:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
@@ -206,7 +209,7 @@ class Store:
         if replaces:
             if scores(self._epochs[epoch.number]) == scores(epoch):
                 return False
-            (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts epochs that go now
+            (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts the epochs that are replaced
             faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
             files.replace(self.folder / "epochs.jsonl", self._text())
@@ -218,10 +221,10 @@ class Store:
         return replaces
 
     def assert_held(self) -> None:
-        """Do nothing while the folder is this process's and its epochs are as long as they were written.
+        """Verify that this process still holds the lock and that nothing else wrote to its epochs.
 
         Raises:
-            ResourceExhausted: another process may hold it, or something else has written there.
+            ResourceExhausted: the lock is gone, or the size of ``epochs.jsonl`` has changed.
         """
         lines = self.folder / "epochs.jsonl"
         if not self._claim.intact():
@@ -241,31 +244,31 @@ class Store:
         files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
 
     def explain(self, text: str) -> None:
-        """Keep what led to a failure; on a full disk the reason in the outcome has to do."""
+        """Write the traceback of a failure; a full disk leaves only the reason in the outcome."""
         with suppress(ResourceExhausted, UsageError):
             self.assert_held()
             files.replace(self.folder / "failure.txt", text)
 
     def _reread(self) -> None:
-        """Refuse to call a record done that a reader would refuse, or would not find to be this run's."""
+        """Read the record back, and refuse to call it done where a reader would refuse it."""
         lines = self.folder / "epochs.jsonl"
         try:
             text = files.read_text(lines) if self._epochs else ""
-            same = read(self.folder).spec == self.spec and text == self._text()
+            unchanged = read(self.folder).spec == self.spec and text == self._text()
         except RefusedFile as error:
             raise ResourceExhausted(f"{error} (it {CHANGED})") from None
-        if not same:
+        if not unchanged:
             raise ResourceExhausted(f"{self.folder}: {CHANGED}; restore it, or start over with --force")
 
     def _text(self) -> str:
-        """All of ``epochs.jsonl``."""
+        """Content of ``epochs.jsonl``."""
         return "".join(line_of(epoch) + "\n" for epoch in self._epochs)
 
     def _begin(self) -> None:
         path = self.folder / "crash.txt"
         if path.exists():
-            words = path.stat().st_size > 0
-            self.died = f"an attempt crashed: {path} says where" if words else "the last attempt died without a word"
+            message = path.stat().st_size > 0
+            self.died = f"an attempt crashed: {path} says where" if message else "the last attempt died without a word"
         with files.writing(path):
             self.crash = TextIOWrapper(files.appended(path), encoding="utf-8")
             faults.point("crash.opened")
@@ -276,9 +279,9 @@ class Store:
             set_aside(self.folder)
         path = self.folder / "spec.json"
         if not path.exists():
-            left = [part for part in PARTS if (self.folder / part).exists()]
-            if left:
-                raise RefusedFile(f"{path}: missing beside {left[0]}; restore it, or start over with --force")
+            others = [part for part in PARTS if (self.folder / part).exists()]
+            if others:
+                raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
             head = {
                 "schema_version": files.SCHEMA_VERSION,
                 "id": spec.id,
@@ -287,42 +290,39 @@ class Store:
             }
             files.replace(path, files.sealed(head) + "\n")
             return
-        found = read(self.folder)
-        if found.spec != spec:
-            raise RefusedFile(f"{path}: holds another run ({found.spec.id}, seed {found.spec.seed}); move it away")
-        if found.outcome is None or found.outcome.status == "interrupted":
-            _note_resumption(path, {**environment, **_saved_threads(self.folder)}, len(found.epochs))
-        self._epochs = list(found.epochs)
+        record = read(self.folder)
+        if record.spec != spec:
+            raise RefusedFile(f"{path}: holds another run ({record.spec.id}, seed {record.spec.seed}); move it away")
+        if record.outcome is None or record.outcome.status == "interrupted":
+            _note_resumption(path, {**environment, **_saved_threads(self.folder)}, len(record.epochs))
+        self._epochs = list(record.epochs)
         lines = self.folder / "epochs.jsonl"
         if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
             files.replace(lines, self._text())
         self._size = _size(lines)
 
     def _sweep(self) -> None:
-        """Remove what a crash left half written; the folder is ours."""
+        """Remove the temporary files of a crashed process."""
         with files.writing(self.folder):
-            for left in self.folder.glob("*.json*.tmp"):
-                left.unlink()
+            for temporary in self.folder.glob("*.json*.tmp"):
+                temporary.unlink()
                 faults.point("claim.swept")
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:
-    """The threads that a checkpoint says it was made with, which whoever resumes it takes."""
+    """Number of torch threads in a checkpoint's manifest, which a resumed run uses too."""
     place = manifest.standing(folder / "checkpoint" / "resume")
-    with suppress(RefusedFile):  # which the resume itself tells
+    with suppress(RefusedFile):  # the resume itself reports it
         threads = manifest.read(place).values.get("threads")
         return {} if threads is None else {"torch_threads": threads}
     return {}
 
 
 def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) -> None:
-    """Add to a record's head what differs in the ``environment`` of the process that goes on after ``epoch`` epochs."""
+    """Add to a record's head the changes of ``environment`` of the process that resumes after ``epoch`` epochs."""
     head = files.read_sealed(path)
     first = head.get("environment")
-    try:
-        later = resumptions(head)
-    except TypeError:
-        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
+    later = _resumptions(head, path)
     before = dict(first) if isinstance(first, dict) else {}
     for resumption in later:
         before.update(resumption.environment)
@@ -335,7 +335,7 @@ def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) 
 
 
 def set_aside(folder: Path) -> None:
-    """Move a run's record into an attempt's folder below it; whoever calls holds the run."""
+    """Move a run's record into an attempt's folder below it; the caller holds the lock."""
     present = [folder / part for part in PARTS if (folder / part).exists()]
     if not present:
         return
@@ -343,34 +343,26 @@ def set_aside(folder: Path) -> None:
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
         faults.point("aside.made")
-        for part in reversed(present):  # spec.json last: what a crash cut in two is seen, and put together again
+        for part in reversed(present):  # spec.json last: the next call completes a move that a crash cut in two
             part.rename(aside / part.name)
             faults.point("aside.moved")
         disk.sync_folder(folder)
 
 
 def _aside(folder: Path, parts: list[Path]) -> Path:
-    """Where an attempt goes: with the rest of it, if a crash came in between, else to a folder of its own."""
-    taken = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
-    number = max((int(match[1]) for match in taken if match), default=0)
+    """Folder of the attempt: the last one if a crash interrupted the move into it, else a new one."""
+    names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
+    number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
     cut = last.is_dir() and not any((last / name).exists() for name in ("spec.json", *(p.name for p in parts)))
     return last if cut else folder / f"attempt-{number + 1}"
 
 
 def scores(epoch: Epoch) -> tuple[object, ...]:
-    """What of an epoch must come again when it is run again: everything but the wall clock."""
-    games, shown = epoch.collected, epoch.evaluated
-    judged = None if shown is None else (shown.returns, shown.lengths, shown.seeds)
-    return (
-        epoch.number,
-        epoch.env_steps,
-        epoch.updates,
-        games and games.returns,
-        games and games.lengths,
-        epoch.updated,
-        judged,
-    )
+    """Everything of an epoch that training it again repeats: all but the wall clock."""
+    games = epoch.collected and (epoch.collected.returns, epoch.collected.lengths)
+    evaluation = epoch.evaluated and (epoch.evaluated.returns, epoch.evaluated.lengths, epoch.evaluated.seeds)
+    return epoch.number, epoch.env_steps, epoch.updates, games, epoch.updated, evaluation
 
 
 def _size(path: Path) -> int:
@@ -385,16 +377,22 @@ def _plain(record: Epoch | Outcome) -> dict[str, object]:
     return {"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(record)}
 
 
-def _parsed(adapter: TypeAdapter[RecordT], content: dict[str, object], where: str) -> RecordT:
-    content.pop("schema_version", None)
+def _parsed(adapter: TypeAdapter[RecordT], text: str, where: str) -> RecordT:
     try:
-        return adapter.validate_python(content)
+        return adapter.validate_json(files.unsealed_json(text, where), strict=True)
     except ValidationError as error:
         raise RefusedFile(f"{where}: not a record of this schema ({one_line(error)})") from None
 
 
-def _model(kind: type[Spec], content: object, where: Path) -> Spec:
+def _model(content: object, path: Path) -> Spec:
     try:
-        return kind.model_validate(recorded_settings(content), strict=False)
+        return Spec.model_validate(recorded_settings(content), strict=False)
     except ValidationError as error:
-        raise RefusedFile(f"{where}: not a spec of this schema ({one_line(error)})") from None
+        raise RefusedFile(f"{path}: not a spec of this schema ({one_line(error)})") from None
+
+
+def _resumptions(head: Mapping[str, object], path: Path) -> list[Resumption]:
+    try:
+        return resumptions(head)
+    except TypeError:
+        raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None

@@ -19,12 +19,13 @@ from safetensors.numpy import load_file
 
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files, manifest, store
+from rlbench.records.folders import folders
 from rlbench.records.locks import held
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.report import baseline
 from rlbench.report.repeats import file_of
-from rlbench.report.runs import Run, folders
+from rlbench.report.runs import Run
 from rlbench.report.runs import read as read_run
 from rlbench.seeds import Seeds
 
@@ -117,9 +118,6 @@ def _contradictions(record: Record) -> Iterator[str]:
     place = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
     if path.parts[-len(place.parts) :] != place.parts:
         yield f"{record.folder / 'spec.json'}: is the record of {place}; move it there"
-    noted = files.read_sealed(record.folder / "spec.json").get("id")
-    if noted != spec.id:
-        yield f"{record.folder / 'spec.json'}: says it is {noted}, its settings are {spec.id}; restore it"
     if outcome is None or outcome.status == "interrupted":
         return
     judged = [(epoch.evaluated.mean, -epoch.number) for epoch in record.epochs if epoch.evaluated is not None]

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UnknownName, UsageError
+from rlbench.records.folders import folders
 from rlbench.report.reference_scores import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
-from rlbench.report.runs import Run, folders, read
+from rlbench.report.runs import Run, read
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
 
-__all__ = ["Runs", "file_of", "folders", "gather", "key_of", "sorted_runs"]
+__all__ = ["Runs", "file_of", "gather", "key_of", "sorted_runs"]
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ def differences(run: Run) -> list[str]:
         return []
     theirs = dict(_flat(usual.model_dump(mode="json")))
     ours = dict(_flat(run.settings))
-    return [f"{path}={value}" for path, value in ours.items() if path != "seed" and theirs.get(path) != value]
+    return [f"{path}={value}" for path, value in sorted(ours.items()) if path != "seed" and theirs.get(path) != value]
 
 
 def _sort(run: Run, runs: Runs) -> None:

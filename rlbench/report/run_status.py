@@ -9,10 +9,10 @@ from typing import Literal
 
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
+from rlbench.records.folders import folders
 from rlbench.records.locks import held
 from rlbench.records.store import Record, read
 from rlbench.report.estimate import best_of_run
-from rlbench.report.run_index import folders
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3

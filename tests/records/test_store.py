@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -376,3 +377,32 @@ def test_every_line_is_json_that_any_tool_can_read(record_run: Write) -> None:
     assert [line["evaluated"]["returns"] for line in lines] == [[0.0, 2.0], [1.0, 3.0]]
     wanted = {"number", "env_steps", "updates", "seconds", "collected", "updated", "evaluated", "schema_version"}
     assert all(wanted <= set(line) for line in lines)
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())))
+def test_the_json_of_a_sealed_line_is_its_content_without_the_seal(content: dict[str, object]) -> None:
+    content = {**content, "schema_version": files.SCHEMA_VERSION, "zeta": 1}
+    content.pop("checksum", None)
+    line = files.sealed(content)
+    assert json.loads(files.unsealed_json(line, "line")) == files.unsealed(line, "line")
+    reordered = json.dumps(dict(reversed(json.loads(line).items())))
+    assert json.loads(files.unsealed_json(reordered, "line")) == files.unsealed(line, "line")
+    forged = line.replace('"zeta":1', '"zeta":2')
+    with pytest.raises(RefusedFile, match="line: damaged"):
+        files.unsealed_json(forged, "line")
+
+
+@pytest.mark.parametrize("returns", [[], ["1"], [1e999], None])
+def test_an_evaluation_without_a_mean_is_refused(record_run: Write, returns: object) -> None:
+    path = record_run([1.0]) / "epochs.jsonl"
+    content = files.unsealed(path.read_text(encoding="utf-8").strip(), "line")
+    line = json.dumps({**content, "evaluated": {**content["evaluated"], "returns": returns}}, sort_keys=True)
+    path.write_text(resealed(line) + "\n", encoding="utf-8")
+    with pytest.raises(RefusedFile, match=r"epochs\.jsonl:1: not a record of this schema"):
+        read(path.parent)
+
+
+def resealed(line: str) -> str:
+    """Seal JSON as it stands, infinities included."""
+    text = json.dumps(json.loads(line), sort_keys=True, separators=(",", ":"))
+    return f'{{"checksum":"{sha256(text.encode()).hexdigest()[:16]}",{text[1:]}'

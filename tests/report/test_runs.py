@@ -1,4 +1,4 @@
-"""Records read in a hurry say what the whole record says, and what is refused there is refused here."""
+"""A report's runs have the numbers of their records, and damaged records are refused by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
-from rlbench.report.runs import folders, read
+from rlbench.records.folders import folders
+from rlbench.report.runs import read
 
 Record = Callable[..., Path]
 RESULTS = Path(__file__).parents[2] / "results"
@@ -25,29 +26,29 @@ def reseal(path: Path, change: Callable[[dict[str, object]], object]) -> None:
     path.write_text("\n".join([*before, files.sealed(content)]) + "\n", encoding="utf-8")
 
 
-def test_every_committed_record_reads_as_the_store_reads_it() -> None:
+def test_every_committed_run_has_the_numbers_of_its_record() -> None:
     found = list(folders(RESULTS))
     assert len(found) >= 37
     for folder in found:
-        hurried, whole = read(folder), store.read(folder)
-        judged = [e for e in whole.epochs if e.evaluated is not None]
-        assert [(e.env_steps, e.seconds, e.mean) for e in hurried.evaluations] == [
-            (e.steps, e.seconds, e.evaluated.mean) for e in judged if e.evaluated is not None
+        run, record = read(folder), store.read(folder)
+        evaluated = [e for e in record.epochs if e.evaluated is not None]
+        assert [(e.env_steps, e.seconds, e.mean) for e in run.evaluations] == [
+            (e.steps, e.seconds, e.evaluated.mean) for e in evaluated if e.evaluated is not None
         ]
         paces = [
-            e.collected.steps_per_second for e in whole.epochs if e.updated is not None and e.collected is not None
+            e.collected.steps_per_second for e in record.epochs if e.updated is not None and e.collected is not None
         ]
-        if whole.spec.suite == "offline":  # nothing is collected: gradient steps over the seconds between two lines
-            ends = [(e.updates, e.seconds) for e in whole.epochs]
+        if record.spec.suite == "offline":  # nothing is collected: gradient steps over the seconds between two lines
+            ends = [(e.updates, e.seconds) for e in record.epochs]
             paces = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(ends)]
             assert paces
-        assert hurried.speeds == tuple(pace for pace in paces if pace > 0)
-        assert (hurried.id, hurried.seed, hurried.budget) == (whole.spec.id, whole.spec.seed, whole.spec.budget.steps)
-        assert whole.outcome is not None
-        assert (hurried.status, hurried.env_steps) == (whole.outcome.status, whole.epochs[-1].steps)
+        assert run.speeds == tuple(pace for pace in paces if pace > 0)
+        assert (run.id, run.seed, run.budget) == (record.spec.id, record.spec.seed, record.spec.budget.steps)
+        assert record.outcome is not None
+        assert (run.status, run.env_steps) == (record.outcome.status, record.epochs[-1].steps)
 
 
-def test_a_line_written_in_another_order_is_read_the_slow_way(record_run: Record) -> None:
+def test_a_line_with_its_fields_in_another_order_is_read(record_run: Record) -> None:
     folder = record_run([1.0, 5.0])
     path = folder / "epochs.jsonl"
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
