@@ -71,4 +71,6 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
     except FileNotFoundError:
         raise ResourceExhausted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise UsageError(f"{path}: {error.strerror}; choose another folder{elsewhere}") from None
         raise ResourceExhausted(f"{path}: {error.strerror or error}; free some space and {then}") from None

@@ -257,7 +257,8 @@ def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
         raise UnknownName("checkpoint", which, KEPT, where="--checkpoint")
     spec, place = read(folder).spec, folder / "checkpoint" / which
     if not checkpoint.exists(place):
-        raise UsageError(f"{place}: no such checkpoint; a finished run keeps {' and '.join(KEPT)}, records in git none")
+        train = f"rlbench run {spec.suite} {spec.algorithm} --task {spec.task.id} --seeds {spec.seed}"
+        raise UsageError(f"{folder}: has no weights, as records in git have none; train them with: {train}")
     manifest.refuse_foreign(place, manifest.read(manifest.standing(place)).values, spec)
     return spec, checkpoint.load(place)
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
 
 
-def announce(specs: Sequence[Spec], results: Path) -> None:
+def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
     """Say what will be trained; nothing where every run has ended, and nothing of smoke runs."""
     from rlbench.records.store import folder_of, read_outcome
 
+    if quiet:
+        return
     with suppress(RefusedFile, UsageError):  # the run itself names the file
         outcomes = [read_outcome(folder_of(spec, results)) for spec in specs]
         to_come = [

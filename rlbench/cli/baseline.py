@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results
-from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.output import emit, emit_json, terminal_width, write_file
 from rlbench.errors import UnknownName, UsageError
 
 BASELINE_SCHEMA = 1
@@ -55,7 +55,7 @@ def baseline(
         made = saved.made_of(found)
         if not made.entries:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
-        _write(file, saved.to_text(made))
+        write_file(file, saved.to_text(made), "FILE")
     else:
         made = saved.read(file)
     if json:
@@ -85,19 +85,9 @@ def _text(made: object) -> str:
     width = terminal_width()
     told = sentences(
         [
-            f"{len(rows)} cells, made at {', '.join(made.commits)}",
+            f"{len(rows)} cells, made at {len(made.commits)} commit{'' if len(made.commits) == 1 else 's'}",
             "Scores: mean over seeds of a run's whole learning curve; tables read the document's estimator.",
         ],
         width,
     )
     return "\n".join([*aligned(rows, width), "", *told])
-
-
-def _write(path: Path, text: str) -> None:
-    from rlbench.records import files
-
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: {path.parent} is not a folder; make it first")
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; name a file")
-    files.replace(path, text)

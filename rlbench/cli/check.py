@@ -134,11 +134,12 @@ def _row(finding: Finding) -> dict[str, object]:
 
 
 def _save(path: Path | None, text: str, *, add: bool) -> None:
-    from rlbench.records import files
+    from rlbench import disk
 
     if path is None:
         return
     if not path.parent.is_dir():
         raise UsageError(f"{path}: {path.parent} is not a folder; make it first")
-    with files.writing(path), path.open("a" if add else "w", encoding="utf-8") as file:
+    option = "--summary" if add else "--junit"
+    with disk.writing(path, elsewhere=f" with {option}"), path.open("a" if add else "w", encoding="utf-8") as file:
         file.write(text)

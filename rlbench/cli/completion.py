@@ -5,6 +5,7 @@ A completion says nothing on a prompt: what cannot be read has no names.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -84,7 +85,7 @@ def runs(context: typer.Context) -> list[str]:
     from rlbench.report.sources import sources
 
     with suppress(RlbenchError, OSError):
-        named = _typed(context, "results")
+        named = _typed(context, "results") or os.environ.get("RLBENCH_RESULTS")
         places = sources(Path(str(named)) if named else None).folders
         found = (str(folder) for place in places for folder in folders(place))
         return list(islice(filter(SAFE.fullmatch, found), MOST))

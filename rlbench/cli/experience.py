@@ -35,6 +35,7 @@ class Data:
         """
         from rlbench import suites
         from rlbench.errors import UsageError
+        from rlbench.suites.offline import WORLDS
         from rlbench.suites.offline_discrete import RECORDINGS
 
         if suite != "offline":
@@ -46,7 +47,9 @@ class Data:
         if globs or self.given is None:
             return globs
         if self.path is not None or not self.given:
-            raise UsageError(f"--dataset {self.given!r}: say with --task what it is, or on what to judge: Hopper-v4")
+            raise UsageError(
+                f"--dataset {self.given!r}: name its environment with --task, one of {', '.join(WORLDS)}, or the row"
+            )
         if self.given in RECORDINGS:
             return (RECORDINGS[self.given],)
         return (self.given,) if row else (_judged(self.given),)
@@ -70,7 +73,7 @@ class Data:
         if task not in WORLDS:
             return "" if self.path is not None or self.given in {None, task} else str(self.given)
         if self.given is None and not smoke:
-            raise UsageError(f"offline {task}: says where to judge, not what to learn from; name it with --dataset")
+            raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
         if self.given is None or self.path is None:
             return self.given or ""
         lies = Path(self.path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json, Quiet
+from rlbench.cli.options import Json, Quiet, parse_count
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.errors import UsageError, beside, suggest
 
@@ -46,7 +46,11 @@ def generate(
     steps: Annotated[
         int | None,
         typer.Option(
-            "--steps", metavar="N", min=1, help="Agent steps in all; default: the recipe's own.", show_default=False
+            "--steps",
+            parser=parse_count,
+            metavar="N|1e5|1M",
+            help="Agent steps in all; default: the recipe's own.",
+            show_default=False,
         ),
     ] = None,
     name: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -39,6 +40,23 @@ Algo: TypeAlias = Annotated[
         autocompletion=completion.algorithms,
     ),
 ]
+AlgoGlob: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="ALGO",
+        help="An algorithm of the suite, such as dqn, or '*' for all of them; see: rlbench list algos",
+        autocompletion=completion.algorithms,
+    ),
+]
+TaskNames: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TASK]...",
+        help="Task ids or patterns, as 'Pong*'; default: every documented task of ALGO.",
+        show_default=False,
+        autocompletion=completion.tasks,
+    ),
+]
 Algos: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -62,7 +80,7 @@ PlayedTasks: TypeAlias = Annotated[
     typer.Option(
         "--task",
         metavar="GLOB",
-        help="A task id or a pattern, such as 'Pong*'; may be repeated. Default: every documented task of ALGO.",
+        help="The same as TASK; may be repeated.",
         autocompletion=completion.tasks,
     ),
 ]
@@ -108,6 +126,21 @@ def folder_named(text: str | Path) -> Path:
     return Path(text)
 
 
+def parse_count(text: str | int, option: str = "--steps") -> int:
+    """A number of steps: ``100000``, ``100_000``, ``1e5``, ``100k`` or ``1M``.
+
+    Raises:
+        UsageError: it is no whole number of at least 1.
+    """
+    written = str(text).replace("_", "").replace(",", "")
+    unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(written[-1:], 1.0)
+    with suppress(ValueError, OverflowError):
+        count = round(float(written[:-1] if unit > 1 else written) * unit, 6)
+        if 1 <= count <= 1e15 and count.is_integer():
+            return int(count)
+    raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
+
+
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Results: TypeAlias = Annotated[
     Path,
@@ -151,7 +184,8 @@ Steps: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--steps",
-        metavar="N",
+        parser=parse_count,
+        metavar="N|1e5|100k|1M",
         help="Train for N agent steps (decisions; one is four frames of Atari); default: RLBENCH_STEPS, else the "
         "documented budget.",
         show_default=False,

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
+from pathlib import Path
 
 import typer
 
+from rlbench import disk
 from rlbench.config.names import printable
 from rlbench.errors import UsageError
 
@@ -34,6 +36,25 @@ def emit(text: str) -> None:
 def emit_json(document: Mapping[str, object]) -> None:
     """Write one JSON document; keys stay in the order they were given."""
     emit(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def write_file(path: Path, content: str | bytes, option: str = "--output") -> None:
+    """Write a file whole or not at all; a device or a pipe is written to, never replaced.
+
+    Raises:
+        UsageError: it cannot be written there.
+        ResourceExhausted: the disk is full.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: {path.parent} is not a folder; make it first")
+    if path.is_dir():
+        raise UsageError(f"{option} {path}: is a folder; name a file")
+    raw, path = content.encode() if isinstance(content, str) else content, path.resolve()
+    with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
+        if path.exists() and not path.is_file():
+            path.write_bytes(raw)
+        else:
+            disk.replace(path, raw, path.with_name(f"{path.name}.{os.getpid()}.tmp"))
 
 
 def terminal_width() -> int | None:

@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Suite, Tasks
-from rlbench.cli.output import remark
+from rlbench.cli.output import remark, write_file
 from rlbench.errors import UnknownName, UsageError
 
 
@@ -35,7 +35,6 @@ def plot(
 
     Published curves are drawn behind the measured ones. A task that was never run is drawn if --task names it.
     """
-    from rlbench.records import files
     from rlbench.report.cells import SUITES
 
     if suite not in SUITES:
@@ -50,6 +49,5 @@ def plot(
     picture = encoded(
         draw(suite, kind_of(kind), sources(results), tasks=task or [], algorithms=algo or []), output.suffix
     )
-    with files.writing(output):
-        output.write_bytes(picture)
+    write_file(output, picture)
     remark(f"{output}: {len(picture):,} bytes")

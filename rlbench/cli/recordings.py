@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlbench.cli.options import parse_count
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.config.names import printable
 from rlbench.errors import UsageError, beside
@@ -111,7 +112,7 @@ def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     if target.resolve() == path.resolve():
         raise UsageError(f"{path}: cannot be a subset of itself; choose another --name")
     with recording_writer.alone(target):
-        recording_reader.subset(path, target, _count(steps))
+        recording_reader.subset(path, target, parse_count(steps))
     emit(str(target))
 
 
@@ -149,14 +150,3 @@ def shown(path: Path, *, json: bool) -> None:
     ]
     wide = max(len(key) for key, _ in lines)
     emit("\n".join(f"{printable(key):<{wide}}  {printable(value)}" for key, value in lines))
-
-
-def _count(text: str) -> int:
-    """A whole number, written out or as 1e5."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 1 <= number <= 1e12 or number != int(number):
-        raise UsageError(f"--steps {text}: no whole number of transitions; write it as 100000 or 1e5")
-    return int(number)

@@ -9,14 +9,14 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Records
-from rlbench.cli.output import remark
+from rlbench.cli.output import remark, write_file
 from rlbench.errors import UnknownName, UsageError
 
 
 def report(
     suite: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SUITE]...", help="Only these; default: all.", autocompletion=completion.suites),
+        typer.Argument(metavar="[SUITE|all]...", help="Only these; default: all.", autocompletion=completion.suites),
     ] = None,
     *,
     output: Annotated[
@@ -30,18 +30,20 @@ def report(
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
     cost, and the tables, with the pictures in `plots`.
     """
-    from rlbench.records import files
     from rlbench.report.cells import SUITES
 
     for name in suite or ():
-        if name not in SUITES:
-            raise UnknownName("suite", name, SUITES)
+        if name not in (*SUITES, "all"):
+            raise UnknownName("suite", name, [*SUITES, "all"])
+    if output.suffix not in {".html", ".htm", ".md"}:
+        raise UsageError(f"--output {output}: a report is written as .html or .md")
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
+    chosen = SUITES if not suite or "all" in suite else tuple(dict.fromkeys(suite))
     from rlbench.report.html_report import page
     from rlbench.report.markdown_summary import overview
     from rlbench.report.sources import sources
 
-    text = (overview if output.suffix == ".md" else page)(list(dict.fromkeys(suite or SUITES)), sources(results))
-    files.replace(output.resolve(), text)
+    text = (overview if output.suffix == ".md" else page)(chosen, sources(results))
+    write_file(output, text)
     remark(f"{output}: {len(text.encode()):,} bytes")

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rlbench import faults, suites
+from rlbench.cli.options import parse_count
 from rlbench.config.canonical import fields
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
@@ -150,7 +151,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
         if rest == name:
             continue
         if rest == "STEPS":
-            found.append(Setting("budget.steps", environ[name], name))
+            found.append(Setting("budget.steps", parse_count(environ[name], name), name))
         elif rest.startswith(GROUPS):
             found.append(Setting(rest.lower().replace("__", "."), environ[name], name))
         elif rest not in OPTIONS and name != faults.VARIABLE:

@@ -11,8 +11,8 @@ import typer
 from rlbench.cli import options
 from rlbench.cli.announcement import announce
 from rlbench.cli.experience import Data
-from rlbench.cli.options import RESULTS, Algo, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json, terminal_width
+from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
+from rlbench.cli.output import emit, emit_json, remark, terminal_width
 from rlbench.cli.run_one import carried, row
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
 
 def run(
     suite: Suite,
-    algo: Algo,
+    algo: options.AlgoGlob,
+    tasks: options.TaskNames = None,
     *,
     task: options.PlayedTasks = None,
     dataset: options.Dataset = None,
@@ -53,21 +54,22 @@ def run(
     track_dir: options.TrackDir = options.TRACKED,
     pipe: options.Pipe = None,
 ) -> None:
-    """Train an algorithm and compare it with its published score.
+    """Train an algorithm with its published settings.
 
-    Stop it whenever you like: the same command goes on where it stopped, and skips what is finished.
+    Stop it whenever you like: the same command resumes, and skips finished runs. `rlbench table` then shows the
+    published score beside the measured one.
     """
     from rlbench.cli.trackers import following
     from rlbench.config.run import Runtime
 
     _leashed(pipe)
-    specs = _specs(suite, algo, tuple(task or ()), seeds, steps, sets or [], config, data := Data(dataset), smoke=smoke)
+    data, named = Data(dataset), (*(tasks or ()), *(task or ()))
+    specs = _specs(suite, algo, named, seeds, steps, sets or [], config, data, smoke=smoke)
     specs = _shared(specs, shard, results)
     if dry_run:
         _plan(specs, results, json=json)
         return
-    if not quiet and pipe is None:
-        announce(specs, results)
+    announce(specs, results, quiet=quiet or pipe is not None)
     _thread_policy(specs)
     with following(track or (), specs, results, track_dir):
         if jobs is None and executor == "local":
@@ -191,10 +193,12 @@ def _specs(
     from rlbench.cli.seeds import parse_seeds
 
     numbers = parse_seeds(seeds)
+    for typed, runs in suites.renamed(suite, globs).items():
+        remark(f"{typed} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
         resolve(
             suite,
-            algo,
+            algorithm,
             name,
             seed=seed,
             sets=sets,
@@ -204,7 +208,8 @@ def _specs(
             environ=os.environ,
             dataset=data.name(suite, name, smoke=smoke),
         ).spec
-        for name in suites.matching(suite, data.tasks(suite, globs), algo)
+        for algorithm in suites.algorithms_matching(suite, algo)
+        for name in suites.matching(suite, data.tasks(suite, globs), algorithm)
         for seed in numbers
     ]
 

@@ -10,7 +10,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Json, Records, SuiteOrAll, Tasks
-from rlbench.cli.output import emit, remark, terminal_width
+from rlbench.cli.output import emit, remark, terminal_width, write_file
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def table(
     if results is not None and not results.exists():
         remark(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
-        _write(output, TEXTS[chosen](found))
+        write_file(output, TEXTS[chosen](found))
     elif chosen == "rich" and (width := terminal_width()) is not None:
         emit(to_rich(found, width=width))
     else:
@@ -99,19 +99,3 @@ def _only(
             raise UnknownName(kind, glob, dict.fromkeys(shown), where=suite)
         kept |= hits
     return [cell for place, cell in enumerate(cells) if not globs or place in kept]
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file whole or not at all."""
-    from rlbench.records import files
-
-    if not path.parent.is_dir():
-        raise UsageError(f"--output {path}: {path.parent} is not a folder; make it first")
-    if path.is_dir():
-        raise UsageError(f"--output {path}: is a folder; name a file")
-    path = path.resolve()
-    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
-        with files.writing(path), path.open("w", encoding="utf-8") as file:
-            file.write(text)
-        return
-    files.replace(path, text)

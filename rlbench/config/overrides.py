@@ -11,13 +11,54 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from rlbench.config.canonical import fields
 from rlbench.errors import UnknownName, UsageError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "learning_rate": ("lr", "actor_lr", "critic_lr"),
+    "discount": ("gamma",),
+    "discount_factor": ("gamma",),
+    "batch_size": ("batch", "minibatches"),
+    "buffer_size": ("capacity",),
+    "memory_size": ("capacity",),
+    "n_steps": ("rollout_length", "n_step"),
+    "num_steps": ("rollout_length",),
+    "n_epochs": ("epochs",),
+    "update_epochs": ("epochs",),
+    "num_minibatches": ("minibatches",),
+    "clip_range": ("clip",),
+    "clip_coef": ("clip",),
+    "ent_coef": ("entropy", "alpha"),
+    "vf_coef": ("value",),
+    "lambda": ("gae_lambda",),
+    "trace": ("gae_lambda",),
+    "polyak": ("tau",),
+    "target_network_frequency": ("target_update_interval",),
+    "train_freq": ("updates_per_step",),
+    "gradient_steps": ("updates_per_step",),
+    "policy_delay": ("delay",),
+    "policy_frequency": ("delay",),
+    "target_kl": ("max_kl",),
+    "delta": ("max_kl",),
+    "warmup": ("learning_starts",),
+    "start_timesteps": ("learning_starts",),
+    "net_arch": ("widths", "hidden"),
+    "hidden_sizes": ("widths", "hidden"),
+    "total_timesteps": ("steps",),
+    "num_envs": ("envs",),
+    "n_envs": ("envs",),
+    "frameskip": ("frame_skip",),
+    "frame_stack": ("stack",),
+    "noop_max": ("noops",),
+    "n_eval_episodes": ("episodes",),
+}
+"""Names of settings in Stable-Baselines3, CleanRL, Tianshou and the papers, and rlbench's own."""
 
 
 class Setting(NamedTuple):
@@ -62,12 +103,25 @@ def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
     """
     settings = list(settings)
     for setting in settings:
-        model = _replaced(model, setting.path.split("."), setting)
+        try:
+            model = _replaced(model, setting.path.split("."), setting)
+        except UnknownName as error:
+            near = _paths(model, setting.path) if error.kind == "field" else []
+            if not near:
+                raise
+            raise UnknownName("field", setting.path, near, where=setting.source) from None
     try:
         return type(model).model_validate_json(model.model_dump_json(exclude={"algo": {"revision"}}))
     except ValidationError as error:
         sources = f"{', '.join(s.source + ' ' + s.path for s in settings)}: " if settings else ""
         raise UsageError(f"{sources}{one_line(error)}") from None
+
+
+def _paths(model: BaseModel, path: str) -> list[str]:
+    """The paths of fields whose last part is that of ``path``, or what the literature calls it."""
+    last = path.rpartition(".")[2].lower()
+    names = {last, *COMMON_NAMES.get(last, ())}
+    return [found for found, _ in fields(model) if found.rpartition(".")[2] in names - {"kind", "family"}]
 
 
 def one_line(error: ValidationError) -> str:

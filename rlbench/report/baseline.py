@@ -101,7 +101,13 @@ def read(path: Path) -> Baseline:
     """
     if not path.exists():
         raise UsageError(f"{path}: no such baseline{beside(path)}; make one with: rlbench baseline save {path}")
-    content = cleaned(files.read_sealed(path))
+    text, remedy = files.read_text(path), f"make one with: rlbench baseline save {path}"
+    if not text.lstrip().startswith("{"):
+        raise RefusedFile(f"{path}: not a baseline; {remedy}")
+    try:
+        content = cleaned(files.unsealed(text, str(path)))
+    except RefusedFile as error:
+        raise RefusedFile(str(error).replace("start over with --force", remedy)) from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from types import ModuleType
 
@@ -56,9 +58,27 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
         if glob == "*" and algorithm is not None:
             hits = [t for t in hits if plays(suite, algorithm, t)]
         if not hits:
-            raise UnknownName("task", glob, known, where=suite)
+            raise _unknown_task(suite, glob)
         found.update(dict.fromkeys(hits))
     return list(found)
+
+
+def algorithms_matching(suite: str, glob: str) -> list[str]:
+    """The algorithms of a suite that a name or a glob means.
+
+    Raises:
+        UnknownName: it means none.
+    """
+    found = [name for name in algorithms(suite) if fnmatchcase(name, glob)]
+    if not found:
+        known_algorithm(suite, glob)
+    return found
+
+
+def renamed(suite: str, names: Iterable[str]) -> dict[str, str]:
+    """The names of other versions, as ``Hopper-v3``, and the task that runs in their place."""
+    known = {name.lower(): task for name, task in _module(suite).TASKS.items()}
+    return {name: known[name.lower()] for name in names if known.get(name.lower(), name).lower() != name.lower()}
 
 
 def plays(suite: str, algorithm: str, task: str) -> bool:
@@ -75,11 +95,10 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str =
         UsageError: the algorithm cannot play the task.
     """
     module = _module(suite)
-    if algorithm not in module.ALGORITHMS:
-        raise UnknownName("algorithm", algorithm, module.ALGORITHMS, where=suite)
+    known_algorithm(suite, algorithm)
     by_folded = {t.lower(): t for t in module.TASKS}
     if task.lower() not in by_folded:
-        raise UnknownName("task", task, module.TASKS, where=suite)
+        raise _unknown_task(suite, task)
     known = module.TASKS[by_folded[task.lower()]]
     if not plays(suite, algorithm, known):
         able = _few([t for t in module.DOCUMENTED if plays(suite, algorithm, t)])
@@ -97,6 +116,35 @@ def sources(spec: Spec) -> dict[str, str]:
     return {} if found is None else dict(found(spec.algorithm, spec.task.id))
 
 
+def known_algorithm(suite: str, algorithm: str) -> None:
+    """Refuse an algorithm that the suite does not have.
+
+    Raises:
+        UnknownName: the suite or the algorithm does not exist.
+        UsageError: other suites have the algorithm.
+    """
+    module = _module(suite)
+    if algorithm in module.ALGORITHMS:
+        return
+    others = [name for name, other in SUITES.items() if algorithm in other.ALGORITHMS]
+    if others:
+        able = " and ".join(others)
+        raise UsageError(f"{suite} has no {algorithm}, only {able}; {suite} has {_few(list(module.ALGORITHMS))}")
+    raise UnknownName("algorithm", algorithm, module.ALGORITHMS, where=suite)
+
+
+def _unknown_task(suite: str, task: str) -> UsageError:
+    """The error of a task that a suite does not have, with the nearest; ``ALE/Pong-v5`` is Pong with other settings."""
+    known = _module(suite).TASKS
+    game = re.fullmatch(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?-v[0-9]+", task)
+    if game and (name := f"{game[1]}NoFrameskip-v4") in known:
+        return UsageError(
+            f"{suite}: unknown task {task!r}; write {name} (the published protocol has no sticky actions; "
+            "--set task.sticky=0.25 adds those of v5)"
+        )
+    return UnknownName("task", task, known, where=suite)
+
+
 def _few(names: list[str]) -> str:
     """As many names as one line holds."""
     return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])}, …"
@@ -104,5 +152,8 @@ def _few(names: list[str]) -> str:
 
 def _module(suite: str) -> ModuleType:
     if suite not in SUITES:
+        able = [f"{name} {suite}" for name, module in SUITES.items() if suite in module.ALGORITHMS]
+        if able:
+            raise UsageError(f"{suite} is an algorithm, not a suite; write {' or '.join(able)}")
         raise UnknownName("suite", suite, SUITES)
     return SUITES[suite]

@@ -105,18 +105,31 @@ def test_every_verb_has_help_whose_summary_is_not_cut(verb: str, capsys: Capture
         ("show atari dqn x y", "unexpected extra argument"),
         ("show atri dqn x", "unknown suite 'atri'; did you mean 'atari'?"),
         ("show atari dqm x", "unknown algorithm 'dqm'; did you mean 'dqn'"),
-        ("show atari dqn PongNoFrameskip-v5", "did you mean 'PongNoFrameskip-v4'"),
+        ("show atari dqn PongNoFrameskip-v5", "write PongNoFrameskip-v4"),
+        ("run atari dqn ALE/Pong-v5", "write PongNoFrameskip-v4 (the published protocol has no sticky actions"),
+        ("run ppo Hopper-v4", "ppo is an algorithm, not a suite; write atari ppo or mujoco ppo"),
+        ("run mujoco dqn", "mujoco has no dqn, only atari and toy; mujoco has ddpg, "),
+        ("run mujoco *x Hopper-v4", "unknown algorithm '*x'"),
+        ("run offline td3bc Hopper-v4", "Hopper-v4 is an environment; name the data to learn from with --dataset"),
+        ("run offline td3bc --dataset x.hdf5", "name its environment with --task, one of "),
+        ("run toy dqn Catch --set lr=1e-4", "--set: unknown field 'lr'; did you mean 'algo.lr'?"),
+        ("run mujoco ppo Hopper-v4 --set algo.learning_rate=1", "did you mean 'algo.lr'?"),
+        ("run mujoco ppo Hopper-v4 --set algo.clip=0.1", "did you mean 'algo.method.clip'?"),
+        ("run mujoco ppo Hopper-v4 --set algo.trace=0.9", "did you mean 'algo.gae_lambda'?"),
+        ("run toy dqn Catch --steps 1.5", "--steps 1.5: no whole number of steps; write it as 100000, 1e5, 100k or 1M"),
+        ("report toy --output page.txt", "a report is written as .html or .md"),
         ("show toy dqn Catch --set algo.lrr=1", "did you mean 'lr'?"),
         ("show toy dqn Catch --set algo.lr=fast", "expected a number"),
         ("show toy dqn Catch --set seed=1", "use --seeds"),
-        ("show toy dqn Catch --steps few", "'--steps'"),
-        ("show toy dqn Catch --steps 0", "greater than or equal to 1"),
+        ("show toy dqn Catch --steps few", "--steps few: no whole number of steps"),
+        ("show toy dqn Catch --steps 0", "--steps 0: no whole number"),
         ("show toy dqn Catch --config nowhere.toml", "nowhere.toml: cannot be read"),
         ("table atri", "unknown suite 'atri'; did you mean 'atari'?"),
         ("table atari --format yaml", "unknown format 'yaml'"),
         ("table atari --format md --json", "contradict"),
         ("table atari --algo dqqn", "unknown algorithm 'dqqn'; did you mean 'dqn'"),
         ("table atari --task Pong-v5", "unknown task 'Pong-v5'"),
+        ("check toy --baseline page.html", "page.html: not a baseline; make one with: rlbench baseline save page.html"),
         ("table atari --output nowhere/a.md", "nowhere is not a folder"),
         ("table atari --output .", "is a folder"),
         ("list algs", "did you mean 'algos'?"),
@@ -130,6 +143,7 @@ def test_what_cannot_be_done_is_one_line_on_stderr_and_exit_2(
     line: str, why: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("page.html").write_text("<html></html>", encoding="utf-8")
     assert main(line.split()) == 2
     told = capsys.readouterr()
     assert told.out == ""

@@ -25,7 +25,7 @@ from tests.laws.source import ROOT
 Record = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
 NARROW = 80
-QUIET = {"RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "RLBENCH_RESULTS", "NO_COLOR", "COLUMNS"}
+QUIET = {"RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "NO_COLOR", "COLUMNS"}
 LINES = [
     "status", "plan mujoco ppo", "plan mujoco --budget 20h", "list runs", "list tasks", "list algos", "data list",
     "doctor toy",

@@ -20,7 +20,7 @@ Record = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("RLBENCH_RESULTS", "RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
+    for name in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     [
         (("atri", "dqn", "x"), "atari"),
         (("atari", "dqm", "x"), "dqn"),
-        (("atari", "dqn", "PongNoFrameskip-v5"), "PongNoFrameskip-v4"),
+        (("atari", "dqn", "PongNoFrameskp-v4"), "PongNoFrameskip-v4"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(cell: tuple[str, str, str], nearest: str) -> None:

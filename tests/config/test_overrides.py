@@ -120,7 +120,7 @@ def test_settings_change_nothing_else() -> None:
     [
         ("algo.lrr=1", "QLearning: unknown field 'lrr'; did you mean 'lr'?"),
         ("algo.replay.n_stp=1", "Replay: unknown field 'n_stp'; did you mean 'n_step'?"),
-        ("alog.lr=1", "Spec: unknown field 'alog'; did you mean 'algo'"),
+        ("alog.lr=1", "unknown field 'alog.lr'; did you mean 'algo.lr'?"),
         ("algo.torso=natur", "unknown choice 'natur'; did you mean 'nature'?"),
         ("algo.torso.kind=mlp", "unknown field 'kind'"),
         ("algo.lr.x=1", "lr is 0.0001 and has no fields"),

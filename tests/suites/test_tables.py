@@ -90,7 +90,7 @@ def test_globs_name_tasks_and_a_star_the_documented_ones() -> None:
     [
         (("atary", "dqn", "PongNoFrameskip-v4"), "atari"),
         (("atari", "dqnn", "PongNoFrameskip-v4"), "dqn"),
-        (("atari", "dqn", "PongNoFrameskip-v5"), "PongNoFrameskip-v4"),
+        (("atari", "dqn", "PongNoFrameskp-v4"), "PongNoFrameskip-v4"),
         (("toy", "dqn", "Cath"), "Catch"),
     ],
 )
