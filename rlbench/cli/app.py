@@ -23,6 +23,7 @@ from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
+from rlbench.cli.panels import PanelCommand
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
 from rlbench.cli.report import report
@@ -43,7 +44,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     suggest_commands=False,  # ``main`` does, as for every name
 )
-app.command("run", epilog=examples.of("run"))(run)
+app.command("run", epilog=examples.of("run"), cls=PanelCommand, context_settings={"max_content_width": 100})(run)
 app.command("table", epilog=examples.of("table"))(table)
 app.command("plan", epilog=examples.of("plan"))(plan)
 app.command("report", epilog=examples.of("report"))(report)
@@ -124,7 +125,7 @@ def top(
         emit(f"rlbench {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        emit(context.get_help())
+        emit(examples.TYPICAL)
         raise typer.Exit(2)
 
 

@@ -131,6 +131,15 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 """By verb; the empty one is the command itself. An example without words goes on from the one before it."""
 
 
+TYPICAL: Final = """\
+rlbench run toy dqn Catch --seeds 0-2      train three seeds, a minute; the same command resumes
+rlbench run atari dqn PongNoFrameskip-v4   train with the published settings
+rlbench table mujoco                       published scores beside measured ones, with verdicts
+rlbench plan mujoco --budget 2h            the runs that decide most verdicts in two hours
+rlbench --help                             every verb; rlbench VERB --help explains one"""
+"""The answer to ``rlbench`` alone."""
+
+
 def of(verb: str) -> str:
     """The examples of a verb as the end of its help, which nothing wraps again."""
     lines = [line for said, command in EXAMPLES[verb] for line in ([f"  # {said}"] if said else []) + [f"  {command}"]]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from rlbench.cli import completion
+from rlbench.cli import completion, panels
 from rlbench.errors import UsageError
 
 Suite: TypeAlias = Annotated[
@@ -80,8 +80,9 @@ PlayedTasks: TypeAlias = Annotated[
     typer.Option(
         "--task",
         metavar="GLOB",
-        help="The same as TASK; may be repeated.",
+        help="Another spelling of TASK; may be repeated.",
         autocompletion=completion.tasks,
+        rich_help_panel=panels.WHAT,
     ),
 ]
 Dataset: TypeAlias = Annotated[
@@ -89,13 +90,20 @@ Dataset: TypeAlias = Annotated[
     typer.Option(
         "--dataset",
         metavar="NAME|PATH",
-        help="Recorded experience to learn from (suite offline only); default: the data set that --task names.",
+        help="Data to learn from, of suite offline; default: the data set that TASK names.",
         autocompletion=completion.datasets,
+        rich_help_panel=panels.WHAT,
     ),
 ]
 Seeds: TypeAlias = Annotated[
     str,
-    typer.Option("--seeds", envvar="RLBENCH_SEEDS", metavar="0|0-9|0,3,7", help="The seeds to train, a run for each."),
+    typer.Option(
+        "--seeds",
+        envvar="RLBENCH_SEEDS",
+        metavar="0|0-9|0,3,7",
+        help="Seeds to train, one run each.",
+        rich_help_panel=panels.WHAT,
+    ),
 ]
 Device: TypeAlias = Annotated[
     str,
@@ -103,8 +111,9 @@ Device: TypeAlias = Annotated[
         "--device",
         envvar="RLBENCH_DEVICE",
         metavar="auto|cpu|cuda|cuda:N",
-        help="Where the networks are; auto: the first NVIDIA GPU, else the CPU.",
+        help="Device of the networks; auto: the first NVIDIA GPU, else the CPU.",
         autocompletion=completion.devices,
+        rich_help_panel=panels.WHERE,
     ),
 ]
 EnvTimeout: TypeAlias = Annotated[
@@ -114,7 +123,8 @@ EnvTimeout: TypeAlias = Annotated[
         envvar="RLBENCH_ENV_TIMEOUT",
         metavar="SECONDS",
         min=0.1,
-        help="End a run whose environments have not answered for so many seconds.",
+        help="End a run whose environments have not answered for so long.",
+        rich_help_panel=panels.RARE,
     ),
 ]
 
@@ -141,7 +151,7 @@ def parse_count(text: str | int, option: str = "--steps") -> int:
     raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
 
 
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=panels.OUTPUT)]
 Results: TypeAlias = Annotated[
     Path,
     typer.Option(
@@ -150,6 +160,7 @@ Results: TypeAlias = Annotated[
         metavar="DIR",
         help="Write records to this folder.",
         parser=folder_named,
+        rich_help_panel=panels.OUTPUT,
     ),
 ]
 Records: TypeAlias = Annotated[
@@ -168,8 +179,9 @@ Sets: TypeAlias = Annotated[
     typer.Option(
         "--set",
         metavar="FIELD=VALUE",
-        help="Change one setting, such as algo.lr=1e-3; may be repeated. `rlbench show` lists them all.",
+        help="Change a setting, as algo.lr=1e-3; may be repeated. `rlbench show` lists them.",
         autocompletion=completion.fields,
+        rich_help_panel=panels.WHAT,
     ),
 ]
 Config: TypeAlias = Annotated[
@@ -177,7 +189,8 @@ Config: TypeAlias = Annotated[
     typer.Option(
         "--config",
         metavar="FILE.toml",
-        help="Change the settings that this TOML file names; --set overrules it. Default: no file.",
+        help="Change the settings that this file names; default: none. --set overrules it.",
+        rich_help_panel=panels.WHAT,
     ),
 ]
 Steps: TypeAlias = Annotated[
@@ -186,23 +199,28 @@ Steps: TypeAlias = Annotated[
         "--steps",
         parser=parse_count,
         metavar="N|1e5|100k|1M",
-        help="Train for N agent steps (decisions; one is four frames of Atari); default: RLBENCH_STEPS, else the "
-        "documented budget.",
+        help="Train for N agent steps (an Atari step is four frames); default: the published budget.",
         show_default=False,
+        rich_help_panel=panels.LENGTH,
     ),
 ]
 Smoke: TypeAlias = Annotated[
-    bool, typer.Option("--smoke", help="Go the whole way on a tiny budget, in seconds; the result enters no table.")
+    bool,
+    typer.Option(
+        "--smoke", help="Run the whole path in seconds; the record enters no table.", rich_help_panel=panels.LENGTH
+    ),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=panels.OUTPUT)
+]
 Jobs: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--jobs",
         metavar="auto|N",
-        help="Carry on N runs side by side, each in its own process; auto: as many as this machine holds. Default: one "
-        "after another.",
+        help="Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
         autocompletion=completion.jobs,
+        rich_help_panel=panels.WHERE,
     ),
 ]
 Executor: TypeAlias = Annotated[
@@ -210,8 +228,9 @@ Executor: TypeAlias = Annotated[
     typer.Option(
         "--executor",
         metavar="local|ray",
-        help="Where the runs are carried on: local is this machine, ray a cluster of Ray.",
+        help="Train on this machine, or on a Ray cluster.",
         autocompletion=completion.executors,
+        rich_help_panel=panels.RARE,
     ),
 ]
 UpdateEngine: TypeAlias = Annotated[
@@ -219,7 +238,8 @@ UpdateEngine: TypeAlias = Annotated[
     typer.Option(
         "--update-engine",
         envvar="RLBENCH_UPDATE_ENGINE",
-        help="How gradient steps are computed; auto: numpy where networks are small, else eager.",
+        help="Implementation of gradient steps; auto: numpy for small networks, else eager.",
+        rich_help_panel=panels.RARE,
     ),
 ]
 EvalWorkers: TypeAlias = Annotated[
@@ -229,8 +249,9 @@ EvalWorkers: TypeAlias = Annotated[
         envvar="RLBENCH_EVAL_WORKERS",
         metavar="N",
         min=0,
-        help="Judge beside offline training in N processes; 0: within it. Default: the cores that learning leaves.",
+        help="Processes that evaluate beside offline training; default: idle cores.",
         show_default=False,
+        rich_help_panel=panels.RARE,
     ),
 ]
 RayAddress: TypeAlias = Annotated[
@@ -238,21 +259,43 @@ RayAddress: TypeAlias = Annotated[
     typer.Option(
         "--ray-address",
         metavar="HOST:PORT",
-        help="The running Ray cluster to use with --executor ray; default: one that is started on this machine.",
+        help="Address of a running Ray cluster; default: start one here.",
+        rich_help_panel=panels.RARE,
     ),
 ]
 Shard: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--shard", metavar="i/n", help="Take the i-th of n equal shares of the runs, as 1/8; default: all of them."
+        "--shard",
+        metavar="i/n",
+        help="Take the i-th of n shares of the runs, as 1/8; default: all.",
+        rich_help_panel=panels.WHERE,
     ),
 ]
 Track: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--track", metavar="tensorboard|wandb", help="Show the records there as they come; may be repeated."),
+    typer.Option(
+        "--track",
+        metavar="tensorboard|wandb",
+        help="Mirror the records there while they grow; may be repeated.",
+        rich_help_panel=panels.OUTPUT,
+    ),
 ]
 TrackDir: TypeAlias = Annotated[
-    Path, typer.Option("--track-dir", envvar="RLBENCH_TRACK_DIR", metavar="DIR", help="Where trackers put their files.")
+    Path,
+    typer.Option(
+        "--track-dir",
+        envvar="RLBENCH_TRACK_DIR",
+        metavar="DIR",
+        help="Folder of the trackers' files.",
+        rich_help_panel=panels.RARE,
+    ),
+]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Print the runs, and write nothing.", rich_help_panel=panels.LENGTH)
+]
+Force: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Start over; the earlier attempt is kept.", rich_help_panel=panels.OUTPUT)
 ]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 

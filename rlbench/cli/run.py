@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -37,10 +37,8 @@ def run(
     device: options.Device = "auto",
     results: Results = RESULTS,
     smoke: Smoke = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run, and write nothing.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Start over; what was there is put aside, never deleted.")
-    ] = False,
+    dry_run: options.DryRun = False,
+    force: options.Force = False,
     env_timeout: options.EnvTimeout = 600.0,
     quiet: options.Quiet = False,
     json: Json = False,

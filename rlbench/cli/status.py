@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import RESULTS, Json, Results
+from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,31 +22,43 @@ if TYPE_CHECKING:
 
 STATUS_SCHEMA = 1
 SECONDS_BETWEEN_LOOKS = 2.0
-CLEAR = "\x1b[H\x1b[2J"
+CLEAR = "\x1b[H\x1b[J"
+STATES = ("running", "done", "failed", "interrupted", "damaged")
 
 
 def status(
     *,
+    suite: OnlySuite = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="|".join(STATES),
+            help="List only runs in this state; may be repeated. Default: all but done, which are counted.",
+            show_default=False,
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until Ctrl-C.")] = False,
-    results: Results = RESULTS,
+    results: Records = None,
     json: Json = False,
 ) -> None:
-    """Show how every run stands, and when it will end.
+    """Show your runs that are not done, and when they will end.
 
     A run is running, done, failed, interrupted, or damaged; the last makes the exit code 2.
     """
-    from rlbench.report.run_status import standings
-
     if watch and json:
         raise UsageError("--watch and --json contradict each other; give one of them")
+    for name in state or ():
+        if name not in STATES:
+            raise UnknownName("state", name, STATES, where="--state")
     if watch:
-        _watch(results)
+        _watch(results, suite, state)
         return
-    found = standings(results)
+    found = _standings(results, suite, state)
     if json:
         emit_json({"schema_version": STATUS_SCHEMA, "runs": [_document(run) for run in found]})
     else:
-        emit(_text(found))
+        emit(_text(found, state))
     damaged = [run for run in found if run.state == "damaged"]
     for run in damaged:
         complain(run.reason)
@@ -54,15 +66,25 @@ def status(
         raise typer.Exit(RefusedFile.exit_code)
 
 
-def _watch(results: Path) -> None:
-    """Look again and again; Ctrl-C is how it is meant to end."""
+def _standings(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
+    """The runs of a suite in the wanted states; every state where none is named."""
     from rlbench.report.run_status import standings
+    from rlbench.report.sources import sources
+    from rlbench.suites import names
 
+    if suite is not None and suite not in names():
+        raise UnknownName("suite", suite, names())
+    own = sources(results).own
+    found = standings(own if suite is None else own / suite)
+    return [run for run in found if not states or run.state in states]
+
+
+def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
+    """Look again and again; Ctrl-C is how it is meant to end."""
+    clear = CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else ""
     with suppress(KeyboardInterrupt):
         while True:
-            emit(
-                (CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "") + _text(standings(results))
-            )
+            emit(clear + _text(_standings(results, suite, states), states))
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
@@ -79,19 +101,26 @@ def spoken(seconds: float | None) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def _text(runs: Sequence[RunStatus]) -> str:
-    """Aligned columns, by run where a terminal is too narrow for them, and a line that counts the states."""
+def _text(found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
+    """Aligned columns, by run where a terminal is too narrow for them, and a line that counts the states.
+
+    Runs that are done are listed only where ``states`` asks for them.
+    """
     from rlbench.report.columns import aligned, fits
 
-    if not runs:
+    if not found:
         return "no runs"
+    counts = {state: sum(run.state == state for run in found) for state in dict.fromkeys(run.state for run in found)}
+    total = ", ".join(f"{count} {state}" for state, count in counts.items())
+    runs = [run for run in found if states or run.state != "done"]
+    if not runs:
+        return total
     rows: list[tuple[str, ...]] = [("STATE", "RUN", "SEED", "STEPS", "BEST", "ETA", "")]
     rows += [_row(run) for run in runs]
     width = terminal_width()
     whole = width is None or fits([max(map(len, column)) for column in zip(*rows, strict=True)], width)
     lines = aligned(rows) if whole else _grouped(runs, width or 0)
-    counts = {state: sum(run.state == state for run in runs) for state in dict.fromkeys(run.state for run in runs)}
-    return "\n".join([*lines, "", ", ".join(f"{count} {state}" for state, count in counts.items())])
+    return "\n".join([*lines, "", total])
 
 
 def _grouped(runs: Sequence[RunStatus], width: int) -> list[str]:

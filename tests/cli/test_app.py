@@ -76,9 +76,19 @@ def test_help_goes_to_stdout_and_succeeds(capsys: Capture) -> None:
     assert told.err == ""
 
 
-def test_no_verb_shows_the_help_and_is_a_usage_error(capsys: Capture) -> None:
+def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error(capsys: Capture) -> None:
     assert main([]) == 2
-    assert "Usage: rlbench" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and all(line.startswith("rlbench ") for line in lines)
+
+
+def test_the_options_of_run_stand_in_panels_on_two_screens(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["run", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    panels = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert panels == ["Arguments:", "What to run:", "How long:", "Where:", "Output:", "Rarely used:"]
+    assert len(lines) <= 80
 
 
 def test_the_version_is_printed(capsys: Capture) -> None:

@@ -27,7 +27,8 @@ Capture = pytest.CaptureFixture[str]
 NARROW = 80
 QUIET = {"RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "NO_COLOR", "COLUMNS"}
 LINES = [
-    "status", "plan mujoco ppo", "plan mujoco --budget 20h", "list runs", "list tasks", "list algos", "data list",
+    "status --state done", "plan mujoco ppo", "plan mujoco --budget 20h", "list runs", "list tasks", "list algos",
+    "data list",
     "doctor toy",
     "show mujoco ppo Hopper-v4", "show mujoco ppo Hopper-v4 --documented", "check mujoco", "baseline show saved.json",
     "compare ppo a2c --suite mujoco", "compare results results", "verify", "run mujoco ppo --task Hopper-v4 --dry-run",
@@ -107,7 +108,7 @@ def test_a_table_in_a_narrow_terminal_keeps_its_scores_and_verdicts(
 
 
 def test_runs_stand_below_their_name_where_columns_do_not_fit(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = told("status", capsys, monkeypatch, NARROW).split("\n")
+    lines = told("status --state done --state failed", capsys, monkeypatch, NARROW).split("\n")
     place = lines.index("mujoco/ppo/InvertedDoublePendulum-v9")
     assert [line.split()[0] for line in lines[place + 1 : place + 4]] == ["9", "9", "9"]
     assert lines.count("mujoco/ppo/InvertedDoublePendulum-v9") == 1
@@ -119,7 +120,7 @@ def test_runs_stand_below_their_name_where_columns_do_not_fit(capsys: Capture, m
         ("table mujoco", {"TERM": "xterm-256color"}, {1, 2, 31}),
         ("table mujoco", {"TERM": "xterm-256color", "NO_COLOR": "1"}, {1, 2}),
         ("table mujoco", {"TERM": "dumb"}, set()),
-        ("status", {"TERM": "xterm-256color"}, set()),
+        ("status --state done", {"TERM": "xterm-256color"}, set()),
     ],
 )
 def test_a_real_terminal_of_80_columns_is_asked_for_its_size(

@@ -150,6 +150,11 @@ def test_status_tells_running_from_done_and_counts(record_run: Record, capsys: C
     store.release()
     assert text.splitlines()[-1] == "1 done, 1 running"
     assert "100,000 / 10,000,000" in text
+    assert len(text.splitlines()) == 4, "the run that is done is counted, not listed"
+    assert "1 done" in printed(capsys, "status", "--state", "done", "--suite", "atari").splitlines()[-1]
+    assert len(printed(capsys, "status", "--state", "done").splitlines()) == 4
+    assert printed(capsys, "status", "--suite", "toy") == "no runs\n"
+    assert main(["status", "--state", "ended"]) == 2 and "unknown state" in capsys.readouterr().err
     assert [(run["state"], run["seed"]) for run in runs] == [("done", 0), ("running", 1)]
 
 
@@ -186,7 +191,7 @@ def test_status_lists_the_rest_beside_a_damaged_record_and_exits_2(record_run: R
 
 
 def test_status_watches_until_it_is_interrupted(record_run: Record, tmp_path: Path) -> None:
-    record_run([1.0])
+    record_run([1.0], status="interrupted")
     program = (  # a suite that runs in the background ignores the signal, and so would its children
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from rlbench.cli.app import main; sys.exit(main(['status', '--watch']))"

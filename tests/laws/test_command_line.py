@@ -178,7 +178,7 @@ def test_every_option_of_every_verb_is_typed_by_a_test() -> None:
 
 def test_an_option_that_no_test_types_is_noticed(tmp_path: Path) -> None:
     lines = (
-        'LINE = ["status", "--json"]',
+        'LINE = ["status", "--json", "--suite", "--state"]',
         "def test_it(watched):\n    main(LINE)",
         'def watched():\n    main(["--watch"])\n    main("run toy --results x")',
         'def test_other():\n    "status --results"\n    main("status")',
