@@ -10,13 +10,13 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from rlbench.accel.numpy_ppo import Regression, Surrogate
-from rlbench.algorithms import base, bcq, cql, crr, discrete_sac, iql, ppo, sac, td3, trpo
+from rlbench.algorithms import base, cql, ppo, target_networks, trpo
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.algorithms.trpo import Natural
-from rlbench.assembly.engine import losses
+from rlbench.assembly.engine import composites
 from rlbench.envs.base import VectorEnv
 from rlbench.envs.normalize import Normalized
 from rlbench.training.offline import Offline
@@ -82,11 +82,9 @@ def watched(run: Online | Offline) -> Stopwatch:
     if isinstance(run, Online):
         _collecting(watch, run)
         watch.attach("act", learner, "act")
-    found = list(losses(learner))
-    if not found:
-        raise TypeError(type(learner).__name__)
-    for owner, name in found:
-        watch.attach("forward", owner, name)
+    for part in composites(learner):
+        if isinstance(part, base.Compilable):
+            watch.attach("forward", part, *part.losses())
     if isinstance(learner, DiscreteSAC):
         watch.attach("forward", learner, "td_target")
     if isinstance(learner, BCQ):
@@ -98,8 +96,7 @@ def watched(run: Online | Offline) -> Stopwatch:
     watch.attach("backward", torch.autograd, "grad")
     for module in (base, cql):
         watch.attach("optimizer", module, "step")
-    for tracking in (sac, td3, iql, cql, crr, bcq, discrete_sac):
-        watch.attach("targets", tracking, "polyak_update")
+    watch.attach("targets", target_networks, "polyak_update")
     watch.attach("bookkeeping", run.updater, "run")  # what is left of it
     return watch
 
@@ -128,12 +125,12 @@ def _rollouts(watch: Stopwatch, run: Online | Offline, learner: PPO | Natural | 
     match learner:
         case PPO():
             watch.attach("returns", ppo, "rollout_batch", "state_values")
-            watch.attach("forward", learner, "through")
-            _by_hand(watch, learner.through)
+            watch.attach("forward", learner, "engine" if learner.engine else "eagerly")
+            _by_hand(watch, learner.engine)
         case Natural():
             watch.attach("returns", trpo, "rollout_batch")
-            watch.attach("forward", learner, "actor_step", "regress")
-            _by_hand(watch, learner.regress)
+            watch.attach("forward", learner, "actor_step", "engine" if learner.engine else "eagerly")
+            _by_hand(watch, learner.engine)
         case Reinforce():
             watch.attach("returns", learner, "return_weights")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from rlbench import suites
+from rlbench.accel.compiled import Compiled
 from rlbench.assembly import engine as engines
-from rlbench.assembly.engine import Engine, compile_losses, engine_of
+from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.run_one import _machine
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
@@ -62,28 +63,31 @@ def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch)
     assert engine_of(DQN, runtime, CARD).told == "eager: no Triton"
 
 
-def test_a_learner_whose_losses_nobody_has_named_is_not_compiled_in_silence() -> None:
-    with pytest.raises(TypeError, match="Stranger"):
-        compile_losses(type("Stranger", (), {})())
-
-
 def test_a_record_says_how_its_updates_were_computed() -> None:
     assert _machine(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
+
+
+class FailingCompiled(Compiled[object, object]):
+    """No loss can be compiled."""
+
+    def __init__(self, plain: Callable[..., object]) -> None:
+        super().__init__(plain, backend=failing)
+
+
+def failing(*_: object) -> None:
+    raise RuntimeError("nothing can be compiled today\nand here is why at length")
 
 
 def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*_: object) -> None:
-        raise RuntimeError("nothing can be compiled today\nand here is why at length")
-
     texts = ("budget.steps=80", "budget.epoch=20", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = applied(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     told: dict[str, str] = {}
     for kind in ("eager", "compiled"):
         with monkeypatch.context() as patched:
             patched.setattr(engines, "_lacking", lambda _: "")
-            patched.setattr(engines, "compile_losses", lambda learner: compile_losses(learner, backend=failing))
+            patched.setattr(engines, "Compiled", FailingCompiled)
             store = Store.claim(spec, tmp_path / kind, {})
             assert store is not None
             runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": kind})

@@ -44,26 +44,26 @@ def test_numbered_actions_and_pictures_are_refused_in_one_line_that_names_the_ru
 def test_the_defaults_of_every_method_are_its_documented_settings() -> None:
     bcq = parts("x", Offline(method=offline.BatchConstrained()), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
-    assert tuple(bcq.choice) == (10, 100, 0.75, 0.5)
+    assert bcq.config == offline.BatchConstrained()
     assert bcq.net.proposer.latent == 12
     assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [512] * 4
     assert bcq.net.perturbation.perturbation == 0.05
     cql = parts("x", Offline(method=offline.Conservative()), INFO, CPU).learner
     assert isinstance(cql, CQL)
-    assert cql.conservatism == (1.0, 1.0, 10, True, 1.0, False)
+    assert cql.config == offline.Conservative()
     assert (cql.multiplier.lagrange_threshold, cql.multiplier.max_multiplier) == (10.0, 1e6)
     assert cql.multiplier.optimizer.param_groups[0]["lr"] == 3e-4
     assert cql.sac.temperature.target == -6
     assert cql.sac.temperature.optimizer.param_groups[0]["lr"] == 1e-4
     td3bc = parts("x", Offline(), INFO, CPU).learner
     assert isinstance(td3bc, TD3BC)
-    assert (td3bc.alpha, td3bc.cycle, td3bc.smoothing, td3bc.tau) == (2.5, 2, (0.2, 0.5), 0.005)
+    assert (td3bc.config, td3bc.cycle) == (offline.TD3BC(), 2)
     crr = parts("x", Offline(method=offline.CriticRegularized()), INFO, CPU).learner
     assert isinstance(crr, CRR)
-    assert crr.filtering == ("exp", 1.0, 20.0, 4, "mean")
+    assert crr.config == offline.CriticRegularized()
     iql = parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).learner
     assert isinstance(iql, IQL)
-    assert iql.extraction == (0.7, 3.0, 100.0)
+    assert iql.config == offline.ImplicitQ()
 
 
 def referenced(algorithm: str, task: str) -> OfflineParts:
@@ -77,11 +77,13 @@ def referenced(algorithm: str, task: str) -> OfflineParts:
 def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
     bcq = referenced("bcq", "walker2d-expert-v2").learner
     assert isinstance(bcq, BCQ)
-    assert (bcq.net.proposer.latent, bcq.net.proposer.clip, bcq.choice.vae_kl_weight) == (14, None, 7.0)
+    assert (bcq.net.proposer.latent, bcq.net.proposer.clip, bcq.config.vae_kl_weight) == (14, None, 7.0)
     assert [p.shape[0] for p in bcq.net.proposer.decoder.parameters()] == [300, 300, 400, 400]
     corl = referenced("cql", "hopper-medium-v2")
     assert isinstance(corl.learner, CQL)
-    assert corl.learner.conservatism == (10.0, 1.0, 10, False, None, True)
+    method = corl.learner.config
+    assert (method.conservative_weight, method.soft_q_backup, method.max_grad_norm) == (10.0, False, None)
+    assert method.actor_first
     assert (type(corl.learner.sac), corl.schedules) == (SAC, [])
     actor, critics = corl.learner.sac.actor, corl.learner.sac.critics
     assert [p.shape[0] for p in actor.torso.parameters()] == [256] * 6
@@ -103,16 +105,22 @@ def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
     assert (len(deterministic.schedules), conditional.schedules) == (1, [])  # the rate falls along a cosine, or not
 
 
+def iql_optimizers(iql: IQL) -> tuple[torch.optim.Optimizer, ...]:
+    return iql.actor_optimizer, iql.critic_optimizer, iql.value_optimizer
+
+
 def test_each_learning_rate_reaches_its_own_network() -> None:
     algo = {"actor_lr": 0.1, "critic_lr": 0.2}
     bcq = parts("x", Offline(method=offline.BatchConstrained(vae_lr=0.3), **algo), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     pairs = zip(
-        bcq.optimizers, ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)), strict=True
+        (bcq.proposer_optimizer, bcq.critic_optimizer, bcq.perturbation_optimizer),
+        ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)),
+        strict=True,
     )
     iql = parts("x", Offline(method=offline.ImplicitQ(), **algo), INFO, CPU).learner
     assert isinstance(iql, IQL)
-    more = zip(iql.optimizers, ((iql.actor, 0.1), (iql.critics, 0.2), (iql.value, 0.2)), strict=True)
+    more = zip(iql_optimizers(iql), ((iql.actor, 0.1), (iql.critics, 0.2), (iql.value, 0.2)), strict=True)
     cql = parts("x", Offline(method=offline.Conservative(), **algo), INFO, CPU).learner
     assert isinstance(cql, CQL)
     last = ((cql.sac.actor_optimizer, (cql.sac.actor, 0.1)), (cql.sac.critic_optimizer, (cql.sac.critics, 0.2)))
@@ -176,7 +184,7 @@ def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
     )
     put(at(500))
     assert isinstance(brought.learner, IQL)
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in brought.learner.optimizers]
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in iql_optimizers(brought.learner)]
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
     assert parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).schedules == []
     assert parts("x", Offline(), INFO, CPU).schedules == []

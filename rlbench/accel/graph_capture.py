@@ -137,7 +137,8 @@ class GraphUpdater:
 
     def _length(self, first: int, count: int) -> int:
         """How many of the next updates are one recording: a power of two, none behind what is rarely due."""
-        rare = (p.period - first % p.period for p in self.eager.learner.every if p.period > 1)
+        learner = self.eager.learner  # a period within the cycle is in the phase of each recording
+        rare = (p.period - first % p.period for p in learner.every if learner.cycle % p.period)
         return 1 << (min(count, MOST, *rare).bit_length() - 1)
 
     def _carry_out(self, first: int, length: int) -> None:

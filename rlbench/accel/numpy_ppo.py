@@ -18,7 +18,7 @@ from rlbench.accel.numpy_heads import DiscreteHead, GaussianHead, Head
 from rlbench.accel.numpy_mlp import Row, Stack, layers, numbers, with_ones
 from rlbench.accel.numpy_optim import NumpyOptimizer
 from rlbench.algorithms.onpolicy import EPSILON, RolloutBatch
-from rlbench.algorithms.ppo import Objective
+from rlbench.config import online as config
 from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic
 
 
@@ -41,15 +41,13 @@ class Surrogate:
         self,
         net: SeparateActorCritic,
         optimizer: torch.optim.Optimizer,
-        objective: Objective,
-        *,
-        max_grad_norm: float | None,
+        method: config.Surrogate,
     ) -> None:
-        self.objective, actor = objective, net.actor
+        self.method, actor = method, net.actor
         gaussian = isinstance(actor, GaussianActor)
         loose = [actor.log_std] if isinstance(actor, GaussianActor) else []
         self.stack = Stack([layers(actor), layers(net.critic)], activation=net.actor.torso.activation, loose=loose)
-        self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=max_grad_norm)
+        self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=method.max_grad_norm)
         row, slope, behind = self.descent.row, self.descent.gradient, self.stack.behind
         self.head: Head = GaussianHead(row[behind:], slope[behind:]) if gaussian else DiscreteHead()
         self.actions = layers(actor)[-1].out_features
@@ -64,7 +62,7 @@ class Surrogate:
         return torch.tensor(reports)
 
     def _step(self, page: Minibatch) -> tuple[float, float, float, float]:
-        descent, ours, share = self.descent, self.objective, page.share
+        descent, ours, share = self.descent, self.method, page.share
         found = self.stack.forward(descent.row, page.obs)
         value = found[1, :, 0]
         log_prob, entropy = self.head.evaluate(found[0, :, : self.actions], page.action)
@@ -80,8 +78,8 @@ class Surrogate:
 
     def _gain(self, log_prob: Row, page: Minibatch) -> tuple[Row, Row]:
         """What is to grow, and its slope by the log-probability, each ``[B]``."""
-        clip, dual_clip, advantage = self.objective.clip, self.objective.dual_clip, page.advantage
-        if self.objective.normalize:
+        clip, dual_clip, advantage = self.method.clip, self.method.dual_clip, page.advantage
+        if self.method.normalize:
             advantage = _normalize(advantage, page.share)
         if clip is None:
             return log_prob * advantage, advantage
@@ -96,9 +94,9 @@ class Surrogate:
 
     def _miss(self, value: Row, page: Minibatch) -> tuple[Row, Row]:
         """Squared errors of the critic, and their slope by its value, each ``[B]``."""
-        gap, clip = value - page.value_target, self.objective.clip
+        gap, clip = value - page.value_target, self.method.clip
         error, steep = gap * gap, gap + gap
-        if not self.objective.value_clip or clip is None:
+        if not self.method.value_clip or clip is None:
             return error, steep
         moved = value - page.value
         near = page.value + np.minimum(np.maximum(moved, np.float32(-clip)), np.float32(clip)) - page.value_target

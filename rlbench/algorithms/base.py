@@ -1,18 +1,26 @@
-"""What a trainer needs of a learner, and nothing of how it learns."""
+"""The base of every learner, and a gradient step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from types import MethodType
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from rlbench.ops.state_dict import State
+from rlbench.ops.state_dict import Composite, State
 from rlbench.ops.types import Role
 
 BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
 UpdateT_co = TypeVar("UpdateT_co", covariant=True)
+GivenT = TypeVarTuple("GivenT")
+ValueT = TypeVar("ValueT")
+CompilableT = TypeVar("CompilableT", bound="Compilable")
+
+Compiler: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
+"""A function that computes the same values as the function it is given."""
 
 
 class Periodic(NamedTuple):
@@ -20,6 +28,37 @@ class Periodic(NamedTuple):
 
     period: int  # updates
     action: Callable[[], None]
+
+
+class Compilable(Composite):
+    """An object that computes its losses with ``compiler``; None computes them eagerly."""
+
+    def __init__(self, compiler: Compiler | None = None) -> None:
+        self.compiler = compiler
+        self.compiled: dict[str, Callable[..., object]] = {}  # losses by name, each after its first call
+
+    @classmethod
+    def losses(cls) -> list[str]:
+        """The names of the methods that are declared as losses."""
+        return [name for name in dir(cls) if getattr(getattr(cls, name), "is_loss", False)]
+
+
+def compilable(
+    method: Callable[[CompilableT, *GivenT], ValueT],
+) -> Callable[[CompilableT, *GivenT], ValueT]:
+    """Declare a method of a learner as a loss: pure and of fixed shape, so that ``torch.compile`` may take it whole."""
+
+    @wraps(method)
+    def computed(self: CompilableT, /, *args: *GivenT) -> ValueT:
+        if self.compiler is None:
+            return method(self, *args)
+        name = method.__name__
+        if name not in self.compiled:
+            self.compiled[name] = self.compiler(MethodType(method, self))
+        return cast("ValueT", self.compiled[name](*args))
+
+    computed.__dict__["is_loss"] = True
+    return computed
 
 
 class Learner(Protocol[BatchT_contra, UpdateT_co]):
@@ -49,7 +88,7 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
         """Take them over."""
 
 
-def optimize(loss: Tensor, optimizers: Sequence[torch.optim.Optimizer], *, max_norm: float | None = None) -> None:
+def optimize(loss: Tensor, *optimizers: torch.optim.Optimizer, max_norm: float | None = None) -> None:
     """One step down ``loss`` ``[]``, on these optimizers' parameters only: no freezing, no gradient left elsewhere."""
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     gradients = torch.autograd.grad(loss, parameters)

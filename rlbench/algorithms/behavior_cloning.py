@@ -7,12 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Periodic, compilable, optimize
 from rlbench.nets.actors import BoundedActor, DeterministicActor
 from rlbench.nets.behavior import BehaviorPolicy
 from rlbench.ops.action_distributions import Deterministic, Discrete
 from rlbench.ops.losses import bc_mse, weighted_mean
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
@@ -26,17 +26,23 @@ class ClonedUpdate(NamedTuple):
     priority: Tensor  # [B]
 
 
-class Imitation:
+class Imitation(Compilable):
     """Behaviour cloning (Pomerleau 1991): the documented IL with a deterministic actor, else maximum likelihood."""
 
     every: tuple[Periodic, ...] = ()
     cycle = 1
 
     def __init__(
-        self, actor: DeterministicActor | BoundedActor | BehaviorPolicy, *, actor_optimizer: torch.optim.Optimizer
+        self,
+        actor: DeterministicActor | BoundedActor | BehaviorPolicy,
+        *,
+        actor_optimizer: torch.optim.Optimizer,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         self.actor, self.actor_optimizer = actor, actor_optimizer
 
+    @compilable
     def loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """Squared error or negative log-density, ``[]``, and every row's squared error, of numbers 0 or 1, ``[B]``."""
         policy = self.actor(batch.obs)
@@ -50,8 +56,8 @@ class Imitation:
     def update(self, batch: Transition, phase: int = 0) -> ClonedUpdate:  # noqa: ARG002 - every update is like the others
         """A step of the actor."""
         loss, error = self.loss(batch)
-        optimize(loss, (self.actor_optimizer,))
-        return ClonedUpdate(loss.detach(), weighted_mean(batch.weight, error), error)
+        optimize(loss, self.actor_optimizer)
+        return ClonedUpdate(loss.detach(), weighted_mean(error, batch.weight), error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -67,13 +73,7 @@ class Imitation:
         """The actor."""
         return self.actor
 
-    def state_dict(self) -> State:
+    @property
+    def parts(self) -> Parts:
         """The actor and its optimizer."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
         return {"actor": self.actor, "actor_optimizer": self.actor_optimizer}

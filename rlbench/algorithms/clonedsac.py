@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics
@@ -27,6 +28,7 @@ class ClonedSAC(SAC):
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
+        compiler: Compiler | None = None,
     ) -> None:
         super().__init__(
             actor,
@@ -37,6 +39,7 @@ class ClonedSAC(SAC):
             tau=tau,
             delay=1,
             redq_subset=None,
+            compiler=compiler,
         )
         self.cloning = torch.ones_like(temperature.log.detach())  # [] 1 while the actor clones, then 0; a schedule's
 

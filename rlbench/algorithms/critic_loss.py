@@ -1,13 +1,13 @@
-"""What DDPG, TD3, SAC and REDQ share: their report, the critics' error, and targets that trail behind."""
+"""The update record and the TD error that DDPG, TD3, SAC and REDQ share."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlbench.nets.critics import Critics
+from rlbench.ops.losses import valid_mean
 from rlbench.ops.types import Transition
 
 
@@ -16,7 +16,7 @@ class ACUpdate(NamedTuple):
 
     critic_loss: Tensor  # [] summed over the critics
     actor_loss: Tensor  # []
-    q: Tensor  # [] mean value of the actions taken
+    q: Tensor  # [] mean value of the actions taken, over rows of weight > 0
     entropy: Tensor  # [] of the policy, by the log-density of its samples; 0 of a deterministic one
     alpha: Tensor  # [] temperature; 0 of a deterministic policy
     priority: Tensor  # [B]
@@ -25,8 +25,8 @@ class ACUpdate(NamedTuple):
 def td_loss(critics: Critics, batch: Transition, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The squared TD errors of all critics against ``goal`` ``[B]`` (1802.09477, algorithm 1).
 
-    Gives the loss (each member's weighted mean, summed), the members' mean value, both ``[]``, and the mean absolute
-    error of each row, ``[B]``.
+    Gives the loss (each member's weighted mean, summed) and the mean value over members and rows of weight > 0, both
+    ``[]``, and the mean absolute error of each row, ``[B]``.
     """
     return squared_td_errors(critics(batch.obs, batch.action), goal, batch.weight)
 
@@ -35,10 +35,4 @@ def squared_td_errors(value: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tens
     """The same of values ``[K, B]`` that are known already."""
     error = value - goal
     loss = (weight * error.square()).mean(1).sum()
-    return loss, value.mean().detach(), error.abs().mean(0).detach()
-
-
-@torch.no_grad()
-def polyak_update(target: nn.Module, online: nn.Module, rate: float) -> None:
-    """Move ``target`` towards ``online`` by this share of the way, in place."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), rate)
+    return loss, valid_mean(value.detach(), weight), error.abs().mean(0).detach()

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rlbench.algorithms.advantage_weighted import FilteredUpdate
-from rlbench.algorithms.base import Periodic, optimize
-from rlbench.algorithms.critic_loss import polyak_update, squared_td_errors
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.critic_loss import squared_td_errors
+from rlbench.algorithms.target_networks import target_updates
+from rlbench.config.offline import CriticRegularized
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.action_distributions import Gaussian
 from rlbench.ops.losses import binary_weight, exponential_weight, weighted_mean
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
-class Filter(NamedTuple):
-    """How actions are weighed."""
-
-    mode: Literal["exp", "binary"]
-    beta: float  # by which advantages are divided before exp
-    max_weight: float  # the greatest weight of exp
-    n_action_samples: int  # of the policy, to say what is usual
-    advantage_type: Literal["mean", "max"]  # of their values
-
-
-class CRR:
+class CRR(Compilable):
     """https://arxiv.org/abs/2006.15134; actor and critics move at once, each by what the other said before."""
 
     cycle = 1
@@ -42,15 +33,18 @@ class CRR:
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
-        target_update_interval: int | None,
-        filtering: Filter,
+        method: CriticRegularized,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         self.actor, self.critics = actor, critics
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.filtering, self.tau = filtering, tau if target_update_interval is None else 1.0
-        self.every = (Periodic(1 if target_update_interval is None else target_update_interval, self.update_targets),)
+        self.config, period = method, method.target_update_interval
+        pairs = (self.target_actor, actor), (self.target_critics, critics)
+        self.every = target_updates(*pairs, tau=tau if period is None else 1.0, period=period or 1)
 
+    @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
         with torch.no_grad():
@@ -62,30 +56,26 @@ class CRR:
     @torch.no_grad()
     def weight(self, obs: Tensor, policy: Gaussian, value: Tensor) -> Tensor:
         """What an action worth ``value`` ``[B]`` counts among those of the policy, ``[B]`` (eq. 3 and 4)."""
-        others = self.critics.each(obs, policy.draws(self.filtering.n_action_samples)).amin(0)  # [M, B]
-        advantage = value - (others.mean(0) if self.filtering.advantage_type == "mean" else others.amax(0))
-        if self.filtering.mode == "binary":
+        others = self.critics.each(obs, policy.draws(self.config.n_action_samples)).amin(0)  # [M, B]
+        advantage = value - (others.mean(0) if self.config.advantage_type == "mean" else others.amax(0))
+        if self.config.mode == "binary":
             return binary_weight(advantage)
-        return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.max_weight)
+        return exponential_weight(advantage, 1 / self.config.beta, self.config.max_weight)
 
+    @compilable
     def policy_loss(self, batch: Transition, value: Tensor) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 1), for data that is worth ``value`` ``[B]``, and the mean weight, both ``[]``."""
         policy = self.actor(batch.obs)
         weight = self.weight(batch.obs, policy, value)
-        loss = -(batch.weight * weight * policy.log_prob(batch.action)).mean()
-        return loss, weighted_mean(batch.weight, weight)
+        actor_loss = -(batch.weight * weight * policy.log_prob(batch.action)).mean()
+        return actor_loss, weighted_mean(weight, batch.weight)
 
     def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - all updates are alike
         """A step of the critics and the actor."""
         critic_loss, q, error, value = self.critic_loss(batch)
         actor_loss, imitated = self.policy_loss(batch, value.amin(0))
-        optimize(critic_loss + actor_loss, (self.actor_optimizer, self.critic_optimizer))
+        optimize(critic_loss + actor_loss, self.actor_optimizer, self.critic_optimizer)
         return FilteredUpdate(critic_loss.detach(), torch.zeros_like(q), actor_loss.detach(), q, imitated, error)
-
-    def update_targets(self) -> None:
-        """The targets move."""
-        polyak_update(self.target_actor, self.actor, self.tau)
-        polyak_update(self.target_critics, self.critics, self.tau)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -98,15 +88,9 @@ class CRR:
         """The actor."""
         return self.actor
 
-    def state_dict(self) -> State:
+    @property
+    def parts(self) -> Parts:
         """Four networks and two optimizers."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
         targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
         optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
         return {"actor": self.actor, "critics": self.critics, **targets, **optimizers}

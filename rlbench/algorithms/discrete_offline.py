@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 import torch
 from torch import Tensor
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
+from rlbench.config.offline_discrete import CriticRegularized
 from rlbench.nets.behavior import QNetWithPolicy
 from rlbench.ops.action_distributions import Discrete
 from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, likely
@@ -44,15 +44,6 @@ def conservatism(weight: float) -> Extra:
     return extra
 
 
-class Filter(NamedTuple):
-    """How actions are weighed."""
-
-    mode: Literal["exp", "binary", "all"]
-    beta: float  # by which advantages are divided before exp
-    max_weight: float  # the greatest weight of exp
-    conservative_weight: float | None  # weight of CQL's gap beside the imitation
-
-
 class CRR(QLearner):
     """Discrete CRR (https://arxiv.org/abs/2006.15134): values are a policy's own, and the policy imitates by them.
 
@@ -69,8 +60,8 @@ class CRR(QLearner):
         optimizer: torch.optim.Optimizer,
         max_grad_norm: float | None,
         target_update_interval: int,
-        filtering: Filter,
-        greedy: bool,
+        method: CriticRegularized,
+        compiler: Compiler | None = None,
     ) -> None:
         super().__init__(
             net,
@@ -79,8 +70,9 @@ class CRR(QLearner):
             double=True,
             target_update_interval=target_update_interval,
             extra=self.weighted,
+            compiler=compiler,
         )
-        self.filtering, self.greedy = filtering, greedy
+        self.config = method
 
     def bootstrap_value(self, obs: Tensor) -> Value:
         """What the target network says of its own policy at ``obs``, ``[B]``."""
@@ -91,17 +83,17 @@ class CRR(QLearner):
         """The policy's loss (eq. 1), and the gap where it is asked for, ``[]``."""
         policy, mean = self.online.policy(features), value.mean()
         loss = -(batch.weight * self.weight(policy, mean, batch.action) * policy.log_prob(batch.action)).mean()
-        if self.filtering.conservative_weight is None:
+        if self.config.conservative_weight is None:
             return loss
-        return loss + conservatism(self.filtering.conservative_weight)(features, value, batch)
+        return loss + conservatism(self.config.conservative_weight)(features, value, batch)
 
     @torch.no_grad()
     def weight(self, policy: Discrete, mean: Tensor, action: Tensor) -> Tensor:
         """What each ``action`` ``[B]`` counts, among those worth ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
         advantage = pick(mean, action) - expected_value(policy, mean)
-        match self.filtering.mode:
+        match self.config.mode:
             case "exp":
-                return exponential_weight(advantage, 1 / self.filtering.beta, self.filtering.max_weight)
+                return exponential_weight(advantage, 1 / self.config.beta, self.config.max_weight)
             case "binary":
                 return binary_weight(advantage)
             case "all":
@@ -111,7 +103,7 @@ class CRR(QLearner):
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Samples of the policy, ``[N]``; its mode when it is judged, if it is to be greedy."""
         policy = self.online.policy(self.online.torso(obs))
-        return policy.mode() if role == "eval" and self.greedy else policy.draw()
+        return policy.mode() if role == "eval" and self.config.greedy else policy.draw()
 
 
 def expected_value(policy: Discrete, mean: Tensor) -> Tensor:

@@ -8,23 +8,24 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, optimize
-from rlbench.algorithms.critic_loss import ACUpdate, polyak_update
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.critic_loss import ACUpdate
 from rlbench.algorithms.sac import Temperature
+from rlbench.algorithms.target_networks import target_updates
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.ops.action_distributions import Discrete
+from rlbench.ops.losses import valid_mean
 from rlbench.ops.return_distributions import pick
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
-class DiscreteSAC:
+class DiscreteSAC(Compilable):
     """https://arxiv.org/abs/1910.07207, with one torso that each optimizer moves in turn, as documented.
 
     The actor's optimizer holds torso and actor, each critic's optimizer the torso and that critic.
     """
 
-    every: tuple[Periodic, ...] = ()
     cycle = 1
 
     def __init__(
@@ -35,10 +36,12 @@ class DiscreteSAC:
         critic_optimizers: Sequence[torch.optim.Optimizer],
         temperature: Temperature,
         tau: float,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         self.net, self.target = net, copy.deepcopy(net).requires_grad_(False)  # of the target's actor nobody asks
         self.actor_optimizer, self.critic_optimizers = actor_optimizer, tuple(critic_optimizers)
-        self.temperature, self.tau = temperature, tau
+        self.temperature, self.every = temperature, target_updates((self.target, net), tau=tau)
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
@@ -51,31 +54,32 @@ class DiscreteSAC:
         expected = (policy.logits.softmax(-1) * value).sum(-1)
         return expected + self.temperature.value() * policy.entropy()
 
+    @compilable
     def critic_loss(self, batch: Transition, goal: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:
         """One critic's squared error ``[]``, mean value ``[]`` and the size of each row's error, ``[B]``."""
         value = pick(self.net.value(batch.obs, member), batch.action)
         error = value - goal
-        return (batch.weight * error.square()).mean(), value.mean().detach(), error.abs().detach()
+        q = valid_mean(value.detach(), batch.weight)
+        return (batch.weight * error.square()).mean(), q, error.abs().detach()
 
+    @compilable
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 12) and its entropy, both ``[]``; the critics are only asked."""
         policy, value = self.net(batch.obs)
-        loss = -(batch.weight * self.soft_value(policy, value.detach().amin(0))).mean()
-        entropy = (batch.weight * policy.entropy().detach()).sum() / batch.weight.sum()
-        return loss, entropy
+        actor_loss = -(batch.weight * self.soft_value(policy, value.detach().amin(0))).mean()
+        return actor_loss, self.temperature.mean_entropy(policy.entropy().detach(), batch.weight)
 
     def update(self, batch: Transition, phase: int = 0) -> ACUpdate:  # noqa: ARG002 - every update is like the others
-        """A step of each critic, each on the torso that the last one left; then the actor, α and the targets."""
+        """A step of each critic, each on the torso that the last one left; then the actor and α."""
         goal, found = self.td_target(batch), []
         for member, optimizer in enumerate(self.critic_optimizers):
-            loss, q, error = self.critic_loss(batch, goal, member)
-            optimize(loss, (optimizer,))
-            found.append((loss.detach(), q, error))
+            critic_loss, q, error = self.critic_loss(batch, goal, member)
+            optimize(critic_loss, optimizer)
+            found.append((critic_loss.detach(), q, error))
         losses, values, errors = (torch.stack(column) for column in zip(*found, strict=True))
         actor_loss, entropy = self.policy_loss(batch)
-        optimize(actor_loss, (self.actor_optimizer,))
+        optimize(actor_loss, self.actor_optimizer)
         self.temperature.learn(entropy)
-        polyak_update(self.target, self.net, self.tau)
         alpha = self.temperature.value()
         return ACUpdate(losses.sum(), actor_loss.detach(), values.mean(), entropy, alpha, errors.mean(0))
 
@@ -89,15 +93,9 @@ class DiscreteSAC:
         """Actor and critics."""
         return self.net
 
-    def state_dict(self) -> State:
-        """Both networks, the temperature, and what every optimizer has gathered."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
+    @property
+    def parts(self) -> Parts:
+        """Both networks, the temperature and every optimizer."""
         critics = {f"critic optimizer {i}": optimizer for i, optimizer in enumerate(self.critic_optimizers)}
         networks = {"net": self.net, "target": self.target}
         return {**networks, **critics, "actor optimizer": self.actor_optimizer, "temperature": self.temperature}

@@ -12,10 +12,12 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, optimize
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.target_networks import target_updates
 from rlbench.nets.q_heads import QNet
+from rlbench.ops.losses import valid_mean
 from rlbench.ops.return_distributions import Value
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 Selector: TypeAlias = Callable[[Tensor], Tensor]
@@ -29,12 +31,12 @@ class QUpdate(NamedTuple):
     """What one gradient step has to say."""
 
     loss: Tensor  # []
-    q: Tensor  # [] mean value of the actions taken
+    q: Tensor  # [] mean value of the actions taken, over rows of weight > 0
     priority: Tensor  # [B]
     extra: Tensor | None = None  # [] the extra term; None where there is none
 
 
-class QLearner:
+class QLearner(Compilable):
     """DQN, https://www.nature.com/articles/nature14236, double by default, https://arxiv.org/abs/1509.06461."""
 
     cycle = 1
@@ -49,14 +51,17 @@ class QLearner:
         target_update_interval: int,
         select: Selector | None = None,
         extra: Extra | None = None,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         if select is not None and not double:
             raise ValueError("select: only what the online network chooses is selected; use double=True")
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
         self.select, self.added = select, extra
-        self.every = (Periodic(target_update_interval, self.sync),)
+        self.every = target_updates((self.target, net), period=target_update_interval)
 
+    @compilable
     def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
         """What is minimised, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""
         features = self.online.torso(batch.obs)
@@ -66,7 +71,7 @@ class QLearner:
             goal = self.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
         distance = value.distance(goal)
         loss = (batch.weight * distance).mean()
-        q, priority = value.mean().mean().detach(), value.priority(goal, distance).detach()
+        q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(goal, distance).detach()
         if self.added is None:
             return loss, QUpdate(loss.detach(), q, priority)
         extra = self.added(features, values, batch)
@@ -89,12 +94,8 @@ class QLearner:
     def update(self, batch: Transition, phase: int = 0) -> QUpdate:  # noqa: ARG002 - every update is like the others
         """One step down the weighted loss, each optimizer on its own parameters."""
         loss, report = self.loss(batch)
-        optimize(loss, self.optimizers, max_norm=self.max_grad_norm)
+        optimize(loss, *self.optimizers, max_norm=self.max_grad_norm)
         return report
-
-    def sync(self) -> None:
-        """Copy the online network to the target, in place."""
-        torch._foreach_copy_(list(self.target.parameters()), list(self.online.parameters()))
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -105,14 +106,8 @@ class QLearner:
         """The online network."""
         return self.online
 
-    def state_dict(self) -> State:
-        """Both networks and what the optimizers have gathered."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
+    @property
+    def parts(self) -> Parts:
+        """Both networks and every optimizer."""
         optimizers = {f"optimizer {i}": optimizer for i, optimizer in enumerate(self.optimizers)}
         return {"online": self.online, "target": self.target, **optimizers}

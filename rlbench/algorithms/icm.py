@@ -11,9 +11,10 @@ from torch import Tensor
 from rlbench.algorithms.base import optimize
 from rlbench.algorithms.critic_loss import ACUpdate
 from rlbench.algorithms.dqn import QUpdate
-from rlbench.algorithms.onpolicy import PGUpdate, weighted_mean
+from rlbench.algorithms.onpolicy import PGUpdate
 from rlbench.nets.icm import ICM, ICMOutput
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.losses import weighted_mean
+from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import NStepTrajectory
 
 
@@ -27,7 +28,7 @@ class CuriousUpdate(NamedTuple):
     priority: Tensor  # [B]; of a rollout [0]
 
 
-class Curiosity:
+class Curiosity(Composite):
     """https://arxiv.org/abs/1705.05363, with the documented weights of its two losses."""
 
     def __init__(
@@ -52,7 +53,7 @@ class Curiosity:
     def learn(self, seen: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """One step of the model on ``action`` and ``weight`` ``[B]``; gives both parts of its loss, each ``[]``."""
         loss, forward, inverse = self.loss(seen, action, weight)
-        optimize(loss, (self.optimizer,))
+        optimize(loss, self.optimizer)
         return forward, inverse
 
     @torch.no_grad()
@@ -63,13 +64,7 @@ class Curiosity:
         seen: ICMOutput = self.net(before, walk.action.flatten(), after)
         return self.reward_scale * seen.error.view(walk.action.shape)
 
-    def state_dict(self) -> State:
-        """The model and what its optimizer has gathered."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
+    @property
+    def parts(self) -> Parts:
+        """The model and its optimizer."""
         return {"net": self.net, "optimizer": self.optimizer}

@@ -15,11 +15,12 @@ from rlbench.algorithms.dqn import QUpdate
 from rlbench.algorithms.icm import Curiosity, CuriousUpdate
 from rlbench.algorithms.onpolicy import OnPolicyLearner
 from rlbench.nets.icm import ICMOutput
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts
+from rlbench.ops.losses import weighted_mean
+from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import NStepTrajectory, Role, Rollout, Transition
 
 
-class CuriousReplay:
+class CuriousReplay(Composite):
     """Around a learner of transitions; the model learns from the first step of each, as documented."""
 
     def __init__(self, inner: Learner[Transition, QUpdate | ACUpdate], curiosity: Curiosity) -> None:
@@ -40,7 +41,7 @@ class CuriousReplay:
         features = self.curiosity.net.torso(walk.obs[:, :2].flatten(0, 1))
         seen: ICMOutput = self.curiosity.net(features[::2], batch.action, features[1::2])
         forward, inverse = self.curiosity.learn(seen, batch.action, weight)
-        paid = (bonus[:, 0] * weight).sum() / weight.sum().clamp_min(1)
+        paid = weighted_mean(bonus[:, 0], weight)
         return CuriousUpdate(learned, forward, inverse, paid, learned.priority)
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -51,19 +52,13 @@ class CuriousReplay:
         """Its network."""
         return self.inner.policy()
 
-    def state_dict(self) -> State:
-        """The learner within, and the model."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take both over."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
+    @property
+    def parts(self) -> Parts:
+        """The learner within and the model."""
         return {"learner": self.inner, "curiosity": self.curiosity}
 
 
-class CuriousRollouts:
+class CuriousRollouts(Composite):
     """Around a learner of rollouts; the model makes one step on the whole of each, as documented."""
 
     def __init__(self, inner: OnPolicyLearner, curiosity: Curiosity) -> None:
@@ -89,7 +84,7 @@ class CuriousRollouts:
         learned = self.inner.update(paying)
         weight = (~rollout.dead).flatten().to(bonus.dtype)
         forward, inverse = self.curiosity.learn(seen, rollout.action.flatten(), weight)
-        paid = bonus.sum() / weight.sum().clamp_min(1)
+        paid = weighted_mean(bonus.flatten(), weight)
         return CuriousUpdate(learned, forward, inverse, paid, torch.empty_like(bonus[:0, 0]))
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
@@ -100,13 +95,7 @@ class CuriousRollouts:
         """Its network."""
         return self.inner.policy()
 
-    def state_dict(self) -> State:
-        """The learner within, and the model."""
-        return of_parts(self._parts())
-
-    def load_state_dict(self, state: State) -> None:
-        """Take both over."""
-        into_parts(self._parts(), state)
-
-    def _parts(self) -> Parts:
+    @property
+    def parts(self) -> Parts:
+        """The learner within and the model."""
         return {"learner": self.inner, "curiosity": self.curiosity}

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import optimize
-from rlbench.ops.state_dict import State, branch, into_optimizer, of_optimizer, tensor
+from rlbench.ops.state_dict import Composite, Parts
 
 
-class LagrangeMultiplier:
+class LagrangeMultiplier(Composite):
     """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
 
     def __init__(
@@ -29,14 +29,10 @@ class LagrangeMultiplier:
         """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
         if self.lagrange_threshold is not None:
             excess = torch.where(rows > 0, gap - self.lagrange_threshold, 0.0)
-            optimize(-self.log.exp() * excess, (self.optimizer,))
+            optimize(-self.log.exp() * excess, self.optimizer)
             self.log.data.clamp_(max=math.log(self.max_multiplier))  # the logarithm itself, or it would never come back
 
-    def state_dict(self) -> State:
-        """The multiplier and what its optimizer has gathered."""
-        return {"log": self.log, "optimizer": of_optimizer(self.optimizer)}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        self.log.data.copy_(tensor(state, "log"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
+    @property
+    def parts(self) -> Parts:
+        """The logarithm of the multiplier and its optimizer."""
+        return {"log": self.log, "optimizer": self.optimizer}

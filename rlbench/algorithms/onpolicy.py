@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.nets.actor_critic import PolicyValue, SeparateActorCritic, SharedActorCritic
-from rlbench.ops.returns import Moments, advantages, fresh, merged
-from rlbench.ops.state_dict import State, tensor
+from rlbench.ops.returns import advantages, fresh, merged
+from rlbench.ops.state_dict import Composite, Parts, State
 from rlbench.ops.types import Role, Rollout
 
 ActorValue: TypeAlias = SeparateActorCritic | SharedActorCritic
@@ -60,7 +60,7 @@ class RolloutBatch(NamedTuple):
     weight: Tensor  # [M] 0 for a final observation, where nothing was done
 
 
-class Returns:
+class Returns(Composite):
     """Advantages and the critic's goals; with ``scaled`` the critic speaks in standard deviations of the return.
 
     The documented order: values are multiplied by the deviation known so far, advantages and returns made of them, the
@@ -87,13 +87,10 @@ class Returns:
             self.moments = merged(self.moments, reached.flatten(), (~rollout.dead).flatten())
         return advantage, reached / unit
 
-    def state_dict(self) -> State:
-        """What is known of returns."""
+    @property
+    def parts(self) -> Parts:
+        """The moments of the returns."""
         return self.moments._asdict()
-
-    def load_state_dict(self, state: State) -> None:
-        """Take it over."""
-        self.moments = Moments(*(tensor(state, name) for name in Moments._fields))
 
 
 @torch.no_grad()
@@ -133,8 +130,3 @@ def normalize(x: Tensor, weight: Tensor) -> Tensor:
     mean = (x * weight).sum() / rows
     spread = (((x - mean).square() * weight).sum() / (rows - 1).clamp_min(1)).sqrt()
     return (x - mean) / (spread + EPSILON)
-
-
-def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
-    """The mean of ``x`` ``[M]`` over the rows that count, ``[]``."""
-    return (x * weight).sum() / weight.sum().clamp_min(1)

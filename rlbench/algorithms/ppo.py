@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import optimize
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
 from rlbench.algorithms.onpolicy import (
     ActorValue,
     PGUpdate,
@@ -17,38 +17,18 @@ from rlbench.algorithms.onpolicy import (
     normalize,
     rollout_batch,
     state_values,
-    weighted_mean,
 )
+from rlbench.config.online import Surrogate
 from rlbench.nets.actor_critic import PolicyValue
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts, tensor
+from rlbench.ops.losses import weighted_mean
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Rollout
 
-
-class Objective(NamedTuple):
-    """What is minimised; the defaults are A2C's."""
-
-    clip: float | None = None  # how far from 1 the ratio of probabilities still pays; None is the plain gradient
-    dual_clip: float | None = (
-        None  # what a bad action's loss is cut at, in advantages: https://arxiv.org/abs/1912.09729
-    )
-    value_clip: bool = False  # the critic, too, is held within ``clip`` of what it said before
-    value: float = 0.5  # coefficient of the critic's loss, which has no half of its own
-    entropy: float = 0.01  # coefficient of the entropy
-    normalize: bool = False  # advantages have mean 0 and deviation 1 in every batch
-
-
-class Passes(NamedTuple):
-    """How often a rollout is gone through, and in how many batches; the defaults are A2C's."""
-
-    epochs: int = 1
-    minibatches: int = 1
-    recompute: bool = False  # what actions were worth is found anew before each repeat but the first
-
-
 Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
+"""Steps on minibatches of rows ``[B]``, to their policy losses, value losses, entropies and divergences, ``[n, 4]``."""
 
 
-class PPO:
+class PPO(Compilable):
     """https://arxiv.org/abs/1707.06347; without clip and repeats A2C, https://arxiv.org/abs/1602.01783."""
 
     def __init__(
@@ -57,25 +37,27 @@ class PPO:
         *,
         optimizer: torch.optim.Optimizer,
         returns: Returns,
-        objective: Objective,
-        max_grad_norm: float | None,
-        passes: Passes,
+        method: Surrogate,
         greedy: bool,
         generator: torch.Generator,
+        engine: Pass | None = None,
+        compiler: Compiler | None = None,
     ) -> None:
-        self.net, self.optimizer, self.returns, self.objective = net, optimizer, returns, objective
-        self.max_grad_norm, self.passes, self.steps = max_grad_norm, passes, passes.epochs * passes.minibatches
-        self.greedy, self.generator = greedy, generator  # it shuffles
-        self.through: Pass = self.eagerly  # build puts a faster way of computing the same here, where there is one
+        """``engine`` computes the steps of a pass faster than ``eagerly``; ``generator`` shuffles."""
+        super().__init__(compiler)
+        self.net, self.optimizer, self.returns, self.config = net, optimizer, returns, method
+        self.steps, self.greedy, self.generator = method.epochs * method.minibatches, greedy, generator
+        self.engine = engine
 
     def update(self, rollout: Rollout) -> PGUpdate:
         """Every repeat over the shuffled batches of a rollout."""
         known, reports = rollout_batch(self.net, rollout, self.returns), []
-        for repeat in range(self.passes.epochs):
-            if repeat and self.passes.recompute:
+        for repeat in range(self.config.epochs):
+            if repeat and self.config.recompute:
                 known = self.recompute_values(known, rollout)
             order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
-            reports.append(self.through(known, order.tensor_split(self.passes.minibatches)))
+            batches = order.tensor_split(self.config.minibatches)
+            reports.append((self.engine or self.eagerly)(known, batches))
         return PGUpdate(*torch.cat(reports).mean(0).unbind())
 
     def eagerly(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
@@ -83,7 +65,7 @@ class PPO:
         reports = []
         for rows in batches:
             loss, report = self.loss(RolloutBatch(*(column[rows] for column in known)))
-            optimize(loss, (self.optimizer,), max_norm=self.max_grad_norm)
+            optimize(loss, self.optimizer, max_norm=self.config.max_grad_norm)
             reports.append(torch.stack(report))
         return torch.stack(reports)
 
@@ -93,10 +75,11 @@ class PPO:
         advantage, goal = self.returns(rollout, value)
         return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), value_target=goal.flatten())
 
+    @compilable
     def loss(self, batch: RolloutBatch) -> tuple[Tensor, PGUpdate]:
         """What is minimised, ``[]`` (eq. 9): pure and of fixed shape, it compiles whole."""
         found: PolicyValue = self.net(batch.obs)
-        ours, weight = self.objective, batch.weight
+        ours, weight = self.config, batch.weight
         log_prob = found.policy.log_prob(batch.action)
         advantage = normalize(batch.advantage, weight) if ours.normalize else batch.advantage
         policy_loss = -weighted_mean(self.gain(log_prob, batch.log_prob, advantage), weight)
@@ -109,7 +92,7 @@ class PPO:
 
     def gain(self, log_prob: Tensor, before: Tensor, advantage: Tensor) -> Tensor:
         """What is to grow, ``[B]``: eq. 7, or for A2C the log-probability times the advantage."""
-        clip, dual_clip = self.objective.clip, self.objective.dual_clip
+        clip, dual_clip = self.config.clip, self.config.dual_clip
         if clip is None:
             return log_prob * advantage
         ratio = (log_prob - before).exp()
@@ -121,9 +104,9 @@ class PPO:
     def miss(self, value: Tensor, batch: RolloutBatch) -> Tensor:
         """Squared errors of the critic, ``[B]``; with ``value_clip`` the worse of it and of its clipped self."""
         error = (value - batch.value_target).square()
-        if not self.objective.value_clip or self.objective.clip is None:
+        if not self.config.value_clip or self.config.clip is None:
             return error
-        near = batch.value + (value - batch.value).clamp(-self.objective.clip, self.objective.clip)
+        near = batch.value + (value - batch.value).clamp(-self.config.clip, self.config.clip)
         return torch.max(error, (near - batch.value_target).square())
 
     @torch.no_grad()
@@ -136,14 +119,7 @@ class PPO:
         """Actor and critic."""
         return self.net
 
-    def state_dict(self) -> State:
-        """The networks, what the optimizer has gathered, the scale of returns, and the shuffling."""
-        return {**of_parts(self._parts()), "shuffle": self.generator.get_state()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-        self.generator.set_state(tensor(state, "shuffle"))
-
-    def _parts(self) -> Parts:
-        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns}
+    @property
+    def parts(self) -> Parts:
+        """The networks, their optimizer, the scale of returns, and the generator that shuffles."""
+        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns, "shuffle": self.generator}

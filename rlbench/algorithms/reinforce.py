@@ -5,15 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import optimize
-from rlbench.algorithms.onpolicy import EPSILON, PGUpdate, weighted_mean
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.onpolicy import EPSILON, PGUpdate
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
-from rlbench.ops.returns import Moments, discounted, fresh, merged
-from rlbench.ops.state_dict import Parts, State, branch, into_parts, of_parts, tensor
+from rlbench.ops.losses import weighted_mean
+from rlbench.ops.returns import discounted, fresh, merged
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Rollout
 
 
-class Reinforce:
+class Reinforce(Compilable):
     """https://link.springer.com/article/10.1007/BF00992696, with returns in standard deviations of all returns so far.
 
     A rollout does not end with its episodes: what is still open is taken to be worth the mean return so far, as
@@ -30,7 +31,9 @@ class Reinforce:
         gamma: float,
         normalize_returns: bool,
         greedy: bool,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         self.actor, self.optimizer, self.gamma = actor, optimizer, gamma
         self.normalize_returns, self.greedy = normalize_returns, greedy
         self.moments = fresh((), next(actor.parameters()))
@@ -48,9 +51,10 @@ class Reinforce:
         """One step up the gradient."""
         worth, weight = self.return_weights(rollout).flatten(), (~rollout.dead).flatten().float()
         loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), worth, weight)
-        optimize(loss, (self.optimizer,))
+        optimize(loss, self.optimizer)
         return report
 
+    @compilable
     def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, PGUpdate]:
         """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
@@ -69,14 +73,7 @@ class Reinforce:
         """The actor."""
         return self.actor
 
-    def state_dict(self) -> State:
-        """The actor, what its optimizer has gathered, and the returns so far."""
-        return {**of_parts(self._parts()), "moments": self.moments._asdict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-        self.moments = Moments(*(tensor(branch(state, "moments"), name) for name in Moments._fields))
-
-    def _parts(self) -> Parts:
-        return {"actor": self.actor, "optimizer": self.optimizer}
+    @property
+    def parts(self) -> Parts:
+        """The actor, its optimizer, and the moments of the returns."""
+        return {"actor": self.actor, "optimizer": self.optimizer, "moments": self.moments._asdict()}

@@ -8,16 +8,18 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Periodic, optimize
-from rlbench.algorithms.critic_loss import ACUpdate, polyak_update, td_loss
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.critic_loss import ACUpdate, td_loss
+from rlbench.algorithms.target_networks import target_updates
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics, random_subset
 from rlbench.ops.action_distributions import Squashed
-from rlbench.ops.state_dict import Parts, State, branch, into_optimizer, into_parts, of_optimizer, of_parts, tensor
+from rlbench.ops.losses import weighted_mean
+from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import Role, Transition
 
 
-class Temperature:
+class Temperature(Composite):
     """What entropy is worth: α, fixed, or learned so that the entropy meets a target (1812.05905, eq. 18)."""
 
     def __init__(self, start: float, *, device: torch.device, target: float | None = None, lr: float = 0.0) -> None:
@@ -36,22 +38,20 @@ class Temperature:
     def learn(self, entropy: Tensor) -> None:
         """One step towards the target, where there is one, from the policy's entropy ``[]``."""
         if self.target is not None:
-            optimize(self.loss(entropy), (self.optimizer,))
+            optimize(self.loss(entropy), self.optimizer)
 
-    def state_dict(self) -> State:
-        """α and what its optimizer has gathered."""
-        return {"log": self.log, "optimizer": of_optimizer(self.optimizer)}
+    def mean_entropy(self, entropy: Tensor, weight: Tensor) -> Tensor:
+        """The mean of ``entropy`` ``[B]``, ``[]``; its target if every weight is 0, so that α stays."""
+        return torch.where(weight.sum() > 0, weighted_mean(entropy, weight), self.target or 0.0)
 
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        self.log.data.copy_(tensor(state, "log"))
-        into_optimizer(self.optimizer, branch(state, "optimizer"))
+    @property
+    def parts(self) -> Parts:
+        """Log α and its optimizer."""
+        return {"log": self.log, "optimizer": self.optimizer}
 
 
-class SAC:
+class SAC(Compilable):
     """https://arxiv.org/abs/1812.05905; with ``redq_subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
-
-    every: tuple[Periodic, ...] = ()
 
     def __init__(
         self,
@@ -64,13 +64,17 @@ class SAC:
         tau: float,
         delay: int,
         redq_subset: int | None,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         self.actor, self.critics, self.temperature = actor, critics, temperature
         self.target_critics = copy.deepcopy(critics).requires_grad_(False)
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.tau, self.cycle, self.redq_subset = tau, delay, redq_subset
+        self.cycle, self.redq_subset = delay, redq_subset
+        self.every = target_updates((self.target_critics, critics), tau=tau)
         self.held = next(actor.parameters()).new_zeros(2)  # the actor's last loss and entropy, between two of its steps
 
+    @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of what comes next (eq. 5 and 6)."""
         with torch.no_grad():
@@ -79,14 +83,15 @@ class SAC:
             goal = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
         return td_loss(self.critics, batch, goal)
 
+    @compilable
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
         """The actor's loss (eq. 9) and its entropy, both ``[]``; an ensemble is averaged, twins are minimised."""
         policy = self.actor(batch.obs)
         action, log_prob = policy.sample()
-        loss = (batch.weight * (self.temperature.value() * log_prob - self.objective(batch, policy, action))).mean()
-        rows = batch.weight.sum()
-        entropy = -(batch.weight * log_prob.detach()).sum() / rows.clamp_min(torch.finfo(rows.dtype).tiny)
-        return loss, torch.where(rows > 0, entropy, self.temperature.target or 0.0)  # no rows ask for no change
+        actor_loss = (
+            batch.weight * (self.temperature.value() * log_prob - self.objective(batch, policy, action))
+        ).mean()
+        return actor_loss, self.temperature.mean_entropy(-log_prob.detach(), batch.weight)
 
     def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:  # noqa: ARG002 - of behaviour cloning
         """The value of the policy's ``action`` ``[B, A]``, which the actor maximises beside its entropy, ``[B]``."""
@@ -94,18 +99,17 @@ class SAC:
         return value.amin(0) if self.redq_subset is None else value.mean(0)
 
     def update(self, batch: Transition, phase: int) -> ACUpdate:
-        """A step of the critics and their targets; at the end of a cycle one of the actor and the temperature too."""
-        loss, q, error = self.critic_loss(batch)
-        optimize(loss, (self.critic_optimizer,))
+        """A step of the critics; at the end of a cycle one of the actor and the temperature too."""
+        critic_loss, q, error = self.critic_loss(batch)
+        optimize(critic_loss, self.critic_optimizer)
         if phase == self.cycle - 1:
             self.update_actor(batch)
-        polyak_update(self.target_critics, self.critics, self.tau)
-        return ACUpdate(loss.detach(), self.held[0], q, self.held[1], self.temperature.value(), error)
+        return ACUpdate(critic_loss.detach(), self.held[0], q, self.held[1], self.temperature.value(), error)
 
     def update_actor(self, batch: Transition) -> None:
         """A step of the actor and of the temperature."""
         actor_loss, entropy = self.policy_loss(batch)
-        optimize(actor_loss, (self.actor_optimizer,))
+        optimize(actor_loss, self.actor_optimizer)
         self.temperature.learn(entropy)
         self.held.copy_(torch.stack([actor_loss.detach(), entropy]))
 
@@ -120,16 +124,9 @@ class SAC:
         """The actor."""
         return self.actor
 
-    def state_dict(self) -> State:
-        """Three networks, the temperature, their optimizers, and the actor's last figures."""
-        return {**of_parts(self._parts()), "held": self.held}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-        self.held.copy_(tensor(state, "held"))
-
-    def _parts(self) -> Parts:
+    @property
+    def parts(self) -> Parts:
+        """Three networks, the temperature, their optimizers, and the actor's last loss and entropy."""
         networks = {"actor": self.actor, "critics": self.critics, "target_critics": self.target_critics}
         optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        return {**networks, **optimizers, "temperature": self.temperature}
+        return {**networks, **optimizers, "temperature": self.temperature, "held": self.held}

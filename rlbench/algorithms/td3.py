@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic, optimize
-from rlbench.algorithms.critic_loss import ACUpdate, polyak_update, td_loss
+from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.critic_loss import ACUpdate, td_loss
+from rlbench.algorithms.target_networks import target_updates
+from rlbench.config import offline
+from rlbench.config.online import Deterministic
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
-from rlbench.ops.state_dict import Parts, State, into_parts, of_parts, tensor
+from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
-class Smoothing(NamedTuple):
-    """The noise on the target's action."""
-
-    scale: float  # standard deviation, in actions of [−1, 1]
-    clip: float  # beyond which it is cut
-
-
-class TD3:
+class TD3(Compilable):
     """https://arxiv.org/abs/1802.09477; without its three additions DDPG, https://arxiv.org/abs/1509.02971."""
-
-    every: tuple[Periodic, ...] = ()
 
     def __init__(
         self,
@@ -37,39 +30,44 @@ class TD3:
         critic_optimizer: torch.optim.Optimizer,
         tau: float,
         delay: int,
-        smoothing: Smoothing | None,
+        policy: Deterministic | offline.TD3BC,
+        compiler: Compiler | None = None,
     ) -> None:
+        super().__init__(compiler)
         self.actor, self.critics = actor, critics
         self.target_actor, self.target_critics = (copy.deepcopy(n).requires_grad_(False) for n in (actor, critics))
         self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
-        self.tau, self.cycle, self.smoothing = tau, delay, smoothing
+        self.cycle, self.config = delay, policy
+        pairs = (self.target_actor, actor), (self.target_critics, critics)
+        self.every = target_updates(*pairs, tau=tau, period=delay)
         self.actor_loss = next(actor.parameters()).new_zeros(())  # the last one, between two steps of the actor
 
+    @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the least of the targets (algorithm 1)."""
         with torch.no_grad():
             policy = self.target_actor(batch.next_obs)
-            action = policy.mode() if self.smoothing is None else policy.smoothed(*self.smoothing)
+            scale, clip = self.config.smoothing, self.config.clip
+            action = policy.mode() if scale is None else policy.smoothed(scale, clip)
             goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
         return td_loss(self.critics, batch, goal)
 
+    @compilable
     def policy_loss(self, batch: Transition) -> Tensor:
         """How bad the first critic thinks the actor's actions are, ``[]`` (eq. 9 of the DPG paper, negated)."""
         value: Tensor = self.critics(batch.obs, self.actor(batch.obs).mode(), members=1)
         return -(batch.weight * value[0]).mean()
 
     def update(self, batch: Transition, phase: int) -> ACUpdate:
-        """A step of the critics; at the end of a cycle one of the actor too, and the targets follow."""
-        loss, q, error = self.critic_loss(batch)
-        optimize(loss, (self.critic_optimizer,))
+        """A step of the critics; at the end of a cycle one of the actor too."""
+        critic_loss, q, error = self.critic_loss(batch)
+        optimize(critic_loss, self.critic_optimizer)
         if phase == self.cycle - 1:
             actor_loss = self.policy_loss(batch)
-            optimize(actor_loss, (self.actor_optimizer,))
+            optimize(actor_loss, self.actor_optimizer)
             self.actor_loss.copy_(actor_loss.detach())
-            polyak_update(self.target_actor, self.actor, self.tau)
-            polyak_update(self.target_critics, self.critics, self.tau)
         nothing = torch.zeros_like(q)
-        return ACUpdate(loss.detach(), self.actor_loss, q, nothing, nothing, error)
+        return ACUpdate(critic_loss.detach(), self.actor_loss, q, nothing, nothing, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - exploring is the collector's
@@ -81,16 +79,10 @@ class TD3:
         """The actor."""
         return self.actor
 
-    def state_dict(self) -> State:
+    @property
+    def parts(self) -> Parts:
         """Four networks, two optimizers and the actor's last loss."""
-        return {**of_parts(self._parts()), "actor_loss": self.actor_loss}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take them over, in place."""
-        into_parts(self._parts(), state)
-        self.actor_loss.copy_(tensor(state, "actor_loss"))
-
-    def _parts(self) -> Parts:
         targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
         optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        return {"actor": self.actor, "critics": self.critics, **targets, **optimizers}
+        networks = {"actor": self.actor, "critics": self.critics, **targets}
+        return {**networks, **optimizers, "actor_loss": self.actor_loss}

@@ -8,8 +8,9 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.sac import SAC, Temperature
-from rlbench.algorithms.td3 import TD3, Smoothing
+from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.components import OffPolicyLearner, Parts
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import GaussianNoise, NoExploration
@@ -24,12 +25,14 @@ from rlbench.records.types import ACUpdated
 METRICS = ("critic_loss", "actor_loss", "q", "entropy", "alpha")
 
 
-def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) -> Parts:
+def parts(
+    spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> Parts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
     actions = size(spec, info)
     scale = algo.policy.noise if isinstance(algo.policy, Deterministic) else 0.0
     return Parts(
-        learner=_learner(algo, info, actions, device),
+        learner=_learner(algo, info, actions, device, compiler),
         action=Column((actions,), torch.float32),
         training=lambda generator: GaussianNoise(generator=generator, scale=scale),
         judging=lambda _: NoExploration(),
@@ -39,7 +42,9 @@ def parts(spec: Spec, algo: ActorCritic, info: EnvInfo, device: torch.device) ->
     )
 
 
-def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device) -> OffPolicyLearner:
+def _learner(
+    algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device, compiler: Compiler | None
+) -> OffPolicyLearner:
     policy, widths = algo.policy, algo.widths
     (features,) = info.obs_shape
     units = _units(info) if algo.action_units == "environment" else None
@@ -55,7 +60,8 @@ def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.devic
                 critic_optimizer=_adam(ensemble, algo.critic_lr),
                 tau=algo.tau,
                 delay=algo.delay,
-                smoothing=None if policy.smoothing is None else Smoothing(policy.smoothing, policy.clip),
+                policy=policy,
+                compiler=compiler,
             )
         case Soft():
             actor = SquashedActor(
@@ -76,6 +82,7 @@ def _learner(algo: ActorCritic, info: EnvInfo, actions: int, device: torch.devic
                 tau=algo.tau,
                 delay=algo.delay,
                 redq_subset=algo.redq_subset,
+                compiler=compiler,
             )
         case _:
             assert_never(policy)

@@ -6,12 +6,13 @@ from typing import assert_never
 
 import torch
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
 from rlbench.algorithms.onpolicy import OnPolicyLearner
 from rlbench.assembly import actor_critic, discrete_sac, dqn, icm, offline, policy_gradient
 from rlbench.assembly.components import OffPolicyLearner, Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
-from rlbench.assembly.engine import engine_of, select_engine, select_rollout_engine
+from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import apart, environments, wanted
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
 from rlbench.buffers.async_ring import AsyncRing
@@ -69,7 +70,7 @@ def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None)
 
 def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
     seeds = Seeds(spec.seed)
-    parts = parts_of(spec, algo, info, device)
+    parts = parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
     capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.async_batch is None else AsyncRing
@@ -131,8 +132,10 @@ def _replayed(
 
 
 def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
-    inner, optimizer, action = policy_gradient.build_on_policy(spec, algo, info, device)
-    select_rollout_engine(inner, runtime, device, rows=algo.rollout_length * spec.task.envs)
+    compiler = compiler_of(spec, runtime, device)
+    inner, optimizer, action = policy_gradient.build_on_policy(
+        spec, algo, info, device, runtime.update_engine, compiler
+    )
     lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rollout_length + spec.task.stack + 2) * lanes
@@ -212,15 +215,17 @@ def _apart(
     return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
 
 
-def parts_of(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device) -> Parts:
+def parts_of(
+    spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> Parts:
     """What a family that learns from a replay brings."""
     match algo:
         case QLearning():
-            return dqn.parts(spec, algo, info, device)
+            return dqn.parts(spec, algo, info, device, compiler)
         case ActorCritic():
-            return actor_critic.parts(spec, algo, info, device)
+            return actor_critic.parts(spec, algo, info, device, compiler)
         case DiscreteSAC():
-            return discrete_sac.parts(spec, algo, info, device)
+            return discrete_sac.parts(spec, algo, info, device, compiler)
         case _:
             assert_never(algo)
 

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import nn
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
 from rlbench.assembly.actor_critic import METRICS
@@ -22,7 +23,13 @@ from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.records.types import ACUpdated
 
 
-def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device) -> Parts:
+def parts(
+    spec: Spec,
+    algo: spec_algo.DiscreteSAC,
+    info: EnvInfo,
+    device: torch.device,
+    compiler: Compiler | None = None,
+) -> Parts:
     """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)
     body = torso(algo.torso, spec, info)
@@ -33,6 +40,7 @@ def parts(spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.
         critic_optimizers=[_adam(net, critic, algo.critic_lr) for critic in net.critics],
         temperature=_temperature(algo, actions, device),
         tau=algo.tau,
+        compiler=compiler,
     )
     return Parts(
         learner=learner,

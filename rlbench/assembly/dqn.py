@@ -8,6 +8,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.dqn import Extra, QLearner
 from rlbench.assembly.components import Parts
 from rlbench.assembly.torsos import torso
@@ -26,7 +27,7 @@ from rlbench.ops.types import Role, Transition
 from rlbench.records.types import QUpdated
 
 
-def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> Parts:
+def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, compiler: Compiler | None = None) -> Parts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)
     net = network(spec, algo, info).to(device)
@@ -37,6 +38,7 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device) -> P
         double=algo.double,
         target_update_interval=algo.target_update_interval,
         extra=proposing(net),
+        compiler=compiler,
     )
     return Parts(
         learner=learner,

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlbench.algorithms.base import Compiler
 from rlbench.assembly import offline_continuous, offline_discrete
 from rlbench.assembly.components import OfflineParts
 from rlbench.assembly.dataset_compatibility import check_compatibility, check_identity
 from rlbench.assembly.device import eval_workers_of, stepping_threads, threads_of
-from rlbench.assembly.engine import engine_of, select_engine
+from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import environments
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation
 from rlbench.buffers.dataset import ring
@@ -98,7 +99,7 @@ def learned(
     seal: Seal | None = None,
 ) -> trainer.Offline:
     """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
-    seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device)
+    seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     found = _fitting(spec, info, runtime, seal)
     recorded, scale = _scaled(algo, found.recorded)
     placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
@@ -172,11 +173,13 @@ def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> Evaluati
     )
 
 
-def parts_of(spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+def parts_of(
+    spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> OfflineParts:
     """What an algorithm that never explores brings."""
     if isinstance(algo, Offline):
-        return offline_continuous.parts(spec.name, algo, info, device)
-    return offline_discrete.parts(spec, algo, info, device)
+        return offline_continuous.parts(spec.name, algo, info, device, compiler)
+    return offline_discrete.parts(spec, algo, info, device, compiler)
 
 
 def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from rlbench.algorithms import bcq, iql
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.clonedsac import ClonedSAC
-from rlbench.algorithms.cql import CQL, Conservatism
-from rlbench.algorithms.crr import CRR, Filter
+from rlbench.algorithms.cql import CQL
+from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
-from rlbench.algorithms.td3 import Smoothing
 from rlbench.algorithms.td3bc import TD3BC
 from rlbench.assembly.components import OfflineLearner, OfflineParts
 from rlbench.buffers.ring import Column
@@ -48,15 +48,18 @@ class Shape(NamedTuple):
     obs: int  # numbers of an observation
     actions: int  # numbers of an action
     device: torch.device
+    compiler: Compiler | None = None  # of losses
 
 
-def parts(name: str, algo: Offline, info: EnvInfo, device: torch.device) -> OfflineParts:
+def parts(
+    name: str, algo: Offline, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> OfflineParts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
 
     Raises:
         UsageError: actions are numbered, or what is seen is not a vector; ``name`` is the run's.
     """
-    shape = _shape(name, info, device)
+    shape = _shape(name, info, device, compiler)
     metrics, summary = _told(algo.method)
     learner = _learner(algo, shape)
     return OfflineParts(
@@ -79,7 +82,7 @@ def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
     decay = algo.method.lr_decay_steps if isinstance(algo.method, offline.ImplicitQ) else None
     if decay is None or not isinstance(learner, iql.IQL):
         return []
-    groups = learner.optimizers.actor.param_groups
+    groups = learner.actor_optimizer.param_groups
     weight = next(learner.actor.parameters())
     if weight.device.type != "cpu":
         for group in groups:
@@ -126,19 +129,19 @@ def _told(method: offline.Method) -> tuple[tuple[str, ...], Callable[[int, tuple
     return names, lambda number, means: kind(count=number, **dict(zip(names, means, strict=True)))
 
 
-def _shape(name: str, info: EnvInfo, device: torch.device) -> Shape:
+def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | None) -> Shape:
     if not isinstance(info.actions, Box):
         raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has discrete actions")
     if len(info.obs_shape) != 1:
         raise UsageError(f"{name}: what learns from data here sees vectors; the task shows {info.obs_shape}")
-    return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device)
+    return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device, compiler)
 
 
 def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
     match algo.method:
         case offline.Imitation(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
-            return Imitation(actor, actor_optimizer=_adam(actor, algo.actor_lr))
+            return Imitation(actor, actor_optimizer=_adam(actor, algo.actor_lr), compiler=shape.compiler)
         case offline.BatchConstrained() as method:
             return _constrained(algo, method, shape)
         case offline.Conservative() as method:
@@ -154,8 +157,8 @@ def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
                 critic_optimizer=_adam(critics, algo.critic_lr),
                 tau=algo.tau,
                 delay=method.delay,
-                smoothing=None if method.smoothing is None else Smoothing(method.smoothing, method.clip),
-                alpha=method.alpha,
+                policy=method,
+                compiler=shape.compiler,
             )
         case offline.ImplicitQ() as method:
             return _implicit(algo, method, shape)
@@ -177,13 +180,12 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
     net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
     return bcq.BCQ(
         net,
-        optimizers=bcq.Optimizers(
-            proposer=_adam(net.proposer, method.vae_lr),
-            critics=_adam(net.critics, algo.critic_lr),
-            perturbation=_adam(net.perturbation, algo.actor_lr),
-        ),
+        proposer_optimizer=_adam(net.proposer, method.vae_lr),
+        critic_optimizer=_adam(net.critics, algo.critic_lr),
+        perturbation_optimizer=_adam(net.perturbation, algo.actor_lr),
         tau=algo.tau,
-        choice=bcq.Choice(method.n_action_samples, method.eval_action_samples, method.lmbda, method.vae_kl_weight),
+        method=method,
+        compiler=shape.compiler,
     )
 
 
@@ -196,14 +198,7 @@ def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> 
             lr=method.multiplier_lr,
             max_multiplier=method.max_multiplier,
         ),
-        conservatism=Conservatism(
-            method.conservative_weight,
-            method.temperature,
-            method.n_action_samples,
-            method.soft_q_backup,
-            method.max_grad_norm,
-            method.actor_first,
-        ),
+        method=method,
     )
 
 
@@ -225,6 +220,7 @@ def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
             critic_optimizer=critic_optimizer,
             temperature=temperature,
             tau=algo.tau,
+            compiler=shape.compiler,
         )
     return SAC(
         actor,
@@ -235,6 +231,7 @@ def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
         tau=algo.tau,
         delay=1,
         redq_subset=None,
+        compiler=shape.compiler,
     )
 
 
@@ -268,8 +265,8 @@ def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape)
         actor_optimizer=_adam(actor, algo.actor_lr),
         critic_optimizer=_adam(critics, algo.critic_lr),
         tau=algo.tau,
-        target_update_interval=method.target_update_interval,
-        filtering=Filter(method.mode, method.beta, method.max_weight, method.n_action_samples, method.advantage_type),
+        method=method,
+        compiler=shape.compiler,
     )
 
 
@@ -280,13 +277,12 @@ def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL
         actor,
         critics,
         value,
-        optimizers=iql.Optimizers(
-            actor=_adam(actor, algo.actor_lr),
-            critics=_adam(critics, algo.critic_lr),
-            value=_adam(value, algo.critic_lr),
-        ),
+        actor_optimizer=_adam(actor, algo.actor_lr),
+        critic_optimizer=_adam(critics, algo.critic_lr),
+        value_optimizer=_adam(value, algo.critic_lr),
         tau=algo.tau,
-        extraction=iql.Extraction(method.expectile, method.temperature, method.max_weight),
+        method=method,
+        compiler=shape.compiler,
     )
 
 

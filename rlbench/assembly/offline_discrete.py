@@ -6,8 +6,9 @@ from typing import assert_never
 
 import torch
 
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR, Filter, behavior_mask, conservatism, imitation
+from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
 from rlbench.assembly.components import OfflineLearner, OfflineParts
 from rlbench.assembly.dqn import count, head, optimizers, proposing
@@ -24,7 +25,9 @@ from rlbench.nets.q_heads import QNet
 from rlbench.records.types import ClonedUpdated, ExtendedUpdated
 
 
-def parts(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> OfflineParts:
+def parts(
+    spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
+) -> OfflineParts:
     """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
 
     Raises:
@@ -34,7 +37,7 @@ def parts(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> Of
     cloned = isinstance(algo.method, asked.Imitation)
 
     return OfflineParts(
-        learner=_learner(spec, algo, info, device),
+        learner=_learner(spec, algo, info, device, compiler),
         action=Column((), torch.int64),
         metrics=("actor_loss", "error") if cloned else ("loss", "q", "extra"),
         summary=_cloned if cloned else _extended,
@@ -51,7 +54,9 @@ def _extended(number: int, means: tuple[float, ...]) -> ExtendedUpdated:
     return ExtendedUpdated(count=number, loss=means[0], q=means[1], extra=means[2])
 
 
-def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) -> OfflineLearner:
+def _learner(
+    spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None
+) -> OfflineLearner:
     body, actions = torso(algo.torso, spec, info), count(spec, info)
 
     def streams(width: int) -> DuelingMLP:
@@ -63,13 +68,14 @@ def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) ->
         case asked.Imitation():
             actor = BehaviorPolicy(body, streams(1)).to(device)
             adam = torch.optim.Adam(actor.parameters(), lr=algo.lr, eps=algo.adam_epsilon, fused=True)
-            return Imitation(actor, actor_optimizer=adam)
+            return Imitation(actor, actor_optimizer=adam, compiler=compiler)
         case asked.Conservative(conservative_weight=weight):
             plain = QNet(body, head(algo.head, body.features, streams)).to(device)
-            return _valued(algo, plain, extra=conservatism(weight))
+            return _valued(algo, plain, compiler, extra=conservatism(weight))
         case asked.BatchConstrained(threshold=threshold, penalty=penalty):
             net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
-            return _valued(algo, net, select=behavior_mask(net, threshold), extra=imitation(net, penalty))
+            select, extra = behavior_mask(net, threshold), imitation(net, penalty)
+            return _valued(algo, net, compiler, select=select, extra=extra)
         case asked.CriticRegularized() as method:
             net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
             return CRR(
@@ -77,14 +83,16 @@ def _learner(spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device) ->
                 optimizer=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon)[0],
                 max_grad_norm=algo.max_grad_norm,
                 target_update_interval=algo.target_update_interval,
-                filtering=Filter(method.mode, method.beta, method.max_weight, method.conservative_weight),
-                greedy=method.greedy,
+                method=method,
+                compiler=compiler,
             )
         case _:
             assert_never(algo.method)
 
 
-def _valued(algo: OfflineQ, net: QNet, *, extra: Extra, select: Selector | None = None) -> QLearner:
+def _valued(
+    algo: OfflineQ, net: QNet, compiler: Compiler | None, *, extra: Extra, select: Selector | None = None
+) -> QLearner:
     """Double Q-learning, and what is added to it."""
     return QLearner(
         net,
@@ -94,4 +102,5 @@ def _valued(algo: OfflineQ, net: QNet, *, extra: Extra, select: Selector | None 
         target_update_interval=algo.target_update_interval,
         select=select,
         extra=proposing(net, extra),
+        compiler=compiler,
     )

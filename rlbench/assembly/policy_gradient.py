@@ -7,14 +7,17 @@ from typing import NamedTuple, Protocol, assert_never
 import torch
 from torch import Tensor, nn
 
+from rlbench.accel import numpy_ppo
+from rlbench.accel.numpy_ppo import Regression
+from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.onpolicy import ActorValue, OnPolicyLearner, Returns
-from rlbench.algorithms.ppo import PPO, Objective, Passes
+from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
-from rlbench.algorithms.trpo import Natural, Step
+from rlbench.algorithms.trpo import Natural
 from rlbench.buffers.ring import Column
 from rlbench.config import online as spec_algo
 from rlbench.config.online import Linear, Mlp, Nature, PolicyGradient
-from rlbench.config.run import Spec
+from rlbench.config.run import EngineName, Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic, orthogonal
@@ -24,6 +27,7 @@ from rlbench.seeds import Seeds
 from rlbench.training.protocols import Schedule
 
 METRICS = ("policy_loss", "value_loss", "entropy", "divergence")
+SMALL = 2**23  # multiplications of one layer for one batch, beyond which a framework costs nothing beside them
 LAST = 0.01  # what the weights of the layer that gives the mean are multiplied by at the start
 
 
@@ -35,85 +39,102 @@ class OnPolicyParts(NamedTuple):
     action: Column
 
 
-def build_on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.device) -> OnPolicyParts:
-    """The learner, its networks freshly drawn from torch's own generator.
+def build_on_policy(
+    spec: Spec,
+    algo: PolicyGradient,
+    info: EnvInfo,
+    device: torch.device,
+    engine: EngineName = "eager",
+    compiler: Compiler | None = None,
+) -> OnPolicyParts:
+    """The learner, its networks freshly drawn from torch's own generator, with steps computed by ``engine``.
 
     Raises:
-        UsageError: natural gradients are asked for, and actor and critic share their torso.
+        UsageError: natural gradients are asked for, and actor and critic share their torso; or ``engine`` is numpy, and
+            the method or the networks have no numpy engine.
     """
+    if engine == "numpy" and (device.type != "cpu" or algo.torso.kind != "mlp" or algo.method.kind == "reinforce"):
+        raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
     real = isinstance(info.actions, Box)
     column = Column((_actions(info),), torch.float32) if real else Column((), torch.int64)
-    method = algo.method
-    if isinstance(method, spec_algo.Reinforce):
+    if isinstance(algo.method, spec_algo.Reinforce):
         actor = _actor(spec, algo, info).to(device)
         optimizer = _optimizer(algo, actor)
-        learner: OnPolicyLearner = Reinforce(
-            actor, optimizer=optimizer, gamma=algo.gamma, normalize_returns=algo.scale_returns, greedy=algo.greedy
+        scaled = algo.scale_returns
+        reinforce = Reinforce(
+            actor,
+            optimizer=optimizer,
+            gamma=algo.gamma,
+            normalize_returns=scaled,
+            greedy=algo.greedy,
+            compiler=compiler,
         )
-        return OnPolicyParts(learner, optimizer, column)
+        return OnPolicyParts(reinforce, optimizer, column)
     net = network(spec, algo, info).to(device)
-    returns = Returns(
-        gamma=algo.gamma, gae_lambda=algo.gae_lambda, scaled=algo.scale_returns, like=next(net.parameters()).detach()
-    )
-    match method:
-        case spec_algo.Surrogate():
-            optimizer = _optimizer(algo, net)
-            learner = _ppo(algo, method, net, optimizer, returns, Seeds(spec.seed).child("shuffle").torch(device))
-        case spec_algo.Natural():
-            if not isinstance(net, SeparateActorCritic):
-                raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
-            optimizer = _optimizer(algo, net.critic)
-            learner = _natural(algo, method, net, optimizer, returns)
-        case _:
-            assert_never(method)
-    return OnPolicyParts(learner, optimizer, column)
+    like = next(net.parameters()).detach()
+    returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scaled=algo.scale_returns, like=like)
+    if isinstance(algo.method, spec_algo.Surrogate):
+        ppo = _ppo(spec, algo, algo.method, net, returns, engine, compiler)
+        return OnPolicyParts(ppo, ppo.optimizer, column)
+    if not isinstance(net, SeparateActorCritic):
+        raise UsageError(f"{spec.name}: natural gradients need an actor of its own: choose algo.torso=mlp")
+    natural = _natural(spec, algo, algo.method, net, returns, engine, compiler)
+    return OnPolicyParts(natural, natural.optimizer, column)
 
 
 def _ppo(
+    spec: Spec,
     algo: PolicyGradient,
     method: spec_algo.Surrogate,
     net: ActorValue,
-    optimizer: torch.optim.Optimizer,
     returns: Returns,
-    generator: torch.Generator,
+    engine: EngineName,
+    compiler: Compiler | None,
 ) -> PPO:
+    optimizer, device = _optimizer(algo, net), next(net.parameters()).device
+    numpy_engine = None
+    if isinstance(net, SeparateActorCritic):
+        rows = algo.rollout_length * spec.task.envs // method.minibatches
+        numpy_engine = numpy_ppo.Surrogate(net, optimizer, method) if _numpy_pays(net, engine, rows) else None
     return PPO(
         net,
         optimizer=optimizer,
         returns=returns,
-        objective=Objective(
-            clip=method.clip,
-            dual_clip=method.dual_clip,
-            value_clip=method.value_clip,
-            value=method.value,
-            entropy=method.entropy,
-            normalize=method.normalize,
-        ),
-        max_grad_norm=method.max_grad_norm,
-        passes=Passes(epochs=method.epochs, minibatches=method.minibatches, recompute=method.recompute),
+        method=method,
         greedy=algo.greedy,
-        generator=generator,
+        generator=Seeds(spec.seed).child("shuffle").torch(device),
+        engine=numpy_engine,
+        compiler=compiler,
     )
 
 
 def _natural(
+    spec: Spec,
     algo: PolicyGradient,
     method: spec_algo.Natural,
     net: SeparateActorCritic,
-    optimizer: torch.optim.Optimizer,
     returns: Returns,
+    engine: EngineName,
+    compiler: Compiler | None,
 ) -> Natural:
-    step = Step(
-        size=method.step,
-        max_kl=method.max_kl,
-        backtrack_coef=method.backtrack_coef,
-        max_backtracks=method.max_backtracks,
-        iterations=method.iterations,
-        damping=method.damping,
-    )
+    optimizer = _optimizer(algo, net.critic)
+    pays = _numpy_pays(net, engine, algo.rollout_length * spec.task.envs)
     return Natural(
-        net, optimizer=optimizer, returns=returns, step=step, critic_steps=method.critic_steps, greedy=algo.greedy
+        net,
+        optimizer=optimizer,
+        returns=returns,
+        method=method,
+        greedy=algo.greedy,
+        engine=Regression(net, optimizer, steps=method.critic_steps) if pays else None,
+        compiler=compiler,
     )
+
+
+def _numpy_pays(net: SeparateActorCritic, engine: EngineName, rows: int) -> bool:
+    """Choose the numpy engine if asked for, and by itself for at most ``SMALL`` multiplications of the widest layer."""
+    multiplications = rows * max(parameter.numel() for parameter in net.parameters())
+    on_cpu = next(net.parameters()).device.type == "cpu"
+    return on_cpu and (engine == "numpy" or (engine == "auto" and multiplications <= SMALL))
 
 
 def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:

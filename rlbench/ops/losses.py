@@ -10,9 +10,14 @@ from torch import Tensor
 from rlbench.ops.return_distributions import pick
 
 
-def weighted_mean(weight: Tensor, x: Tensor) -> Tensor:
-    """The mean of ``x`` ``[B]`` over the rows that count, ``[]``; 0 where none does."""
-    return (weight * x).sum() / weight.sum().clamp_min(torch.finfo(x.dtype).eps)
+def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
+    """The mean of ``x`` ``[...]`` under ``weight`` ``[...]``, ``[]``; 0 if every weight is 0."""
+    return (x * weight).sum() / weight.sum().clamp_min(torch.finfo(x.dtype).eps)
+
+
+def valid_mean(x: Tensor, weight: Tensor) -> Tensor:
+    """The mean of ``x`` ``[..., B]`` over the rows whose ``weight`` ``[B]`` is not 0, ``[]``; 0 if there are none."""
+    return weighted_mean(x, (weight > 0).to(x.dtype).expand_as(x))
 
 
 def bc_mse(action: Tensor, data: Tensor) -> Tensor:

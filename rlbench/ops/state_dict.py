@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias, Union
 
@@ -21,8 +22,26 @@ class Stateful(Protocol):
         """Take over a state; in place, so that compiled and captured code keeps its addresses."""
 
 
-Parts: TypeAlias = Mapping[str, torch.nn.Module | torch.optim.Optimizer | Stateful]
-"""What an object is made of, each part under the name by which a checkpoint knows it."""
+Part: TypeAlias = Union[torch.nn.Module, torch.optim.Optimizer, torch.Generator, Tensor, Stateful, "Parts"]
+Parts: TypeAlias = Mapping[str, Part]
+"""The parts of an object, each under its name in a checkpoint."""
+
+
+class Composite(ABC):
+    """An object whose state is that of its parts."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Parts:
+        """Everything that a checkpoint stores of it."""
+
+    def state_dict(self) -> State:
+        """The state of every part; tensors are shared with the object."""
+        return of_parts(self.parts)
+
+    def load_state_dict(self, state: State) -> None:
+        """Load every part, in place."""
+        into_parts(self.parts, state)
 
 
 def tensor(state: State, key: str) -> Tensor:
@@ -116,7 +135,7 @@ def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
 
 
 def of_parts(parts: Parts) -> State:
-    """A branch for each part: a network, what an optimizer has gathered, or what has a state of its own."""
+    """The state of each part under its name: a branch, or the tensor of a tensor and of a generator."""
     return {name: _of(part) for name, part in parts.items()}
 
 
@@ -128,15 +147,27 @@ def into_parts(parts: Parts, state: State) -> None:
                 into_module(part, branch(state, name))
             case torch.optim.Optimizer():
                 into_optimizer(part, branch(state, name))
+            case torch.Generator():
+                part.set_state(tensor(state, name))
+            case Tensor():
+                part.detach().copy_(tensor(state, name))
+            case Mapping():
+                into_parts(part, branch(state, name))
             case _:
                 part.load_state_dict(branch(state, name))
 
 
-def _of(part: torch.nn.Module | torch.optim.Optimizer | Stateful) -> State:
+def _of(part: Part) -> State | Tensor:
     match part:
         case torch.nn.Module():
             return of_module(part)
         case torch.optim.Optimizer():
             return of_optimizer(part)
+        case torch.Generator():
+            return part.get_state()
+        case Tensor():
+            return part
+        case Mapping():
+            return of_parts(part)
         case _:
             return part.state_dict()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,8 +11,17 @@ from torch import Tensor
 from benchmarks.parity import STRIDES, TOLERANCES, apart, strides
 from benchmarks.rigs import CELLS, learned, rig
 from rlbench.accel.compiled import Compiled
-from rlbench.assembly.engine import compile_losses, losses, refusals
+from rlbench.algorithms.base import Compilable
+from rlbench.assembly.engine import composites, refusals
 from rlbench.config.run import Runtime
+
+
+def compile_losses(learner: object, backend: str) -> None:
+    """Compile the losses of a learner and of those within it."""
+    for part in composites(learner):
+        if isinstance(part, Compilable):
+            part.compiler = partial(Compiled, backend=backend)
+
 
 RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 
@@ -19,9 +30,7 @@ RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 def test_updates_whose_losses_dynamo_has_traced_whole_are_the_eager_ones(cell: str) -> None:
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     torch._dynamo.reset()
-    compile_losses(
-        quick.learner, backend="eager"
-    )  # traced, and run by the same kernels: a break or another meaning shows
+    compile_losses(quick.learner, "eager")  # traced, and run by the same kernels: a break or another meaning shows
     for run in (plain, quick):
         torch.manual_seed(3)
         if cell.startswith("atari"):  # frames take long
@@ -29,7 +38,8 @@ def test_updates_whose_losses_dynamo_has_traced_whole_are_the_eager_ones(cell: s
         else:
             strides(run)
     assert refusals(quick.updater, quick.learner) == ()
-    assert any(isinstance(getattr(owner, name), Compiled) for owner, name in losses(quick.learner))
+    learners = [part for part in composites(quick.learner) if isinstance(part, Compilable)]
+    assert any(sorted(learner.compiled) == learner.losses() for learner in learners)
     wanted = learned(plain)
     for name, value in learned(quick).items():
         torch.testing.assert_close(value, wanted[name], rtol=1e-5, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
@@ -42,7 +52,7 @@ def test_updates_whose_losses_dynamo_has_traced_whole_are_the_eager_ones(cell: s
 def test_updates_that_inductor_has_compiled_go_where_the_eager_ones_go(cell: str) -> None:
     plain, quick = rig(cell, RUNTIME), rig(cell, RUNTIME)
     before = learned(plain)
-    compile_losses(quick.learner)
+    compile_losses(quick.learner, "inductor")
     for run in (plain, quick):
         torch.manual_seed(3)
         strides(run)

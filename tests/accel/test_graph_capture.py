@@ -154,7 +154,7 @@ def test_a_falling_learning_rate_reaches_what_is_recorded_only_as_a_tensor(lies:
     for run, _ in runs:
         assert isinstance(run.learner, IQL)
         if lies == "a tensor":
-            (group,) = run.learner.optimizers.actor.param_groups
+            (group,) = run.learner.actor_optimizer.param_groups
             group["lr"] = torch.tensor(group["lr"], dtype=torch.float64)
     for run, updater in runs:
         torch.manual_seed(1)
@@ -167,7 +167,7 @@ def test_a_falling_learning_rate_reaches_what_is_recorded_only_as_a_tensor(lies:
 
 def put(run: Online | Offline, lr: float) -> None:
     assert isinstance(run.learner, IQL)
-    (group,) = run.learner.optimizers.actor.param_groups
+    (group,) = run.learner.actor_optimizer.param_groups
     if isinstance(group["lr"], Tensor):
         group["lr"].fill_(lr)
     else:

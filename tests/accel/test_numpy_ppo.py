@@ -13,7 +13,6 @@ from rlbench.accel.numpy_ppo import Regression, Surrogate
 from rlbench.algorithms.onpolicy import RolloutBatch, rollout_batch
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.trpo import Natural
-from rlbench.assembly.engine import select_rollout_engine
 from rlbench.assembly.policy_gradient import build_on_policy
 from rlbench.config.online import PolicyGradient
 from rlbench.config.overrides import applied, parse
@@ -53,9 +52,9 @@ def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32
     info = EnvInfo(LANES, (5,), bounds.astype(dtype).dtype, Discrete(ACTIONS) if discrete else Box(-bounds, bounds), ())
     torch.manual_seed(3)
     assert isinstance(spec.algo, PolicyGradient)
-    learner = build_on_policy(spec, spec.algo, info, CPU).learner
+    chosen = Runtime.model_validate({"update_engine": engine}).update_engine
+    learner = build_on_policy(spec, spec.algo, info, CPU, chosen).learner
     assert isinstance(learner, PPO | Natural)
-    select_rollout_engine(learner, Runtime.model_validate({"update_engine": engine}), CPU, rows=ROWS * LANES)
     return learner
 
 
@@ -96,7 +95,7 @@ def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "numpy"))
     assert isinstance(quick, PPO)
-    assert isinstance(quick.through, Surrogate)
+    assert isinstance(quick.engine, Surrogate)
     start = [parameter.detach().clone() for parameter in quick.net.parameters()]
     for rollout in rollouts(50, discrete=discrete):
         told, said = eager.update(rollout), quick.update(rollout)
@@ -113,13 +112,13 @@ def test_the_slopes_of_one_batch_are_those_of_the_loss(options: str, discrete: b
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     learner = learner_of(spec, "numpy", discrete=discrete)
     assert isinstance(learner, PPO)
-    assert isinstance(learner.through, Surrogate)
+    assert isinstance(learner.engine, Surrogate)
     for rollout in rollouts(4, discrete=discrete, seed=1):
         learner.update(rollout)
     known = aged_lesson(learner, rollouts(1, discrete=discrete, seed=2)[0])
     loss, _ = learner.loss(known)
     wanted = torch.autograd.grad(loss, list(learner.net.parameters()))
-    surrogate = learner.through
+    surrogate = learner.engine
     surrogate.descent.max_norm = None
     surrogate(known, (torch.arange(len(known.weight)),))
     found = {id(parameter): place for parameter, place in surrogate.stack.views(surrogate.descent.gradient)}
@@ -140,7 +139,7 @@ def test_the_critic_of_a_natural_gradient_learns_the_same_by_hand(algorithm: str
     spec = spec_of(algorithm, ("algo.method.critic_steps=5",))
     eager, quick = (learner_of(spec, engine, discrete=False) for engine in ("eager", "numpy"))
     assert isinstance(quick, Natural)
-    assert isinstance(quick.regress, Regression)
+    assert isinstance(quick.engine, Regression)
     for rollout in rollouts(10, discrete=False):
         torch.testing.assert_close(
             eager.update(rollout).value_loss, quick.update(rollout).value_loss, atol=1e-5, rtol=1e-3
@@ -208,7 +207,7 @@ def test_small_networks_are_computed_by_hand_unless_somebody_says_otherwise(way:
     engine, changed, quick = WAYS[way]
     learner = learner_of(changed(spec_of("ppo", PLAIN["ppo"])), engine, discrete=False)
     assert isinstance(learner, PPO)
-    assert isinstance(learner.through, Surrogate) == quick
+    assert isinstance(learner.engine, Surrogate) == quick
 
 
 def test_what_is_not_written_out_says_so_in_one_line() -> None:
@@ -216,7 +215,6 @@ def test_what_is_not_written_out_says_so_in_one_line() -> None:
     bounds = torch.ones(ACTIONS).numpy()
     info = EnvInfo(LANES, (5,), bounds.dtype, Box(-bounds, bounds), ())
     assert isinstance(spec.algo, PolicyGradient)
-    learner = build_on_policy(spec, spec.algo, info, CPU).learner
     with pytest.raises(UsageError, match="update_engine=numpy: only PPO"):
-        select_rollout_engine(learner, Runtime(update_engine="numpy"), CPU, rows=64)
-    select_rollout_engine(learner, Runtime(), CPU, rows=64)
+        build_on_policy(spec, spec.algo, info, CPU, "numpy")
+    build_on_policy(spec, spec.algo, info, CPU, "auto")

@@ -46,6 +46,13 @@ def alike(one: Stateful, other: Stateful) -> None:
     assert [name for name, value in ours.items() if not torch.equal(value, theirs[name])] == []
 
 
+def due(learner: Cyclic, number: int = 0) -> None:
+    """Everything that is due after update ``number``."""
+    for periodic in learner.every:
+        if (number + 1) % periodic.period == 0:
+            periodic.action()
+
+
 def cycled(learner: Cyclic, batch: Transition) -> None:
     """One whole cycle of updates and everything that is due at any time."""
     for phase in range(learner.cycle):

@@ -11,9 +11,10 @@ from scipy import special, stats
 from torch import Tensor, nn
 
 from rlbench.algorithms.onpolicy import Returns
-from rlbench.algorithms.ppo import PPO, Objective, Passes
+from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
-from rlbench.algorithms.trpo import Natural, Step
+from rlbench.algorithms.trpo import Natural
+from rlbench.config import online as config
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Rollout
@@ -50,15 +51,13 @@ def returns_of(*, scaled: bool = False) -> Returns:
 
 
 def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float = 1e-2, scaled: bool = False,
-        passes: Passes = Passes(), **objective: float | bool | None) -> PPO:  # fmt: skip  # noqa: B008 - a tuple
+        **method: float | bool | None) -> PPO:  # fmt: skip
     net = net_of(kind)
     return PPO(
         net,
         optimizer=sgd(net, lr),
         returns=returns_of(scaled=scaled),
-        objective=Objective(**objective),
-        max_grad_norm=max_grad_norm,
-        passes=passes,
+        method=config.Surrogate.model_validate({"max_grad_norm": max_grad_norm, **method}),
         greedy=False,
         generator=torch.Generator().manual_seed(8),
     )
@@ -137,15 +136,15 @@ def reinforce(*, standardise: bool) -> Reinforce:
     return Reinforce(net.actor, optimizer=sgd(net.actor), gamma=0.9, normalize_returns=standardise, greedy=False)
 
 
-def natural(kind: str = "gaussian", *, critic_steps: int = 1, **step: float | None) -> Natural:
+def natural(kind: str = "gaussian", **method: float | None) -> Natural:
     net = net_of(kind)
     assert isinstance(net, SeparateActorCritic)
-    many = {"iterations": 60, "tolerance": 1e-28, **step}  # until it is exact
+    settings = {"iterations": 60, "critic_steps": 1, **method}
     return Natural(
         net,
         optimizer=sgd(net.critic),
         returns=returns_of(),
-        step=Step(**many),
-        critic_steps=critic_steps,
+        method=config.Natural.model_validate(settings),
         greedy=False,
+        tolerance=1e-28,  # until it is exact
     )

@@ -41,7 +41,7 @@ def test_a_move_is_a_step_of_the_optimizer_bit_for_bit(options: dict[str, object
         if number == 20:  # a schedule's way of setting the rate
             for optimizer in (short, long):
                 optimizer.param_groups[0]["lr"] = 5e-3
-        optimize(ours(x).square().mean(), (short,))
+        optimize(ours(x).square().mean(), short)
         long.zero_grad()
         theirs(x).square().mean().backward()
         long.step()
@@ -59,7 +59,7 @@ def test_the_short_way_is_taken_by_what_it_was_made_for_and_nothing_else(monkeyp
     net = network()
     plain = adam(net)
     into_optimizer(plain, of_optimizer(begun()))
-    optimize(net(torch.ones(1, 5)).sum(), (plain,))
+    optimize(net(torch.ones(1, 5)).sum(), plain)
     assert taken == [1]
     for options in OPTIMIZERS[2:]:
         with pytest.raises(pytest.fail.Exception, match="the long way"):
@@ -72,7 +72,7 @@ def test_an_optimizer_whose_state_was_looked_at_before_its_first_step_begins_all
     of_optimizer(short)  # as a checkpoint of a run that has not learned yet does
     for net, optimizer in ((ours, short), (theirs, long)):
         for _ in range(2):
-            optimize(net(torch.ones(4, 5)).sum(), (optimizer,))
+            optimize(net(torch.ones(4, 5)).sum(), optimizer)
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
@@ -102,7 +102,7 @@ def test_nothing_but_the_optimizers_own_parameters_moves_or_keeps_a_gradient() -
     optimizer = adam(ours)
     before = [p.detach().clone() for p in other.parameters()]
     for _ in range(2):
-        optimize(other(ours(torch.ones(4, 5))).sum(), (optimizer,))
+        optimize(other(ours(torch.ones(4, 5))).sum(), optimizer)
     assert all(torch.equal(p, b) and p.grad is None for p, b in zip(other.parameters(), before, strict=True))
 
 
@@ -110,7 +110,7 @@ def test_a_gradient_is_cut_at_its_norm() -> None:
     net = nn.Linear(2, 1, bias=False)
     net.weight.data.fill_(0.0)
     optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    optimize((net(torch.tensor([[30.0, 40.0]]))).sum(), (optimizer,), max_norm=5.0)
+    optimize((net(torch.tensor([[30.0, 40.0]]))).sum(), optimizer, max_norm=5.0)
     assert torch.allclose(net.weight, torch.tensor([[-3.0, -4.0]]), atol=1e-4)
 
 
@@ -131,5 +131,5 @@ def test_a_gradient_moves_its_parameter_however_it_lies_in_memory() -> None:
     weight = nn.Parameter(torch.zeros(2, 3))
     optimizer = torch.optim.Adam([weight], lr=1.0, fused=True)
     for _ in range(2):  # the second is the kernel's alone
-        optimize(Transposed.apply(weight), (optimizer,))
+        optimize(Transposed.apply(weight), optimizer)
     torch.testing.assert_close(optimizer.state[weight]["exp_avg"], (1 - 0.9**2) * torch.arange(6.0).view(3, 2).T)

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from rlbench.algorithms.base import optimize
-from rlbench.algorithms.bcq import BCQ, Choice, Optimizers
+from rlbench.algorithms.bcq import BCQ
+from rlbench.config.offline import BatchConstrained
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
 from rlbench.nets.critics import Critics
+from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
     ACTIONS,
     BATCH,
@@ -37,9 +39,15 @@ def made() -> BCQ:
     perturbation = Perturbation(obs=OBS, actions=ACTIONS, widths=WIDTHS, perturbation=REACH).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     spread(proposer, perturbation, critics)
-    optimizers = Optimizers(proposer=adam(proposer), critics=adam(critics), perturbation=adam(perturbation))
     net = BCQPolicy(proposer, perturbation, critics)
-    learner = BCQ(net, optimizers=optimizers, tau=0.25, choice=Choice(3, 20, 0.75, 0.5))
+    learner = BCQ(
+        net,
+        proposer_optimizer=adam(proposer),
+        critic_optimizer=adam(critics),
+        perturbation_optimizer=adam(perturbation),
+        tau=0.25,
+        method=BatchConstrained(n_action_samples=3, eval_action_samples=20),
+    )
     spread(learner.target_perturbation, learner.target_critics)
     return learner
 
@@ -162,7 +170,8 @@ def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
         "perturbation": lambda: learner.policy_loss(b, here),
     }[taught]()
     before = copied(nets(learner))
-    optimize(loss, (getattr(learner.optimizers, taught),))
+    optimizers = {"proposer": learner.proposer_optimizer, "critics": learner.critic_optimizer}
+    optimize(loss, optimizers.get(taught, learner.perturbation_optimizer))
     assert moved(nets(learner), before) == {taught}
     for name in {"proposer", "critics"} - {taught}:
         assert all(p.grad is None for p in nets(learner)[name].parameters())
@@ -180,6 +189,7 @@ def test_an_update_moves_all_five_networks_and_targets_by_their_share() -> None:
     learner, b = made(), batch()
     before = copied(nets(learner))
     learner.update(b)
+    due(learner)
     assert moved(nets(learner), before) == set(nets(learner))
     for name in ("perturbation", "critics"):
         target, online = nets(learner)[f"target_{name}"], nets(learner)[name]

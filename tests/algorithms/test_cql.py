@@ -10,12 +10,14 @@ import torch
 from scipy import special
 
 from rlbench.algorithms.clonedsac import ClonedSAC, unsquashed
-from rlbench.algorithms.cql import CQL, Conservatism, optimize_each
+from rlbench.algorithms.cql import CQL, optimize_each
 from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
+from rlbench.config.offline import Conservative
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.types import Transition
+from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
     ACTIONS,
     BATCH,
@@ -35,10 +37,10 @@ from tests.algorithms.recorded import (
 )
 
 CPU = torch.device("cpu")
-USUAL = Conservatism(2.0, 1.5, 10, soft_q_backup=True, max_grad_norm=1.0)
+USUAL = Conservative(conservative_weight=2.0, temperature=1.5)
 
 
-def made(conservatism: Conservatism = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
+def made(method: Conservative = USUAL, *, threshold: float | None = 1.0, most: float = 1e6) -> CQL:
     torch.manual_seed(0)
     actor = SquashedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-20, log_std_max=2).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
@@ -55,7 +57,7 @@ def made(conservatism: Conservatism = USUAL, *, threshold: float | None = 1.0, m
     )
     spread(sac.target_critics)
     multiplier = LagrangeMultiplier(device=CPU, lagrange_threshold=threshold, lr=1e-2, max_multiplier=most)
-    return CQL(sac, multiplier=multiplier, conservatism=conservatism)
+    return CQL(sac, multiplier=multiplier, method=method)
 
 
 def sampled(actor: SquashedActor, obs: Array, noise: Array) -> tuple[Array, float]:
@@ -75,7 +77,7 @@ def drawn(count: int) -> tuple[Array, Array]:
 
 def gaps(learner: CQL) -> tuple[Array, list[float]]:
     """The weighted gap of each critic and row, ``[K, B]``, and the critics' goals."""
-    b, asked, found, goals = batch(), learner.conservatism, np.zeros((2, BATCH)), []
+    b, asked, found, goals = batch(), learner.config, np.zeros((2, BATCH)), []
     noise, uniform = drawn(asked.n_action_samples)
     for i in range(BATCH):
         obs, after = numbers(b.obs[i]), numbers(b.next_obs[i])
@@ -94,12 +96,10 @@ def gaps(learner: CQL) -> tuple[Array, list[float]]:
     return found, goals
 
 
-@pytest.mark.parametrize("conservatism", [USUAL, Conservatism(1.0, 1.0, 10, soft_q_backup=False, max_grad_norm=None)])
+@pytest.mark.parametrize("method", [USUAL, Conservative(soft_q_backup=False, max_grad_norm=None)])
 @pytest.mark.parametrize("log_multiplier", [0.0, 1.3])
-def test_the_critics_regress_to_the_target_and_pay_for_their_gap(
-    conservatism: Conservatism, log_multiplier: float
-) -> None:
-    learner, b = made(conservatism), batch()
+def test_the_critics_regress_to_the_target_and_pay_for_their_gap(method: Conservative, log_multiplier: float) -> None:
+    learner, b = made(method), batch()
     learner.multiplier.log.data.fill_(log_multiplier)
     gap, goals = gaps(learner)
     wanted, errors = regressed(learner.sac.critics, b, goals)
@@ -217,6 +217,7 @@ def test_an_update_moves_critics_actor_targets_temperature_and_multiplier_once()
     nets = {"actor": learner.sac.actor, "critics": learner.sac.critics, "targets": learner.sac.target_critics}
     before, alpha = copied(nets), learner.sac.temperature.value()
     report = learner.update(b)
+    due(learner)
     assert moved(nets, before) == set(nets)
     for old, new, to in zip(
         before["targets"], learner.sac.target_critics.parameters(), learner.sac.critics.parameters(), strict=True
@@ -232,7 +233,7 @@ def test_conservatism_presses_other_actions_below_those_of_the_data() -> None:
     found = []
     for weight in (5.0, 1e-3):
         learner, b = (
-            made(Conservatism(weight, 1.0, 10, soft_q_backup=True, max_grad_norm=None), threshold=None),
+            made(Conservative(conservative_weight=weight, max_grad_norm=None), threshold=None),
             batch(),
         )
         learner.sac.critic_optimizer.param_groups[0]["lr"] = 1e-2
@@ -293,8 +294,8 @@ def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
 
 @pytest.mark.parametrize("actor_first", [True, False])
 def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_first: bool) -> None:
-    conservatism = USUAL._replace(actor_first=actor_first)
-    learner, steps, b = made(conservatism), made(conservatism), batch()
+    method = Conservative(conservative_weight=2.0, temperature=1.5, actor_first=actor_first)
+    learner, steps, b = made(method), made(method), batch()
     order = [lambda: steps.sac.update_actor(b), lambda: critic_step(steps, b)]
     torch.manual_seed(9)
     learner.update(b)
@@ -310,4 +311,4 @@ def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_fir
 
 def critic_step(learner: CQL, b: Transition) -> None:
     loss = learner.critic_loss(b)[0]
-    optimize_each(loss, learner.sac.critic_optimizer, max_norm=learner.conservatism.max_grad_norm)
+    optimize_each(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from rlbench.algorithms.base import optimize
-from rlbench.algorithms.crr import CRR, Filter
+from rlbench.algorithms.crr import CRR
+from rlbench.config.offline import CriticRegularized
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
 from tests.algorithms.recorded import (
@@ -30,10 +31,10 @@ from tests.algorithms.recorded import (
     through,
 )
 
-EXP = Filter("exp", 0.5, 1.5, 4, "mean")
+EXP = CriticRegularized(beta=0.5, max_weight=1.5)
 
 
-def made(filtering: Filter = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
+def made(method: CriticRegularized = EXP, *, critics: int = 2, sync_every: int | None = None) -> CRR:
     torch.manual_seed(0)
     actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     ensemble = Critics(members=critics, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
@@ -44,8 +45,7 @@ def made(filtering: Filter = EXP, *, critics: int = 2, sync_every: int | None = 
         actor_optimizer=adam(actor),
         critic_optimizer=adam(ensemble),
         tau=0.25,
-        target_update_interval=sync_every,
-        filtering=filtering,
+        method=method.model_copy(update={"target_update_interval": sync_every}),
     )
     spread(learner.target_actor, learner.target_critics)
     return learner
@@ -79,9 +79,7 @@ def test_the_critics_regress_to_the_least_target_of_a_sample_of_the_target_polic
 @pytest.mark.parametrize("mode", ["exp", "binary"])
 def test_the_actor_imitates_by_the_advantage_over_its_own_samples(mode: str, usual: str) -> None:
     learner, b = (
-        made(
-            EXP._replace(mode="exp" if mode == "exp" else "binary", advantage_type="mean" if usual == "mean" else "max")
-        ),
+        made(EXP.model_copy(update={"mode": mode, "advantage_type": usual})),
         batch(),
     )
     value = learner.critic_loss(b)[3].amin(0)
@@ -135,8 +133,8 @@ def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() 
     torch.manual_seed(9)
     critic_loss, _, _, value = other.critic_loss(b)
     actor_loss, imitated = other.policy_loss(b, value.amin(0))
-    optimize(critic_loss, (other.critic_optimizer,))
-    optimize(actor_loss, (other.actor_optimizer,))
+    optimize(critic_loss, other.critic_optimizer)
+    optimize(actor_loss, other.actor_optimizer)
     assert torch.equal(report.imitated, imitated)
     for name in ("actor", "critics"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from rlbench.algorithms.base import optimize
-from rlbench.algorithms.iql import IQL, Extraction, ImitatingActor, Optimizers
+from rlbench.algorithms.iql import IQL, ImitatingActor
+from rlbench.config.offline import ImplicitQ
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
+from tests.algorithms.contract import due
 from tests.algorithms.recorded import (
     ACTIONS,
     BATCH,
@@ -28,16 +30,26 @@ from tests.algorithms.recorded import (
     through,
 )
 
+USUAL = ImplicitQ(max_weight=1.5)
 
-def made(extraction: Extraction = Extraction(0.7, 3.0, 1.5), actor: ImitatingActor | None = None) -> IQL:  # noqa: B008 - it is frozen
+
+def made(method: ImplicitQ = USUAL, actor: ImitatingActor | None = None) -> IQL:
     torch.manual_seed(0)
     if actor is None:
         actor = BoundedActor(obs_shape=(OBS,), actions=ACTIONS, widths=WIDTHS, log_std_min=-5, log_std_max=2).double()
     critics = Critics(members=2, obs=OBS, actions=ACTIONS, widths=WIDTHS).double()
     value = StateValue(obs=OBS, widths=WIDTHS).double()
     spread(actor, critics, value)
-    optimizers = Optimizers(actor=adam(actor), critics=adam(critics), value=adam(value))
-    learner = IQL(actor, critics, value, optimizers=optimizers, tau=0.25, extraction=extraction)
+    learner = IQL(
+        actor,
+        critics,
+        value,
+        actor_optimizer=adam(actor),
+        critic_optimizer=adam(critics),
+        value_optimizer=adam(value),
+        tau=0.25,
+        method=method,
+    )
     spread(learner.target_critics)
     return learner
 
@@ -54,7 +66,7 @@ def advantages(learner: IQL) -> Array:
 
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.9])
 def test_the_value_network_goes_to_an_expectile_of_the_least_target(expectile: float) -> None:
-    learner, b = made(Extraction(expectile, 3.0, 100.0)), batch()
+    learner, b = made(ImplicitQ(expectile=expectile)), batch()
     loss, advantage = learner.value_loss(b)
     wanted = advantages(learner)
     assert (wanted > 0).any() and (wanted < 0).any()
@@ -109,8 +121,10 @@ def test_a_step_of_all_three_at_once_is_one_step_of_each_by_what_the_others_said
     one.update(b)
     value_loss, advantage = other.value_loss(b)
     losses = (other.policy_loss(b, advantage)[0], other.critic_loss(b)[0], value_loss)
-    for loss, optimizer in zip(losses, other.optimizers, strict=True):
-        optimize(loss, (optimizer,))
+    for loss, optimizer in zip(
+        losses, (other.actor_optimizer, other.critic_optimizer, other.value_optimizer), strict=True
+    ):
+        optimize(loss, optimizer)
     for name in ("actor", "critics", "value"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
@@ -120,6 +134,7 @@ def test_the_targets_move_their_share_after_every_update() -> None:
     learner, b = made(), batch()
     before = copied({"target": learner.target_critics})["target"]
     learner.update(b)
+    due(learner)
     for old, new, online in zip(before, learner.target_critics.parameters(), learner.critics.parameters(), strict=True):
         torch.testing.assert_close(new, old + 0.25 * (online - old))
     assert moved({"target": learner.target_critics}, {"target": before}) == {"target"}

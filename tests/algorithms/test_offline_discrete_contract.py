@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rlbench import suites
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.discrete_offline import CRR, Filter
+from rlbench.algorithms.discrete_offline import CRR
 from rlbench.algorithms.dqn import QLearner
 from rlbench.assembly.components import OfflineParts
 from rlbench.assembly.environments import describe
@@ -184,7 +184,7 @@ def test_the_rest_of_the_settings_reaches_the_learner() -> None:
     steps = {"lr": 0.03, "adam_epsilon": 1e-3, "max_grad_norm": 0.7, "target_update_interval": 11}
     crr = asked_for(method, Expected(), **steps)
     assert isinstance(crr, CRR)
-    assert (crr.filtering, crr.greedy) == (Filter("binary", 0.5, 7.0, 2.0), True)
+    assert crr.config == method
     bcq = asked_for(asked.BatchConstrained(), Expected(), **steps)
     cql = asked_for(asked.Conservative(), Quantiles(n_quantiles=9), **steps)
     for learner in (crr, bcq, cql):

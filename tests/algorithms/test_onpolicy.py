@@ -10,12 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.onpolicy import RolloutBatch, evaluate_actions, normalize, rollout_batch, weighted_mean
-from rlbench.algorithms.ppo import PPO, Objective, Passes
+from rlbench.algorithms.onpolicy import RolloutBatch, evaluate_actions, normalize, rollout_batch
+from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
+from rlbench.config.online import Surrogate
 from rlbench.nets.actor_critic import SeparateActorCritic, SharedActorCritic
 from rlbench.ops.action_distributions import Discrete, Gaussian
 from rlbench.ops.conjugate_gradient import flat
+from rlbench.ops.losses import weighted_mean
 from tests.algorithms.rollouts import ACTIONS, LANES, OBS, ROWS, natural, numbers, ppo, reinforce, rollout_of, said
 
 
@@ -49,7 +51,7 @@ class Wanted:
     rows: int = 0
 
 
-def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: Objective) -> Wanted:
+def by_the_papers(net: SeparateActorCritic | SharedActorCritic, batch: RolloutBatch, ours: Surrogate) -> Wanted:
     """PPO eq. 7 and 9, dual clip eq. 5 (1912.09729), the clipped value of PPO's own code, row by row."""
     counted = [i for i in range(len(batch.weight)) if batch.weight[i]]
     advantage = numbers(batch.advantage)
@@ -91,10 +93,10 @@ def test_the_objective_is_that_of_the_papers_row_by_row(kind: str, changes: dict
     learner = ppo(kind, **changes)
     batch = batch_of(learner.net)
     loss, report = learner.loss(batch)
-    wanted = by_the_papers(learner.net, batch, learner.objective)
+    wanted = by_the_papers(learner.net, batch, learner.config)
     gain, miss, entropy, moved = (x / wanted.rows for x in (wanted.gain, wanted.miss, wanted.entropy, wanted.moved))
     assert [x.item() for x in report] == pytest.approx([-gain, miss, entropy, moved], rel=1e-6)
-    ours = learner.objective
+    ours = learner.config
     assert loss.item() == pytest.approx(-gain + ours.value * miss - ours.entropy * entropy, rel=1e-6)
 
 
@@ -197,7 +199,7 @@ def by_row(batches: list[RolloutBatch]) -> RolloutBatch:
 
 @pytest.mark.parametrize("batches", [1, 5, 8])
 def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_company(batches: int) -> None:
-    learner = ppo(clip=0.2, passes=Passes(epochs=3, minibatches=batches))
+    learner = ppo(clip=0.2, epochs=3, minibatches=batches)
     seen, rollout = watched(learner), rollout_of()
     learner.update(rollout)
     assert learner.steps == len(seen) == 3 * batches
@@ -215,7 +217,7 @@ def test_every_row_is_seen_once_in_every_repeat_and_not_always_in_the_same_compa
 
 @pytest.mark.parametrize("recompute", [True, False])
 def test_before_each_further_repeat_values_are_asked_again_but_not_log_probabilities(recompute: bool) -> None:
-    learner = ppo(clip=0.2, scaled=True, passes=Passes(epochs=3, minibatches=4, recompute=recompute))
+    learner = ppo(clip=0.2, scaled=True, epochs=3, minibatches=4, recompute=recompute)
     oracle = ppo(clip=0.2, scaled=True)  # its critic and scale are brought to where the learner's stand
     seen, rollout = watched(learner), rollout_of()
     first = rollout_batch(oracle.net, rollout, oracle.returns)

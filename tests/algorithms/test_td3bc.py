@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.td3 import TD3, Smoothing
+from rlbench.algorithms.td3 import TD3
 from rlbench.algorithms.td3bc import TD3BC
+from rlbench.config import offline
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
 from tests.algorithms.recorded import (
@@ -38,8 +39,7 @@ def made(alpha: float = 2.5) -> TD3BC:
         critic_optimizer=adam(critics),
         tau=0.25,
         delay=2,
-        smoothing=Smoothing(0.2, 0.5),
-        alpha=alpha,
+        policy=offline.TD3BC(alpha=alpha),
     )
     spread(learner.target_actor, learner.target_critics)
     return learner

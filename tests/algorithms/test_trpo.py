@@ -37,7 +37,7 @@ class Solution:
 
 def solution_of(learner: Natural, rollout: Rollout) -> Solution:
     """Of a learner that has not moved yet; by explicit first and second derivatives."""
-    known, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.step.damping
+    known, start, damping = rollout_batch(learner.net, rollout, returns_of()), row_of(learner), learner.config.damping
     parameters = dict(learner.net.actor.named_parameters())
     counted = known.weight > 0
     chosen = known.advantage[counted]
@@ -68,7 +68,7 @@ def solution_of(learner: Natural, rollout: Rollout) -> Solution:
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 @pytest.mark.parametrize("size", [0.1, 0.03])
 def test_npg_moves_by_its_size_times_the_natural_gradient(kind: str, size: float) -> None:
-    learner = natural(kind, size=size)
+    learner = natural(kind, step=size)
     rollout = rollout_of(learner.net)
     known = solution_of(learner, rollout)
     report = learner.update(rollout)
@@ -130,7 +130,7 @@ def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) ->
 
 
 def test_advantages_that_are_all_alike_move_no_actor() -> None:
-    for learner in (natural(max_kl=0.01), natural(size=0.1)):
+    for learner in (natural(max_kl=0.01), natural(step=0.1)):
         rollout = rollout_of()
         alike = rollout._replace(reward=torch.zeros_like(rollout.reward))
         for parameter in learner.net.critic.parameters():

@@ -278,12 +278,12 @@ def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:
 
 def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> None:
     trainer = trainer_of(spec_of("iql", "algo.method.lr_decay_steps=80"), data)
-    optimizer = trainer.learner.optimizers.actor
+    optimizer = trainer.learner.actor_optimizer
     rates = {}
     for record in trainer:
         rates[record.updates] = float(optimizer.param_groups[0]["lr"])
     assert rates[40] <= 3e-4 * 0.9 and rates[80] < rates[40]  # at the stride's first update
-    assert trainer.learner.optimizers.critics.param_groups[0]["lr"] == 3e-4
+    assert trainer.learner.critic_optimizer.param_groups[0]["lr"] == 3e-4
 
 
 def test_an_evaluation_does_not_move_what_learning_draws(data: Path) -> None:

@@ -22,6 +22,7 @@ from rlbench.ops.losses import (
     kl_to_standard_normal,
     lambda_mix,
     vae_loss,
+    valid_mean,
     weighted_mean,
 )
 
@@ -31,8 +32,14 @@ def doubles(*values: object) -> Tensor:
 
 
 def test_a_mean_of_counted_rows_leaves_out_those_of_weight_zero() -> None:
-    assert weighted_mean(doubles([1.0, 0.0, 3.0]), doubles([2.0, 1e9, -2.0])).item() == pytest.approx((2 - 6) / 4)
-    assert weighted_mean(doubles([0.0, 0.0]), doubles([5.0, 7.0])).item() == 0
+    assert weighted_mean(doubles([2.0, 1e9, -2.0]), doubles([1.0, 0.0, 3.0])).item() == pytest.approx((2 - 6) / 4)
+    assert weighted_mean(doubles([5.0, 7.0]), doubles([0.0, 0.0])).item() == 0
+
+
+def test_a_mean_over_valid_rows_ignores_how_much_each_weighs() -> None:
+    values = doubles([[2.0, 1e9, -4.0], [3.0, 1e9, 5.0]])
+    assert valid_mean(values, doubles([0.5, 0.0, 3.0])).item() == pytest.approx(6 / 4)
+    assert valid_mean(values, doubles([0.0, 0.0, 0.0])).item() == 0
 
 
 def test_the_imitation_error_is_the_mean_over_dimensions_not_their_sum() -> None:
