@@ -1,18 +1,72 @@
-"""Writing that survives: a reader finds the old file or the new one, and who cannot write learns why in one line."""
+"""Files that other people may have made, and writing that survives: a reader finds the old file or the new one.
+
+Only regular files of a bounded size are opened: a FIFO would wait for ever, a device fills the memory.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final
 
 from rlbench import faults
-from rlbench.errors import ResourceExhausted, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 LARGEST: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
+
+
+def opened(path: Path, *, largest: int | None = None, links: bool = False) -> BufferedReader:
+    """Open a regular file for reading; ``links``: a link to one will do.
+
+    Raises:
+        RefusedFile: it is a link, no regular file, or has more than ``largest`` bytes.
+        OSError: the system refuses.
+    """
+    return os.fdopen(_handle(path, os.O_RDONLY | (0 if links else os.O_NOFOLLOW), largest), "rb")
+
+
+def appended(path: Path) -> BufferedWriter:
+    """Open a regular file for writing at its end; create it where it is missing.
+
+    Raises:
+        RefusedFile: it is a link, no regular file, or has a second name: a hard link.
+        OSError: the system refuses.
+    """
+    return os.fdopen(_handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, None), "ab")
+
+
+def irregular(path: Path) -> RefusedFile:
+    """Build the refusal of a link or a special file."""
+    what = "is a link, and records are read and written through none" if path.is_symlink() else "is no regular file"
+    remedy = "put the file or folder itself in its place; only the folder of --results may be a link"
+    return RefusedFile(f"{path}: {what}; {remedy}")
+
+
+def _handle(path: Path, flags: int, largest: int | None) -> int:
+    try:  # without O_NONBLOCK a FIFO would wait for ever
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise irregular(path) from None
+        raise
+    state = os.fstat(handle)
+    refusal = None
+    if not stat.S_ISREG(state.st_mode):
+        refusal = RefusedFile(f"{path}: is no regular file; put the file itself in its place")
+    elif largest is not None and state.st_size > largest:
+        refusal = RefusedFile(f"{path}: has {state.st_size:,} bytes, {largest:,} are allowed; restore it")
+    elif flags & os.O_APPEND and state.st_nlink > 1:
+        what = "has a second name (a hard link), under which it would change as well"
+        refusal = RefusedFile(f"{path}: {what}; put a copy of the file in its place")
+    if refusal is None:
+        return handle
+    os.close(handle)
+    raise refusal
 
 
 def replace(path: Path, raw: bytes, temporary: Path) -> None:
@@ -36,13 +90,11 @@ def content(path: Path) -> str:
     """The whole of a small text file.
 
     Raises:
-        OSError: it cannot be read, or has more than ``LARGEST`` bytes.
+        RefusedFile: it is no regular file, or has more than ``LARGEST`` bytes.
+        OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        text = file.read(LARGEST + 1)
-    if len(text) > LARGEST:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    return text.decode()
+    with opened(path, largest=LARGEST, links=True) as file:
+        return file.read().decode()
 
 
 def sync_folder(folder: Path) -> None:

@@ -78,6 +78,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         saved = _saved(spec, device_of(runtime).type, store)
         trainer = build(spec, _as_saved(runtime, saved), describe(spec), seal)
         _take_over(trainer, saved, store)
+        store.note_resumption()
         yield from _under_way(spec, runtime, store, stop, trainer)
     except (Interrupted, ResourceExhausted, UsageError, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved

@@ -72,6 +72,7 @@ def record_run(tmp_path: Path) -> RecordRun:
         told |= environment or {}
         store = Store.claim(spec, tmp_path / "results", told, force=force)
         assert store is not None
+        store.note_resumption()
         epochs = [epoch(i, mean, i * spec.budget.epoch, spec.seed) for i, mean in enumerate(means)]
         for made in epochs:
             store.append(made)

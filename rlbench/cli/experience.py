@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -120,23 +119,16 @@ def _judged(name: str) -> str:
 
 
 def steps_of(given: str | None) -> Callable[[Spec], int | None]:
-    """Tell the steps of a run's recorded experience, ``given`` or its task's own; None where it is not there.
-
-    A file's head is read only when its bytes are those that were hashed: damage could end the process.
-    """
+    """Tell the steps of a run's recorded experience, ``given`` or its task's own; None where it is not there."""
     from rlbench.config.tasks import OfflineTask
-    from rlbench.datasets import checksums, loader, locations
-    from rlbench.errors import RefusedFile, UsageError
 
     path = Data(given).path
 
     @cache
     def of(name: str) -> int | None:
-        with suppress(UsageError, RefusedFile, OSError):  # which the run itself will tell
-            there = locations.found(name, None if path is None else Path(path))
-            checksums.sealed(loader.data_file(there))
-            return loader.steps(there)
-        return None
+        from rlbench.datasets.loader import steps_here
+
+        return steps_here(name, None if path is None else Path(path))
 
     return lambda spec: of(spec.task.data) if isinstance(spec.task, OfflineTask) else None
 

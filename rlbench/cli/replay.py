@@ -70,8 +70,10 @@ class Replay:
         }
 
 
-def replay(folder: Path, epochs: int | None) -> Replay:
+def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Replay:
     """Train a run's first ``epochs`` again in a temporary folder; by default until it has learned.
+
+    ``dataset`` is the path of the recorded experience, where its name does not lead there.
 
     Raises:
         UsageError: it is no run's folder, or its environment, device, engine or data cannot be had here.
@@ -84,7 +86,7 @@ def replay(folder: Path, epochs: int | None) -> Replay:
     record = read(folder)
     last = _last(record, epochs)
     with _variables(record):
-        return _trained(record, last)
+        return _trained(record, last, dataset)
 
 
 def _last(record: Record, epochs: int | None) -> int:
@@ -118,17 +120,20 @@ def _variables(record: Record) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _trained(record: Record, last: int) -> Replay:
+def _trained(record: Record, last: int, dataset: Path | None) -> Replay:
     from rlbench.cli.experience import checked, same
     from rlbench.cli.watchdog import asked_to_stop
     from rlbench.records.store import Store
     from rlbench.records.types import Epoch
     from rlbench.run import run
 
-    runtime = _runtime(record)
+    runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
     changes = _changes(record, runtime, last)
-    same(record, runtime)
-    data = checked(record.spec, runtime)
+    try:
+        same(record, runtime)
+        data = checked(record.spec, runtime)
+    except UsageError as error:
+        raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
     with TemporaryDirectory(prefix="rlbench-replay-") as place, asked_to_stop() as stop:
         store = Store.claim(record.spec, Path(place), {})
         if store is None:

@@ -65,7 +65,7 @@ def run(
     specs = _specs(suite, algo, named, seeds, steps, sets or [], config, data, smoke=smoke)
     specs = _shared(specs, shard, results)
     if dry_run:
-        _plan(specs, results, json=json)
+        _plan(specs, results, dataset, json=json)
         return
     announce(specs, results, quiet=quiet or pipe is not None)
     _thread_policy(specs)
@@ -226,14 +226,17 @@ def _sentence(row: dict[str, object]) -> str:
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
 
 
-def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
+def _plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
     """What would be run, and what is there already."""
+    from rlbench.cli.experience import steps_of
     from rlbench.config.footprint import footprint
     from rlbench.records.store import folder_of, read_epochs, read_outcome
     from rlbench.report.columns import sentences
 
+    steps = steps_of(dataset)
+    memory = [footprint(spec, steps=steps(spec)) for spec in specs]
     rows: list[dict[str, object]] = []
-    for spec in specs:
+    for spec, need in zip(specs, memory, strict=True):
         folder = folder_of(spec, results)
         outcome = read_outcome(folder) if folder.is_dir() else None
         epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
@@ -244,7 +247,7 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
                 **row(spec, folder, status, outcome),
                 "env_steps": done,
                 "steps": spec.budget.steps,
-                "memory": footprint(spec).total,
+                "memory": need.total,
             }
         )
     if json:
@@ -253,7 +256,7 @@ def _plan(specs: list[Spec], results: Path, *, json: bool) -> None:
     lines = [
         f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}: {row['status']}, "
         f"{row['env_steps']:,} of {row['steps']:,} steps done, epochs {-(-spec.budget.steps // spec.budget.epoch)}, "
-        f"{footprint(spec).line()}  {row['folder']}"
-        for row, spec in zip(rows, specs, strict=True)
+        f"{need.line()}  {row['folder']}"
+        for row, spec, need in zip(rows, specs, memory, strict=True)
     ]
     emit("\n".join(sentences(lines, terminal_width())))

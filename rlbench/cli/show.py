@@ -47,13 +47,14 @@ def show(
     if documented:
         _published(suite, algo, task, json=json)
         return
+    from rlbench.cli.experience import steps_of
     from rlbench.cli.resolve import resolve
     from rlbench.config.footprint import footprint
 
     found = resolve(
         suite, algo, task, seed=seed, sets=sets or (), config=config, steps=steps, smoke=smoke, environ=os.environ
     )
-    memory = footprint(found.spec)
+    memory = footprint(found.spec, steps=steps_of(None)(found.spec))
     if json:
         emit_json(_document(found, memory))
     else:

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from rlbench import disk
 from rlbench.cli.output import remark
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 
@@ -122,7 +123,10 @@ class Wandb:
             self._runs.popitem()[1].finish(exit_code=KILLED)
 
     def _begun(self, name: str, record: Record) -> Run:
+        from rlbench.records import files
+
         spec = record.spec
+        files.refuse_link(self._where)
         self._where.mkdir(parents=True, exist_ok=True)
         run = self._runs[name] = self._board.init(
             project=os.environ.get("WANDB_PROJECT") or "rlbench",
@@ -139,13 +143,14 @@ class Wandb:
 
     def _logged(self, name: str) -> int:
         """Epochs that were logged while nobody could be asked."""
-        with suppress(OSError, ValueError):
-            return int((self._where / f"{name}.logged").read_text(encoding="utf-8"))
+        with suppress(RefusedFile, OSError, ValueError):
+            return int(disk.content(self._where / f"{name}.logged"))
         return 0
 
     def _noted(self, name: str, count: int) -> None:
         self._shown[name] = count
-        (self._where / f"{name}.logged").write_text(f"{count}\n", encoding="utf-8")
+        path = self._where / f"{name}.logged"
+        disk.replace(path, f"{count}\n".encode(), path.with_suffix(f".{os.getpid()}.tmp"))
 
 
 class Following(Thread):

@@ -42,6 +42,15 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            "--dataset",
+            metavar="PATH",
+            help="Recorded experience for --replay; default: the data set that the run names.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check that every record is, byte for byte, as written.
@@ -54,10 +63,10 @@ def verify(
 
     folder = folder or next((place for place in sources(None).folders if place.is_dir()), sources(None).own)
     if replay:
-        _replay(folder, epochs, json=json)
+        _replay(folder, epochs, dataset, json=json)
         return
-    if epochs is not None:
-        raise UsageError("--epochs: says how much to --replay; give both")
+    if epochs is not None or dataset is not None:
+        raise UsageError(f"{'--epochs' if dataset is None else '--dataset'}: belongs to --replay; give both")
     from rlbench.report.integrity import verified
 
     found = verified(folder)
@@ -81,10 +90,10 @@ def verify(
         raise typer.Exit(RefusedFile.exit_code)
 
 
-def _replay(folder: Path, epochs: int | None, *, json: bool) -> None:
+def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: bool) -> None:
     from rlbench.cli.replay import replay
 
-    made = replay(folder, epochs)
+    made = replay(folder, epochs, dataset)
     if json:
         emit_json(made.document)
     else:

@@ -70,7 +70,7 @@ def verified(path: Path) -> Seal:
 
 def measured(path: Path, url: str | None = None) -> Seal:
     """What a file is now."""
-    with path.open("rb") as file:
+    with disk.opened(path, links=True) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         state = os.fstat(file.fileno())
     return Seal(size=state.st_size, sha256=digest, modified=state.st_mtime_ns, url=url)
@@ -91,7 +91,7 @@ def recorded(path: Path) -> Seal | None:
         raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
     try:
         return _parsed(json.loads(disk.content(beside)), beside)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (RefusedFile, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
 

@@ -23,7 +23,7 @@ from urllib.request import Request
 
 from filelock import FileLock, Timeout
 
-from rlbench import __version__, faults
+from rlbench import __version__, disk, faults
 from rlbench.datasets.redirects import urlopen
 from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
@@ -259,8 +259,8 @@ def _validator(headers: Message) -> str | None:
 
 def _origin(part: Path) -> Origin | None:
     """What was noted; nothing of it is trusted that cannot be read."""
-    with suppress(OSError, ValueError, TypeError):
-        return Origin(**json.loads(_beside(part).read_text(encoding="utf-8")))
+    with suppress(RefusedFile, OSError, ValueError, TypeError):
+        return Origin(**json.loads(disk.content(_beside(part))))
     return None
 
 

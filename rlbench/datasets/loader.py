@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
-from rlbench.datasets import catalogue, d4rl, minari, recording_reader
+from rlbench.datasets import catalogue, checksums, d4rl, locations, minari, recording_reader
 from rlbench.datasets.locations import MINARI_DATA
 from rlbench.datasets.recording_writer import CONTENTS
 from rlbench.datasets.types import Recorded
@@ -51,6 +52,18 @@ def steps(path: Path) -> int | None:
     if path.is_dir() or inside:
         return minari.metadata(path.parents[1] if inside else path).steps
     return d4rl.steps(path)
+
+
+def steps_here(name: str, given: Path | None = None) -> int | None:
+    """Steps of a data set on this machine; None where it is not here, or its head does not tell.
+
+    A file's head is read only when its bytes are those that were hashed: damage could end the process.
+    """
+    with suppress(UsageError, RefusedFile, OSError):  # which the run itself reports
+        path = locations.found(name, given)
+        checksums.sealed(data_file(path))
+        return steps(path)
+    return None
 
 
 def told(path: Path) -> dict[str, str]:

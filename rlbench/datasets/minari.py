@@ -97,7 +97,7 @@ def metadata(folder: Path) -> Told:
         told = json.loads(disk.content(path))
         spec = told.get("env_spec") or "{}"
         env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+    except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     layout = told.get("data_format", "hdf5")
     if layout != "hdf5":

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from rlbench import disk
 from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
 
@@ -138,9 +139,8 @@ def read(path: Path) -> Policy:
         RefusedFile: it is none; the message says what is wrong.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise RefusedFile(f"{path}: larger than {LARGEST:,} bytes; expected an actor of the format actor-v1")
-        raw = path.read_bytes()
+        with disk.opened(path, largest=LARGEST, links=True) as file:
+            raw = file.read()
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
     return parsed(raw, str(path))

@@ -19,12 +19,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import disk
 from rlbench.errors import RefusedFile, UsageError
 
 MAGIC: Final = b"rlbench-frames-1 "
 BLOCK: Final = 64  # frames compressed in one go: whoever wants one frame unpacks as many
 LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
 LARGEST: Final = 64 * 2**20  # bytes of a frame
+LARGEST_FILE: Final = 2**30  # bytes of a file
 ACTIONS: Final = 2**16  # as many may be numbered
 TERMINATED, TRUNCATED, FINAL = 1, 2, 4
 HEAD: Final = len(MAGIC) + 64 + 1
@@ -143,10 +145,11 @@ def read(path: Path) -> Segment:
 
     Raises:
         UsageError: it is not there, or may not be read.
-        RefusedFile: it is damaged, or none of ours.
+        RefusedFile: it is damaged, too large, or not in this format.
     """
     try:
-        raw = path.read_bytes()
+        with disk.opened(path, largest=LARGEST_FILE, links=True) as file:
+            raw = file.read()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check it, or restore the data set") from None
     if not raw.startswith(MAGIC):

@@ -114,9 +114,9 @@ def unsealed(path: Path) -> dict[str, object]:
         RefusedFile: it is not, or of a newer version.
     """
     try:
-        raw = path.read_bytes()
-        head = dict(json.loads(raw))
-        whole = raw == sealed({key: value for key, value in head.items() if key != "sha256"})
+        text = disk.content(path)
+        head = dict(json.loads(text))
+        whole = text.encode() == sealed({key: value for key, value in head.items() if key != "sha256"})
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise recording_format.refused(path, str(error)) from None
     if not whole:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import disk
 from rlbench.datasets.policies import serialized
 from rlbench.datasets.torchfile import Array, member, shown, tensors
 from rlbench.errors import RefusedFile
@@ -82,7 +83,7 @@ def imported(path: Path, *, task: str) -> bytes:
 def _members(path: Path) -> tuple[dict[str, object], bytes]:
     """The settings and the weights of a zip."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with disk.opened(path, links=True) as raw, zipfile.ZipFile(raw) as file:
             data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
             weights = member(file, "policy.pth", WEIGHTS, str(path))
     except OSError as error:

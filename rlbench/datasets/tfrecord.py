@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rlbench import disk
 from rlbench.errors import RefusedFile, UsageError
 
 Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
@@ -35,7 +36,7 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     at = 0
     try:
-        with gzip.open(path, "rb") as file:
+        with disk.opened(path, links=True) as raw, gzip.open(raw) as file:
             while head := file.read(12):
                 size, check = struct.unpack("<QI", _whole(head, 12))
                 if masked(head[:8]) != check or size > MOST:

@@ -5,14 +5,16 @@ Both lie in the run's folder, beside the record, and survive it; neither says an
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from rlbench import faults
+from rlbench import disk, faults
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records import files
+from rlbench.records import files, manifest
 
 LOG = "log.txt"
 ATTEMPTS = "attempts.jsonl"
@@ -28,7 +30,7 @@ def open_log(folder: Path) -> IO[bytes]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        log = files.appended(folder / LOG)
+        log = disk.appended(folder / LOG)
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
@@ -40,7 +42,7 @@ def open_log(folder: Path) -> IO[bytes]:
 def last_line(folder: Path) -> str:
     """The last line of the log that says anything, empty without one."""
     try:
-        with files.opened(folder / LOG) as file:
+        with disk.opened(folder / LOG) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().decode(errors="replace").splitlines()
     except (OSError, RefusedFile):
@@ -61,7 +63,7 @@ def _torn(path: Path) -> bool:
     """Detect a last line without its end; its bytes need be no text."""
     if not path.exists():
         return False
-    with files.opened(path) as file:
+    with disk.opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         return file.read() not in {b"", b"\n"}
@@ -71,7 +73,7 @@ def noted(folder: Path) -> list[dict[str, object]]:
     """Every line that is whole, in order."""
     path, found = folder / ATTEMPTS, []
     if path.exists():
-        with files.opened(path, largest=files.LARGEST) as file:
+        with disk.opened(path, largest=files.LARGEST) as file:
             lines = file.read().decode(errors="replace").splitlines()
         for line in lines:
             try:
@@ -98,6 +100,31 @@ def resumptions(head: Mapping[str, object]) -> list[Resumption]:
     if not isinstance(lines, list):
         raise TypeError("resumed: not a list")
     return [_resumption(line) for line in lines]
+
+
+def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int) -> None:
+    """Add to the record's head what differs in the ``environment`` of a process that resumes after ``epoch`` epochs."""
+    path = folder / "spec.json"
+    head = files.read_sealed(path)
+    first = head.get("environment")
+    later = resumptions(head)
+    before = dict(first) if isinstance(first, dict) else {}
+    for resumption in later:
+        before.update(resumption.environment)
+    now = json.loads(json.dumps({**environment, **_saved_threads(folder)}))
+    names = {**before, **now}.keys() - {"command"}
+    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
+    if changes:
+        head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
+        files.replace(path, files.sealed(head) + "\n")
+
+
+def _saved_threads(folder: Path) -> dict[str, object]:
+    """The number of threads that the checkpoint names, which the resumed run takes."""
+    with suppress(RefusedFile):  # there is none
+        threads = manifest.read(manifest.standing(folder / "checkpoint" / "resume")).values.get("threads")
+        return {} if threads is None else {"torch_threads": threads}
+    return {}
 
 
 def _resumption(line: object) -> Resumption:

@@ -5,14 +5,12 @@ Records come from strangers too: no link is followed, and only regular files of 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from hashlib import sha256
-from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final
 
@@ -22,30 +20,9 @@ from rlbench.errors import RefusedFile
 SCHEMA_VERSION = 1
 """Of every JSON file below ``results/``. Readers take this one and older ones; a newer one is refused."""
 
-REMEDY: Final = "put the file or folder itself in its place; only the folder of --results may be a link"
 LARGEST: Final = 2**28  # bytes of a text file of a record
 SEAL: Final = len('{"checksum":"0123456789abcdef",')
 LONGEST: Final = 2**24  # letters of a sealed line: JSON takes some twenty times as much memory
-
-
-def opened(path: Path, *, largest: int | None = None) -> BufferedReader:
-    """A regular file of a record, to be read.
-
-    Raises:
-        RefusedFile: a link, no regular file, or more than ``largest`` bytes.
-        OSError: the system refuses.
-    """
-    return os.fdopen(_handle(path, os.O_RDONLY, largest), "rb")
-
-
-def appended(path: Path) -> BufferedWriter:
-    """A regular file of a record, made if need be, to be written at its end.
-
-    Raises:
-        RefusedFile: a link, or no regular file.
-        OSError: the system refuses.
-    """
-    return os.fdopen(_handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, None), "ab")
 
 
 def refuse_links(folder: Path, results: Path) -> None:
@@ -71,27 +48,7 @@ def refuse_link(path: Path) -> None:
     except OSError:
         return
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
-
-
-def _handle(path: Path, flags: int, largest: int | None) -> int:
-    try:  # without O_NONBLOCK a FIFO would wait for ever
-        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:
-            raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}") from None
-        raise
-    state = os.fstat(handle)
-    if stat.S_ISREG(state.st_mode) and (largest is None or state.st_size <= largest):
-        return handle
-    os.close(handle)
-    if stat.S_ISREG(state.st_mode):
-        raise RefusedFile(f"{path}: has {state.st_size:,} bytes, {largest:,} are allowed; restore it")
-    raise RefusedFile(f"{path}: {_kind(path)}; {REMEDY}")
-
-
-def _kind(path: Path) -> str:
-    return "is a link, and records are read and written through none" if path.is_symlink() else "is no regular file"
+        raise disk.irregular(path)
 
 
 def sealed(content: Mapping[str, object]) -> str:
@@ -170,7 +127,7 @@ def read_text(path: Path) -> str:
         RefusedFile: it is missing, a link, no regular file, too large, or no UTF-8.
     """
     try:
-        with opened(path, largest=LARGEST) as file:
+        with disk.opened(path, largest=LARGEST) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: damaged (not UTF-8); restore it, or start over with --force") from None
@@ -186,7 +143,7 @@ def replace(path: Path, text: str) -> None:
 
 def append(path: Path, line: str) -> None:
     """Add one line and wait until the disk has it."""
-    with writing(path), appended(path) as file:
+    with writing(path), disk.appended(path) as file:
         file.write(faults.cut("append.torn", (line + "\n").encode()))
         file.flush()
         faults.point("append.torn")

@@ -11,6 +11,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rlbench import disk
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile
 from rlbench.records import files
@@ -99,7 +100,7 @@ def sha256_of(path: Path) -> str:
         RefusedFile: it cannot be read.
     """
     try:
-        with files.opened(path) as file:
+        with disk.opened(path) as file:
             return file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None

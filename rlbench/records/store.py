@@ -13,7 +13,6 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -29,8 +28,8 @@ from rlbench.config.names import cleaned, printable
 from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
-from rlbench.records import files, manifest
-from rlbench.records.attempts import Resumption, resumptions
+from rlbench.records import files
+from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.locks import Claim
 from rlbench.records.types import Epoch, Outcome
 
@@ -141,6 +140,7 @@ class Store:
         self.folder, self._claim, self.spec, self.environment = folder, claim, spec, environment
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
+        self._resumes_at: int | None = None  # epochs recorded by former processes
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.died: str | None = None  # why the attempt before this one ended, where it crashed
 
@@ -194,6 +194,11 @@ class Store:
     def outcome(self) -> Outcome | None:
         """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
+
+    def note_resumption(self) -> None:
+        """Add to the record what differs in this process's environment, if it resumes a run."""
+        if self._resumes_at is not None:
+            note_resumption(self.folder, self.environment, self._resumes_at)
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.
@@ -270,7 +275,7 @@ class Store:
             message = path.stat().st_size > 0
             self.died = f"an attempt crashed: {path} says where" if message else "the last attempt died without a word"
         with files.writing(path):
-            self.crash = TextIOWrapper(files.appended(path), encoding="utf-8")
+            self.crash = TextIOWrapper(disk.appended(path), encoding="utf-8")
             faults.point("crash.opened")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
@@ -293,10 +298,11 @@ class Store:
         record = read(self.folder)
         if record.spec != spec:
             raise RefusedFile(f"{path}: holds another run ({record.spec.id}, seed {record.spec.seed}); move it away")
+        lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
-            _note_resumption(path, {**environment, **_saved_threads(self.folder)}, len(record.epochs))
-        self._epochs = list(record.epochs)
-        lines = self.folder / "epochs.jsonl"
+            self._resumes_at = len(record.epochs)
+            if lines.exists():
+                disk.appended(lines).close()  # a hard link is refused now, not after an epoch
         if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
             files.replace(lines, self._text())
         self._size = _size(lines)
@@ -307,31 +313,6 @@ class Store:
             for temporary in self.folder.glob("*.json*.tmp"):
                 temporary.unlink()
                 faults.point("claim.swept")
-
-
-def _saved_threads(folder: Path) -> dict[str, object]:
-    """Number of torch threads in a checkpoint's manifest, which a resumed run uses too."""
-    place = manifest.standing(folder / "checkpoint" / "resume")
-    with suppress(RefusedFile):  # the resume itself reports it
-        threads = manifest.read(place).values.get("threads")
-        return {} if threads is None else {"torch_threads": threads}
-    return {}
-
-
-def _note_resumption(path: Path, environment: Mapping[str, object], epoch: int) -> None:
-    """Add to a record's head the changes of ``environment`` of the process that resumes after ``epoch`` epochs."""
-    head = files.read_sealed(path)
-    first = head.get("environment")
-    later = _resumptions(head, path)
-    before = dict(first) if isinstance(first, dict) else {}
-    for resumption in later:
-        before.update(resumption.environment)
-    now = json.loads(json.dumps(environment))
-    names = {**before, **now}.keys() - {"command"}
-    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
-    if changes:
-        head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
-        files.replace(path, files.sealed(head) + "\n")
 
 
 def set_aside(folder: Path) -> None:

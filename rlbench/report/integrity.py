@@ -168,16 +168,28 @@ def _checkpoint(place: Path, name: str, record: Record | None) -> Iterator[str]:
         manifest.refuse_foreign(place, head.values, record.spec)
     except RefusedFile as error:
         yield str(error)
-    outcome, epoch = record.outcome, head.values.get("epoch")
+    misplaced = _misplaced(name, head.values.get("epoch"), record)
+    if misplaced is not None:
+        yield f"{place}: is {misplaced}; restore it"
+    outcome = record.outcome
     if outcome is None or outcome.status != "done":
         return
-    if name == "best" and epoch != outcome.best_epoch:
-        yield f"{place}: is of epoch {epoch}, the best is {outcome.best_epoch}; restore it"
-    if name == "last" and epoch != outcome.epochs - 1:
-        yield f"{place}: is of epoch {epoch}, the last is {outcome.epochs - 1}; restore it"
     weights = _weights(place, head) if name == "last" else None
     if weights is not None and outcome.weights not in {None, weights}:
         yield f"{place}: holds other weights than outcome.json names; restore it"
+
+
+def _misplaced(name: str, epoch: object, record: Record) -> str | None:
+    """Name the checkpoint that lies in another one's place; ``epoch`` is the policy's, None of a state to resume."""
+    outcome, last = record.outcome, len(record.epochs) - 1
+    done = outcome is not None and outcome.status == "done"
+    if (name == "resume") != (epoch is None):
+        return "a state to resume from, no policy" if epoch is None else "a policy, no state to resume from"
+    if name == "best" and done and outcome is not None and epoch != outcome.best_epoch:
+        return f"of epoch {epoch}, the best is {outcome.best_epoch}"
+    if name == "last" and isinstance(epoch, int) and (epoch < last or (done and epoch > last)):
+        return f"of epoch {epoch}, the last is {last}"
+    return None
 
 
 def _weights(place: Path, head: Manifest) -> str | None:

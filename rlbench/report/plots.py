@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import chdir, nullcontext
 from functools import partial
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report import plot_data
@@ -24,6 +23,13 @@ from rlbench.report.aggregate import Array, Estimate, band, bootstrap, improveme
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 from rlbench.report.sources import Sources
+
+with (
+    chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext()
+):  # which matplotlib would obey: it may be foreign
+    from matplotlib import style
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

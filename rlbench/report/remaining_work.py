@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rlbench.config.offline import Offline
 from rlbench.config.online import ActorCritic, DiscreteSAC, QLearning
 from rlbench.config.run import Spec
+from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName
 from rlbench.records.machine import processor
 from rlbench.report.baseline import speed
@@ -156,5 +157,6 @@ def _spec(key: CellKey) -> Spec | None:
 
 def _footprint(spec: Spec) -> Footprint:
     from rlbench.config.footprint import footprint
+    from rlbench.datasets.loader import steps_here
 
-    return footprint(spec)
+    return footprint(spec, steps=steps_here(spec.task.data) if isinstance(spec.task, OfflineTask) else None)

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
 
+from rlbench import disk
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records.types import Epoch
 
@@ -80,23 +81,22 @@ def bring_up(path: Path, content: bytes) -> bool:
 
     Raises:
         UsageError: it cannot be written.
+        RefusedFile: it is a link, a special file, or has a second name.
         ResourceExhausted: the disk is full.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = path.read_bytes() if path.exists() else None
+        held = None
+        if path.exists():
+            with disk.opened(path) as file:
+                held = file.read(len(content) + 1)
         if held == content:
             return False
         if held is not None and content.startswith(held):
-            with path.open("ab") as file:
+            with disk.appended(path) as file:
                 file.write(content[len(held) :])
             return True
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        disk.replace(path, content, path.with_name(f".{path.name}.{os.getpid()}.tmp"))
     except PermissionError as error:
         raise UsageError(f"{error.filename}: cannot be written; choose another folder") from None
     except OSError as error:

@@ -75,6 +75,15 @@ def test_a_checkpoint_of_older_code_is_refused_by_name(tmp_path: Path) -> None:
     assert read(folder).outcome is not None and read(folder).outcome.status == "interrupted"
 
 
+def test_a_refused_resume_leaves_no_word_in_the_record(tmp_path: Path) -> None:
+    """A resume on another device, of a foreign checkpoint or by older code changes nothing of the run."""
+    folder = interrupted(CATCH, tmp_path)
+    checkpoint.save(folder / "checkpoint" / "resume", {"device": "cuda", "threads": 1, "engine": "eager"})
+    with pytest.raises(RefusedFile):
+        with_code(CATCH.spec(), tmp_path, "other")
+    assert resumptions(files.read_sealed(folder / "spec.json")) == []
+
+
 def shortened(state: State) -> State:
     """A weight of another shape."""
     learner = branch(branch(state, "trainer"), "learner")
@@ -126,6 +135,18 @@ def test_verify_compares_the_last_policy_with_the_outcome(tmp_path: Path) -> Non
     assert "last: holds other weights than outcome.json names" in out
 
 
+@pytest.mark.parametrize("source", ["best", "resume"])
+@pytest.mark.parametrize("name", ["best", "last", "resume"])
+def test_verify_notices_a_checkpoint_under_another_name(name: str, source: str, tmp_path: Path) -> None:
+    """Also in a run that is under way, whose outcome names no epoch."""
+    folder = interrupted(CATCH, tmp_path)
+    place, copied = folder / "checkpoint" / name, tmp_path / "copied"
+    shutil.copytree(folder / "checkpoint" / source, copied)
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(copied, place)
+    assert told(["verify", str(folder)])[0] == (0 if name == source else 2)
+
+
 def with_code(spec: Spec, results: Path, commit: str, stop_after: int | None = None) -> None:
     """Go on with a run by the code of a commit."""
     store = Store.claim(spec, results, {"commit": commit, "torch_threads": 1, "command": f"as {commit} was asked"})
@@ -154,6 +175,7 @@ def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -
     for threads in (1, 2):
         store = Store.claim(CATCH.spec(), tmp_path, {"torch_threads": threads})
         assert store is not None
+        store.note_resumption()
         checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
         store.release()
     assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json")) == []

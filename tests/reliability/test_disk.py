@@ -15,13 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from rlbench import suites
+from rlbench import disk, suites
 from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
-from rlbench.records import files
 from rlbench.records.store import Store, read, scores
 from rlbench.records.types import Epoch
 from rlbench.run import Stop, run
@@ -168,7 +167,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_begins(
 def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
     golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    appended = files.appended
+    appended = disk.appended
 
     def refused(path: Path) -> object:
         if path.name == "epochs.jsonl":
@@ -176,7 +175,7 @@ def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
         return appended(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "appended", refused)
+        patch.setattr(disk, "appended", refused)
         assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--quiet")) == 0
     assert ending(tmp_path) == golden

@@ -1,0 +1,168 @@
+"""A third attack: hard links, special files among data sets, and files of the current folder that libraries read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from rlbench import disk
+from rlbench.cli.resolve import resolve
+from rlbench.cli.trackers import Board, Wandb
+from rlbench.config.footprint import footprint
+from rlbench.datasets import catalogue, checksums, policies, recording_format, recording_writer, sb3_import, tfrecord
+from rlbench.errors import RefusedFile
+from rlbench.records import attempts
+from rlbench.records.store import Store, folder_of, read
+from rlbench.report import tensorboard
+from rlbench.report.remaining_work import remaining_runs
+from tests.behavior.test_offline import write
+from tests.conftest import RecordRun, epoch
+from tests.reliability.odd import told
+
+SPEC = resolve("toy", "dqn", "Catch").spec
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "epochs.jsonl": lambda results: Store.claim(SPEC, results, {}),
+    "crash.txt": lambda results: Store.claim(SPEC, results, {}),
+    "log.txt": lambda results: attempts.open_log(folder_of(SPEC, results)).close(),
+    "attempts.jsonl": lambda results: attempts.note(folder_of(SPEC, results), {"event": "begun"}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_of_a_record_with_a_second_name_is_not_appended_to(name: str, tmp_path: Path) -> None:
+    store = Store.claim(SPEC, tmp_path / "results", {})
+    assert store is not None
+    store.append(epoch(0, 1.0, 0))
+    store.release()
+    precious, link = tmp_path / "precious", folder_of(SPEC, tmp_path / "results") / name
+    link.touch()
+    os.link(link, precious)
+    before = precious.read_bytes()
+    with pytest.raises(RefusedFile, match=f"{name}: has a second name"):
+        WRITERS[name](tmp_path / "results")
+    assert precious.read_bytes() == before
+
+
+def test_curves_are_appended_to_no_file_with_a_second_name(tmp_path: Path) -> None:
+    (tmp_path / "curves").write_bytes(b"old")
+    os.link(tmp_path / "curves", tmp_path / "precious")
+    with pytest.raises(RefusedFile, match="second name"):
+        tensorboard.bring_up(tmp_path / "curves", b"older")
+    tensorboard.bring_up(tmp_path / "curves", b"new")  # a replaced file is another one
+    assert (tmp_path / "precious").read_bytes() == b"old"
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "a shard of recordings": recording_format.read,
+    "the head of recordings": recording_writer.unsealed,
+    "a policy": policies.read,
+    "a policy of Stable-Baselines3": lambda path: sb3_import.imported(path, task="Hopper-v4"),
+    "any data": checksums.measured,
+    "a shard of TensorFlow": lambda path: list(tfrecord.records(path)),
+    "a short text": disk.content,
+}
+BOUNDED = ("a shard of recordings", "the head of recordings", "a policy", "a short text")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("reader", READERS)
+def test_data_are_read_from_no_special_file(reader: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("fifo", "zero"):
+        with pytest.raises(RefusedFile, match="is no regular file"):
+            READERS[reader](tmp_path / name)
+
+
+@pytest.mark.parametrize("reader", BOUNDED)
+def test_a_file_of_data_that_is_larger_than_any_is_refused_unread(reader: str, tmp_path: Path) -> None:
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 2**40)
+    with pytest.raises(RefusedFile, match="1,099,511,627,776 bytes"):
+        READERS[reader](tmp_path / "huge")
+
+
+@pytest.mark.parametrize("link", ["marker", "folder"])
+def test_what_was_logged_to_wandb_is_noted_behind_no_link(link: str, record_run: RecordRun, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    where, record = tmp_path / "wandb", read(record_run([1.0]))
+    if link == "folder":
+        where.symlink_to(tmp_path)
+    else:
+        where.mkdir()
+        (where / f"{record.spec.id}-0.logged").symlink_to(tmp_path / "precious")
+    run = SimpleNamespace(offline=True, step=0, log=lambda *_, **__: None, finish=lambda **_: None)
+    tracker = Wandb(cast("Board", SimpleNamespace(init=lambda **_: run)), where)
+    if link == "folder":
+        with pytest.raises(RefusedFile, match="is a link"):
+            tracker.take(record)
+        assert not list(tmp_path.glob("*.logged"))
+    else:
+        tracker.take(record)
+        assert (where / f"{record.spec.id}-0.logged").read_text() == "1\n"
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_file_of_the_current_folder_changes_no_plot(tmp_path: Path) -> None:
+    """A FIFO of matplotlib's name would hang its import."""
+    os.mkfifo(tmp_path / "matplotlibrc")
+    words = [sys.executable, "-P", "-c", "import rlbench.report.plots, os; print(os.getcwd())"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}\n", "")
+
+
+def memory(words: Sequence[str], *path: str) -> object:
+    """A number of a command's JSON, by the keys that lead to it."""
+    code, out, error = told(words)
+    assert code == 0, error
+    found = json.loads(out)
+    for key in path:
+        found = found[int(key)] if key.isdecimal() else found[key]
+    return found
+
+
+def test_memory_is_foreseen_by_the_rows_of_the_file_that_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    spec = resolve("offline", "il", "hopper-medium-v2").spec
+    totals = []
+    for steps in (None, 300):
+        if steps is not None:
+            write(tmp_path / catalogue.known("hopper-medium-v2").file, steps=steps)
+        totals.append(
+            {
+                memory(["show", "offline", "il", "hopper-medium-v2", "--json"], "memory", "total"),
+                memory(
+                    ["run", "offline", "il", "--task", "hopper-medium-v2", "--dry-run", "--json"], "plan", "0", "memory"
+                ),
+                next(row.memory for row in remaining_runs("offline", tmp_path) if row.key.dataset == spec.task.id),
+            }
+        )
+    assert totals == [{footprint(spec).total}, {footprint(spec, steps=300).total}]
+
+
+def test_a_run_on_a_file_is_replayed_on_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "none"))
+    data, other = (str(write(tmp_path / f"{name}.hdf5", seed=seed)) for seed, name in enumerate(("some", "other")))
+    run = ["run", "offline", "il", "--task", "Hopper-v4", "--dataset", data, "--smoke", "--quiet", "--device", "cpu"]
+    assert told([*run, "--eval-workers", "0"])[0] == 0
+    folder = str(next(tmp_path.glob("results/**/seed=0")))
+    replay = ["verify", "--replay", folder, "--epochs", "0"]
+    code, _, error = told(replay)
+    assert code == 2 and "--dataset" in error
+    code, _, error = told([*replay, "--dataset", other])
+    assert code == 2 and "is another" in error
+    assert told([*replay, "--dataset", data])[0] == 0
