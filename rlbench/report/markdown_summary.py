@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from rlbench.report.cells import Cell
+from rlbench.report.cells import SUITES, Cell
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
-from rlbench.report.sources import Sources
-from rlbench.report.tables import to_markdown
+from rlbench.report.sources import SCORES, Sources, package
+from rlbench.report.tables import estimate, published, task_name, to_markdown
 from rlbench.report.verdict import Word
 
+BEGIN, END = "<!-- begin: what was reproduced -->", "<!-- end -->"
 KINDS = ("interval", "curves")
 """Pictures that are shown, where they lie in ``plots``."""
 
@@ -30,6 +31,35 @@ def overview(suites: Sequence[str], evidence: Sources) -> str:
     lacking = {suite: remaining_runs(suite, evidence, cpu=cpu) for suite in suites}
     sections = [_section(suite, cells[suite], evidence.folders[-1]) for suite in suites]
     return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
+
+
+def derive(root: Path) -> None:
+    """Write what follows from a checkout's records: README's table, and the scores that a wheel brings."""
+    SCORES.write_bytes(package(root / "results"))
+    page = root / "README.md"
+    page.write_text(with_reproduced(page.read_text(encoding="utf-8"), Sources(root / "results")), encoding="utf-8")
+
+
+def with_reproduced(text: str, evidence: Sources) -> str:
+    """README with the reproduced scores between its two marks."""
+    suites = [suite for suite in SUITES if suite != "toy"]
+    cells = evidence.cells(suites)
+    rows = [
+        f"| {cell.key.suite} | {cell.key.algorithm} | {task_name(cell.key)} | {published(cell.documented)} "
+        f"| {estimate(cell.measured)} | {cell.measured.n} |"
+        for cell in cells
+        if cell.verdict.word == "REPRODUCED" and cell.documented and cell.measured
+    ]
+    words = Counter(cell.verdict.word for cell in cells if cell.documented)
+    run = sum(words.values()) - words["NOT RUN"] - words["PARTIAL"]
+    told = (
+        f"Of the {sum(words.values())} published scores, {run} have been run in full so far: {words['REPRODUCED']} are "
+        f"reproduced,\n{words['BELOW']} below, and {words['INCONCLUSIVE']} undecided for want of seeds. The reproduced "
+        "ones, with their 95 % interval:"
+    )
+    head = ["| suite | algorithm | task | published | measured | seeds |", "|---|---|---|---:|---:|---:|"]
+    before, rest = text.split(BEGIN)
+    return "\n".join([before + BEGIN, told, "", *head, *rows, END + rest.partition(END)[2]])
 
 
 def _most_used(found: Mapping[CellKey, Runs]) -> str | None:

@@ -323,9 +323,9 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Dataset return": _worth(cell.experience.behaviour),
         "Behavior policy": _worth(cell.experience.expert),
         "Documented": published(cell.documented) if cell.documented else "",
-        "Measured": _estimate(measured) if measured else "",
-        "rlbench": _estimate(cell.rlbench) if cell.rlbench else "",
-        "Yours": _estimate(measured) if measured and cell.origin == "own" else "",
+        "Measured": estimate(measured) if measured else "",
+        "rlbench": estimate(cell.rlbench) if cell.rlbench else "",
+        "Yours": estimate(measured) if measured and cell.origin == "own" else "",
         "Seeds": str(measured.n) if measured else "",
         "Steps": f"{measured.env_steps:,}" if measured else "",
         "Verdict": str(cell.verdict),
@@ -347,7 +347,8 @@ def published(found: ReferenceScore) -> str:
     return f"{found.score:,.10g}{spread}{_unit(found.estimator)}"
 
 
-def _estimate(found: Measured) -> str:
+def estimate(found: Measured) -> str:
+    """A measured score with its interval."""
     unit = _unit(found.estimator)
     if found.low is None or found.high is None:
         return rounded(found.score) + unit

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A table over a Slurm array: `sbatch scripts/cluster/slurm.sh mujoco ppo 0-9`, from a folder that all nodes see.
+# A table over a Slurm array: `sbatch --gres=gpu:1 scripts/cluster/slurm.sh atari '*' 0-9`, from a folder that all nodes
+# see; '*' is every algorithm of the suite. MuJoCo and toys train on the CPU: leave --gres out, or take one GPU a job.
 # Each job takes one share of the runs. Sent again, the same command resumes what a time limit cut and skips what is done.
 #SBATCH --array=1-20
 #SBATCH --cpus-per-task=4

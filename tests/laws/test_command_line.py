@@ -20,7 +20,8 @@ from rlbench.errors import RlbenchError
 from tests.laws.mentions import typed
 from tests.laws.source import ROOT
 
-README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README: Final = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 LINES: Final = [(verb, shlex.split(line.replace("\\\n", " "))) for verb, said in EXAMPLES.items() for _, line in said]
 TYPED: Final = re.compile(r"^(?:\$ )?(?:scripts/|\.venv/bin/)?rlbench (.+)$", re.MULTILINE)
 NARROW: Final = 80
@@ -135,9 +136,10 @@ def test_every_example_can_be_typed_and_names_what_exists(verb: str, line: list[
 
 
 def fenced() -> list[str]:
-    """The command lines of README's blocks, without their comments."""
+    """The command lines of the blocks of README and the pages, without their comments."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in TYPED.findall(block.replace("\\\n", " "))]
+    lines = (line for block in blocks for line in TYPED.findall(block.replace("\\\n", " ")))
+    return list(dict.fromkeys(lines))
 
 
 @pytest.mark.parametrize("line", fenced())
@@ -148,7 +150,7 @@ def test_every_command_line_in_readme_can_be_typed(line: str) -> None:
         assert not [name for name in unknown(given) if not ANY.search(name)], line
 
 
-@pytest.mark.parametrize("line", re.findall(r"`(?:scripts/)?rlbench ([a-z][^`]*)`", README))
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"`(?:scripts/)?rlbench ([a-z][^`]*)`", README))))
 def test_every_verb_and_option_that_readme_mentions_exists(line: str) -> None:
     first, *rest = line.replace("|", " ").split()
     verb = f"{first} {rest[0]}" if rest and f"{first} {rest[0]}" in VERBS else first

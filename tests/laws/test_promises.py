@@ -1,4 +1,4 @@
-"""README's table of promises: eighteen of them, and every test that it names is there."""
+"""The table of promises: eighteen of them, and every test that it names is there; README's size and first commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from tests.laws.source import ROOT
 
-ROWS = re.findall(r"^\| (R\d+) \| (.+?) \| (`.+`) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+PAGE = ROOT / "docs/reliability.md"
+ROWS = re.findall(r"^\| (R\d+) \| (.+?) \| (`.+`) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_there_are_eighteen_promises_in_order() -> None:
@@ -19,6 +20,16 @@ def test_there_are_eighteen_promises_in_order() -> None:
 def test_every_promise_is_kept_by_a_test_that_exists(number: str, keepers: str) -> None:
     missing = [path for path in re.findall(r"`([^`]+)`", keepers) if not (ROOT / path).is_file()]
     assert not missing, (number, missing)
+
+
+def test_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 10_000
+
+
+def test_every_link_of_readme_and_the_pages_leads_somewhere() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), (page.name, target)
 
 
 def test_readme_begins_with_the_two_commands() -> None:

@@ -1,4 +1,4 @@
-"""Every error a user can meet stands in README with its code and its remedy, and nothing stands there that is none."""
+"""Every error a user can meet stands in docs/reliability.md with its code and its remedy, and nothing else does."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def code(kind: type[RlbenchError]) -> str:
 
 
 def documented() -> dict[str, tuple[str, str, str]]:
-    """Rows of README's table by class."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Rows of the page's table by class."""
+    text = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
     return {name: (number, when, remedy) for name, number, when, remedy in ROW.findall(text)}
 
 
