@@ -82,7 +82,7 @@ def _games(reel: RecordingWriter, case: Case) -> Iterator[int]:
         raise TypeError(type(spec.algo).__name__)
     fresh = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, stacked, explorer, envs = playing(spec, {"policy": of_module(fresh)}, epsilon=0.2, lanes=LANES, seed=0)
-    return record(actor, stacked, explorer, envs, ShardRecorder(reel, lanes=LANES, steps=10_000_000))
+    return record(actor, stacked, explorer, envs, ShardRecorder(reel, num_envs=LANES, steps=10_000_000))
 
 
 def _turn(game: Iterator[int]) -> int:

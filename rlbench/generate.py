@@ -179,7 +179,7 @@ class EpisodeRecorder:
         able(spec)
         self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
         recording_writer.clear(folder)  # not before it is known that another one can be made
-        self.tracks = ShardRecorder(RecordingWriter(folder), lanes=recipe.lanes, steps=recipe.steps)
+        self.tracks = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[int]:
@@ -212,7 +212,7 @@ class EpisodeRecorder:
             **({} if self.expert is None else {EXPERT: self.expert}),
             **_worth(whole, self.tracks.cut),
         }
-        recording_writer.finish(self.folder, self.tracks.film.written, told)
+        recording_writer.finish(self.folder, self.tracks.writer.written, told)
         return told
 
 
@@ -290,8 +290,8 @@ def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> TransitionRe
         raise UsageError(f"{task.id}: only vectors seen and continuous actions taken are recorded; choose another task")
     actions = len(info.actions.low)
     policy.fits(task.id, features=info.obs_shape[0], actions=actions)
-    quota = np.full(info.lanes, steps // info.lanes)
-    quota[: steps % info.lanes] += 1
+    quota = np.full(info.num_envs, steps // info.num_envs)
+    quota[: steps % info.num_envs] += 1
     return TransitionRecorder(quota, info, actions)
 
 

@@ -29,7 +29,7 @@ from rlbench.records.types import Learned
 
 CPU = torch.device("cpu")
 BOX = Box(low=-np.ones(6, np.float32), high=np.ones(6, np.float32))
-INFO = EnvInfo(lanes=1, obs_shape=(17,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
+INFO = EnvInfo(num_envs=1, obs_shape=(17,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
 
 
 def test_numbered_actions_and_pictures_are_refused_in_one_line_that_names_the_run() -> None:

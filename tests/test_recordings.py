@@ -169,7 +169,7 @@ def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> N
         device=cpu,
     )
     made = RecordingWriter(tmp_path / "x.frames")
-    list(record(actor, ring, NoExploration(), envs, ShardRecorder(made, lanes=2, steps=80)))
+    list(record(actor, ring, NoExploration(), envs, ShardRecorder(made, num_envs=2, steps=80)))
     envs.close()
     rows = recording_reader.read(tmp_path / "x.frames")
     assert rows.final is not None and rows.terminated.sum() > 4
@@ -190,7 +190,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     envs = environments(spec.task, seeds=(1,), training=False)
     made = RecordingWriter(tmp_path / "x.frames", rows=300)
-    tracks = ShardRecorder(made, lanes=1, steps=700)
+    tracks = ShardRecorder(made, num_envs=1, steps=700)
     list(record(Random(9), Nothing(), NoExploration(), envs, tracks))
     envs.close()
     recording_writer.finish(tmp_path / "x.frames", made.written, {})

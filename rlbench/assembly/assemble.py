@@ -199,7 +199,7 @@ def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explore
         recorder=ring,
         explorer=explorer,
         open_envs=opened,
-        lanes=spec.task.envs,
+        num_envs=spec.task.envs,
         bound=stage.bound,
         scale=stage.scale if isinstance(stage.scale, Scale) else None,
     )
@@ -212,7 +212,9 @@ def _apart(
         lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)
         return apart(task, seeds=lanes, async_batch=task.async_batch or task.envs)
 
-    return AsyncCollector(actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, lanes=spec.task.envs)
+    return AsyncCollector(
+        actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, num_envs=spec.task.envs
+    )
 
 
 def parts_of(

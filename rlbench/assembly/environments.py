@@ -40,7 +40,7 @@ def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: 
     from rlbench.envs.async_vector import AsyncVector
 
     return AsyncVector(
-        lanes=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], async_batch=async_batch
+        envs=[_plain(task, seeds=(seed,), training=True, threads=1) for seed in seeds], async_batch=async_batch
     )
 
 
@@ -96,7 +96,7 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
             from rlbench.envs import atari_wrappers
             from rlbench.envs.gymnasium import GymnasiumVector
 
-            factory = atari_wrappers.documented(task, training=training)
+            factory = atari_wrappers.reference_env(task, training=training)
             return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=atari_wrappers.versions())
         case _:
             assert_never(task.env)

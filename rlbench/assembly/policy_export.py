@@ -27,7 +27,7 @@ from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import ActorCritic, DiscreteSAC, Mlp, PolicyGradient, QLearning, Soft
 from rlbench.config.run import Algo, Spec
 from rlbench.datasets.policies import serialized
-from rlbench.envs.normalize import CUT, EPSILON
+from rlbench.envs.normalize import CLIP, EPSILON
 from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, branch, tensor
 
@@ -73,7 +73,7 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
         arrays |= _scale(kept, name)
         facts["obs_norm"] = "true"
     if isinstance(spec.algo, PolicyGradient) and spec.algo.normalize_obs:
-        facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CUT)}
+        facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CLIP)}
     return serialized(arrays, facts)
 
 

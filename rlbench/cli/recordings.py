@@ -80,7 +80,7 @@ def _said(filming: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
                 said = done * SAYINGS // recipe.steps
                 remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
     except KeyboardInterrupt:
-        filming.tracks.film.flush()
+        filming.tracks.writer.flush()
         remark(
             f"{filming.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
         )

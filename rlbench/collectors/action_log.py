@@ -1,4 +1,4 @@
-"""What was done in a segment, so that it can be done again."""
+"""The actions of a segment, recorded for replay."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 
 class ActionLog:
-    """The actions of a segment, a row a step, in one block that doubles.
+    """The actions of a segment, a row a step, in one array that doubles when it is full.
 
-    A hundred thousand little arrays would lie scattered between the large passing ones and keep their pages.
+    A hundred thousand small arrays would fragment the memory between larger ones and keep its pages.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class ActionLog:
         self.count = 0
 
     def add(self, action: NDArray[np.generic]) -> None:
-        """One more row, ``[N, ...]``."""
+        """Append a row, ``[N, ...]``."""
         if self.count == len(self.block):
             larger = np.empty((max(1024, 2 * self.count), *action.shape), action.dtype)
             larger[: self.count] = self.rows() if self.count else larger[:0]
@@ -26,5 +26,5 @@ class ActionLog:
         self.count += 1
 
     def rows(self) -> NDArray[np.generic]:
-        """All of them, ``[T, N, ...]``; a view."""
+        """All rows, ``[T, N, ...]``; a view."""
         return self.block[: self.count]

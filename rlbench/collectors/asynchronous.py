@@ -1,7 +1,7 @@
-"""Lanes that answer late do not hold the others: act where an answer is, store it in its own lane, go on.
+"""Asynchronous collection: the policy acts for the envs that have answered and does not wait for the others.
 
-Between two steps every lane is on its way: it has an action and has not answered. Which lanes answer first is the
-machine's, so two runs differ in the order of rows, never in what a lane holds for the actions it was sent.
+Between two steps every env is busy: it has an action and has not answered. The order of answers depends on the
+machine. So two runs differ in the order of rows, never in the transitions of one env under equal actions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rlbench.envs.base import AsyncVectorEnv, Step
 from rlbench.ops.state_dict import State, branch, whole
 
 
-class LaneRecorder(Protocol):
-    """What an asynchronous collector needs of a buffer."""
+class AsyncRecorder(Protocol):
+    """Buffer of an asynchronous collector."""
 
-    def observe(self, frames: NDArray[np.generic], lane: NDArray[np.int64] | None = None) -> Tensor:
-        """Begin a row in these lanes, or in all; gives the frames ``[M, ...]`` stacked, on the device."""
+    def observe(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
+        """Begin a row in the envs ``[M]``, or in all; return the frames ``[M, ...]`` stacked, on the device."""
 
     def record(
         self,
@@ -33,79 +33,79 @@ class LaneRecorder(Protocol):
         reward: NDArray[np.float32],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        lane: NDArray[np.int64] | None = None,
+        env_id: NDArray[np.int64] | None = None,
     ) -> None:
         """Complete the rows ``[M, ...]``."""
 
     def close(self) -> None:
-        """Truncate what is running."""
+        """Truncate the running episodes."""
 
 
 class AsyncCollector:
-    """Steps the environments of one segment after another, whoever answers first.
+    """Step the environments of one segment after another, in the order of their answers.
 
-    A step is one answer of the environments, of as many lanes as it has: who asks for a number of steps may get up to
-    N − 1 more, and ``step`` says how many. A loaded collector does not go on in mid-game, for no order of answers comes
-    again: what ran is truncated, as at the end of a segment, and the segment begins anew in fresh environments.
-    ``exact`` says that this did not happen.
+    A step is one batch of answers, so a caller that needs a number of steps may get up to N − 1 more. ``step`` returns
+    their number. A loaded collector does not resume in mid-episode, since no order of answers repeats: running episodes
+    are truncated, as at the end of a segment, and the segment begins anew in fresh environments. ``exact`` is True
+    while this has not happened.
     """
 
     def __init__(
         self,
         *,
         actor: Actor,
-        recorder: LaneRecorder,
+        recorder: AsyncRecorder,
         explorer: Explorer,
         open_envs: Callable[[int], AsyncVectorEnv],
-        lanes: int,
+        num_envs: int,
     ) -> None:
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
         self.segment, self.exact, self.scale = -1, True, None
         self.envs: AsyncVectorEnv | None = None
-        self.lanes = np.arange(lanes)
-        self.acted = torch.empty(0)  # [N, ...] what every lane is doing, on the device
-        self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: what they do now does nothing
-        self.games = EpisodeStats(lanes)
+        self.env_ids = np.arange(num_envs)
+        self.actions = torch.empty(0)  # [N, ...] the last action of every env, on the device
+        self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action
+        self.games = EpisodeStats(num_envs)
 
     def open(self, segment: int) -> None:
-        """Close what runs, truncating it and losing what is on its way, and begin ``segment`` in fresh environments."""
+        """Truncate running episodes, drop pending answers, and begin ``segment`` in fresh environments."""
         if self.envs is not None:
             self.recorder.close()
             self.close()
         self.segment, self.envs = segment, self.open_envs(segment)
         self.ended[:] = False
         self.games.drop(np.ones_like(self.ended))
-        chosen = self._chosen(self.recorder.observe(self.envs.reset()))
-        self.acted = chosen.clone()  # what was sent must not change under way
-        self.envs.send(chosen.cpu().numpy(), self.lanes)
+        actions = self._act(self.recorder.observe(self.envs.reset()))
+        self.actions = actions.clone()  # an action in flight must not change
+        self.envs.send(actions.cpu().numpy(), self.env_ids)
 
     def step(self) -> int:
-        """Take the next answer and send those lanes on; gives the number of live steps that were stored.
+        """Store the next batch of answers and send its envs their next action; return the number of live steps.
 
         Raises:
             RuntimeError: no segment was opened.
         """
         if self.envs is None:
             raise RuntimeError("open a segment first")
-        answer = self.envs.recv()
-        where = torch.from_numpy(answer.lane).to(self.acted.device)
-        self.recorder.record(self.acted[where], answer.reward, answer.terminated, answer.truncated, answer.lane)
-        live = ~self.ended[answer.lane]
-        self._count(answer, live)
-        self.ended[answer.lane] = answer.terminated | answer.truncated
-        chosen = self._chosen(self.recorder.observe(answer.obs, answer.lane))
-        self.acted[where] = chosen
-        self.envs.send(chosen.cpu().numpy(), answer.lane)
+        step = self.envs.recv()
+        index = torch.from_numpy(step.env_id).to(self.actions.device)
+        self.recorder.record(self.actions[index], step.reward, step.terminated, step.truncated, step.env_id)
+        live = ~self.ended[step.env_id]
+        self._count(step, live)
+        self.ended[step.env_id] = step.terminated | step.truncated
+        actions = self._act(self.recorder.observe(step.obs, step.env_id))
+        self.actions[index] = actions
+        self.envs.send(actions.cpu().numpy(), step.env_id)
         return int(live.sum())
 
     def close(self) -> None:
-        """Let the environments go."""
+        """Close the environments."""
         if self.envs is not None:
             self.envs.close()
             self.envs = None
 
     def state_dict(self) -> State:
-        """The segment, the games, and the explorer's stream."""
+        """Segment, episode statistics and the explorer's generator."""
         return {
             "segment": self.segment,
             "games": self.games.state_dict(),
@@ -113,7 +113,7 @@ class AsyncCollector:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take games and explorer over and begin the segment anew; the recorder must be loaded, and is truncated."""
+        """Load statistics and explorer, and begin the segment anew; the recorder must be loaded, and is truncated."""
         self.games.load_state_dict(branch(state, "games"))
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.close()
@@ -123,10 +123,10 @@ class AsyncCollector:
             self.recorder.close()
             self.open(self.segment)
 
-    def _chosen(self, shown: Tensor) -> Tensor:
-        return self.explorer(self.actor.act(shown, "act"))
+    def _act(self, obs: Tensor) -> Tensor:
+        return self.explorer(self.actor.act(obs, "act"))
 
-    def _count(self, answer: Step, live: NDArray[np.bool_]) -> None:
-        score, alive, over = np.zeros(len(self.lanes)), np.zeros_like(self.ended), np.zeros_like(self.ended)
-        score[answer.lane], alive[answer.lane], over[answer.lane] = answer.score, live, answer.over
+    def _count(self, step: Step, live: NDArray[np.bool_]) -> None:
+        score, alive, over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
+        score[step.env_id], alive[step.env_id], over[step.env_id] = step.score, live, step.over
         self.games.add(score, alive, over)

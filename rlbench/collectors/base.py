@@ -1,4 +1,4 @@
-"""What a collector needs of a learner and of a buffer, and nothing of how they work."""
+"""Protocols of the learner and the buffer that a collector uses."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rlbench.ops.types import Role
 
 
 class Actor(Protocol):
-    """What a collector needs of a learner."""
+    """Policy that acts."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Preferred actions, ``[N]`` or ``[N, A]``."""
+        """Actions of the policy without exploration, ``[N]`` or ``[N, A]``."""
 
 
 class Recorder(Protocol):
-    """What a collector needs of a buffer."""
+    """Buffer that stacks frames and stores transitions."""
 
     def observe(self, frames: NDArray[np.generic]) -> Tensor:
-        """Begin a row; gives the frames ``[N, ...]`` stacked, on the device."""
+        """Begin a row; return the frames ``[N, ...]`` stacked, on the device."""
 
     def newest(self) -> Tensor:
-        """The row begun last, stacked, ``[N, ...]``."""
+        """The newest row, stacked, ``[N, ...]``."""
 
     def record(
         self, action: Tensor, reward: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> None:
-        """Complete the row: what each lane did ``[N, ...]``, and what it got for it, each ``[N]``."""
+        """Complete the row with the actions ``[N, ...]`` and their rewards and ends, each ``[N]``."""
 
     def close(self) -> None:
-        """Truncate what is running."""
+        """Truncate the running episodes."""

@@ -1,7 +1,7 @@
-"""Counting by episodes: the same number of whole games from every lane.
+"""Equal numbers of whole games from every env.
 
-Taking games as they end, until there are enough, prefers short ones: a lane of short games ends more of them. So does
-counting a game that was already running when counting began, in favour of long ones. Here neither counts.
+The first games to end, from whichever env, would be the short ones: an env with short games ends more of them. A game
+that is already running when counting begins would favour long ones. Here neither counts.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from numpy.typing import NDArray
 
 
 class EpisodeQuota:
-    """The first games of every lane that begin from now on, as many in each, in raw points."""
+    """The first games of every env that begin from now on, equally many of each, in raw points."""
 
     def __init__(self, *, running: NDArray[np.bool_], episodes: int) -> None:
-        """``running`` ``[N]``: lanes in mid-game, whose game does not count; ``episodes`` in all lanes together.
+        """Count ``episodes`` games over all envs; the running games of the envs ``running`` ``[N]`` do not count.
 
         Raises:
-            ValueError: the lanes cannot play them in equal shares.
+            ValueError: the envs cannot play them in equal shares.
         """
-        lanes = len(running)
-        if episodes < 1 or episodes % lanes:
-            raise ValueError(f"{lanes} lanes cannot play {episodes} episodes in equal shares")
-        self.share, self.running = episodes // lanes, running.copy()
-        self.score, self.length = np.zeros(lanes), np.zeros(lanes, np.int64)
-        self.games: list[list[tuple[float, int]]] = [[] for _ in range(lanes)]  # return and length
+        num_envs = len(running)
+        if episodes < 1 or episodes % num_envs:
+            raise ValueError(f"{num_envs} envs cannot play {episodes} episodes in equal shares")
+        self.share, self.running = episodes // num_envs, running.copy()
+        self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+        self.games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
         self.surplus = 0  # games that ended and do not count
 
     def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
-        """One answer of every lane, each ``[N]``; of a lane that has not answered, nothing and twice False."""
+        """Add one step of every env, each ``[N]``; score 0 and False twice for an env that has not answered."""
         self.score += score
         self.length += live
-        for lane in np.flatnonzero(over):
-            if self.running[lane] or len(self.games[lane]) == self.share:
+        for env_id in np.flatnonzero(over):
+            if self.running[env_id] or len(self.games[env_id]) == self.share:
                 self.surplus += 1
             else:
-                self.games[lane].append((float(self.score[lane]), int(self.length[lane])))
+                self.games[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
         self.running[over], self.score[over], self.length[over] = False, 0, 0
 
     @property
     def counted(self) -> int:
-        """Games so far, of all lanes."""
+        """Number of games so far, over all envs."""
         return sum(map(len, self.games))
 
     @property
     def met(self) -> bool:
-        """Every lane has played its share."""
+        """True once every env has played its share."""
         return self.counted == self.share * len(self.games)

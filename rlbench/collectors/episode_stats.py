@@ -1,4 +1,4 @@
-"""The games that training plays, in raw points: whatever the learner is paid, this is what is reported."""
+"""Returns and lengths of training games in raw points, which are reported whatever reward the learner gets."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from rlbench.ops.state_dict import State, tensor
 class EpisodeStats:
     """Training games that ended since the last ``take``, and the running ones, in raw points."""
 
-    def __init__(self, lanes: int) -> None:
-        self.score, self.length = np.zeros(lanes), np.zeros(lanes, np.int64)
+    def __init__(self, num_envs: int) -> None:
+        self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.last: float | None = None
 
     def add(self, score: NDArray[np.float64], live: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
-        """One answer of every lane, each ``[N]``."""
+        """Add one step of every env, each ``[N]``."""
         self.score += score
         self.length += live
-        for lane in np.flatnonzero(over):
-            self.last = float(self.score[lane])
+        for env_id in np.flatnonzero(over):
+            self.last = float(self.score[env_id])
             self.returns.append(self.last)
-            self.lengths.append(int(self.length[lane]))
+            self.lengths.append(int(self.length[env_id]))
         self.drop(over)
 
-    def drop(self, lanes: NDArray[np.bool_]) -> None:
-        """Begin anew in these lanes, ``[N]``."""
-        self.score[lanes], self.length[lanes] = 0, 0
+    def drop(self, envs: NDArray[np.bool_]) -> None:
+        """Begin a new game in the envs of the mask ``[N]``."""
+        self.score[envs], self.length[envs] = 0, 0
 
     def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Returns and lengths of the ended games, which are forgotten."""
-        taken = tuple(self.returns), tuple(self.lengths)
+        """Return and clear the returns and lengths of the ended games."""
+        games = tuple(self.returns), tuple(self.lengths)
         self.returns, self.lengths = [], []
-        return taken
+        return games
 
     def state_dict(self) -> State:
         """Ended and running games."""
@@ -50,7 +50,7 @@ class EpisodeStats:
         return state if self.last is None else {**state, "last": self.last}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
+        """Load ended and running games."""
         self.score, self.length = tensor(state, "score").numpy().copy(), tensor(state, "length").numpy().copy()
         self.returns, self.lengths = tensor(state, "returns").tolist(), tensor(state, "lengths").tolist()
         last = state.get("last")

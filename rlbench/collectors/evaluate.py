@@ -1,4 +1,4 @@
-"""Judging a policy: the same number of full games in every lane, so that short games are not preferred."""
+"""Evaluate a policy by the same number of full games in every env, so that short games are not preferred."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlbench.records.types import Evaluated
 
 
 class Evaluation:
-    """One evaluation under way: iterate it to the end, a step at a time, then ask for its ``result``."""
+    """One evaluation: iterate it to the end, a step at a time, then take its ``result``."""
 
     def __init__(
         self,
@@ -32,31 +32,31 @@ class Evaluation:
         self.bound, self.episodes = bound, episodes
         self.actor, self.recorder, self.explorer, self.envs, self.seeds = actor, recorder, explorer, envs, seeds
         self.began = monotonic()
-        self.quota = EpisodeQuota(running=np.zeros(envs.info.lanes, np.bool_), episodes=episodes)
+        self.quota = EpisodeQuota(running=np.zeros(envs.info.num_envs, np.bool_), episodes=episodes)
 
     def __iter__(self) -> Iterator[int]:
-        """Plays; gives the number of games that have ended so far after every step."""
+        """Play; yield the number of ended games after every step."""
         try:
-            yield from self._played()
+            yield from self._play()
         finally:
             self.envs.close()
 
-    def _played(self) -> Iterator[int]:
-        ended = np.zeros(self.envs.info.lanes, np.bool_)
+    def _play(self) -> Iterator[int]:
+        ended = np.zeros(self.envs.info.num_envs, np.bool_)
         obs: Tensor = self.recorder.observe(self.envs.reset())
         while not self.quota.met:
             action = self.explorer(self.actor.act(obs, "eval"))
             self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
-            answer = self.envs.recv()
-            self.quota.add(answer.score, ~ended, answer.over)
-            ended = answer.terminated | answer.truncated
-            self.recorder.record(action, answer.reward, answer.terminated, answer.truncated)
-            obs = self.recorder.observe(answer.obs)
+            step = self.envs.recv()
+            self.quota.add(step.score, ~ended, step.over)
+            ended = step.terminated | step.truncated
+            self.recorder.record(action, step.reward, step.terminated, step.truncated)
+            obs = self.recorder.observe(step.obs)
             yield self.quota.counted
 
     def result(self) -> Evaluated:
-        """Every game, lane by lane."""
-        lanes = zip(self.quota.games, self.seeds, strict=True)
-        played = [(score, length, seed) for games, seed in lanes for score, length in games]
-        returns, lengths, seeds = zip(*played, strict=True)
+        """Every game, env by env."""
+        envs = zip(self.quota.games, self.seeds, strict=True)
+        episodes = [(score, length, seed) for games, seed in envs for score, length in games]
+        returns, lengths, seeds = zip(*episodes, strict=True)
         return Evaluated(returns=returns, lengths=lengths, seeds=seeds, seconds=monotonic() - self.began)

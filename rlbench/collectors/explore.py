@@ -1,4 +1,4 @@
-"""What is done instead of the preferred action, in order to learn."""
+"""Exploration: ε-greedy and Gaussian noise."""
 
 from __future__ import annotations
 
@@ -11,85 +11,87 @@ from rlbench.ops.state_dict import State, tensor
 
 
 class Explorer(Protocol):
-    """Turns preferred actions into taken ones."""
+    """Replace some actions of the policy by exploratory ones."""
 
-    def __call__(self, preferred: Tensor) -> Tensor:
-        """Actions ``[N, ...]`` to take, of the shape of ``preferred``."""
+    def __call__(self, action: Tensor) -> Tensor:
+        """Actions to take, ``[N, ...]`` like ``action``."""
 
     def set(self, amount: float) -> None:
-        """How much to explore from now on."""
+        """Set the amount of exploration from now on."""
 
     def state_dict(self) -> State:
-        """The generator."""
+        """State of the generator."""
 
     def load_state_dict(self, state: State) -> None:
-        """The generator."""
+        """Load the generator's state."""
 
 
 class EpsilonGreedy:
-    """With probability ε, each lane on its own coin, any action."""
+    """Take a uniform action with probability ε, drawn for each env alone."""
 
     def __init__(self, *, actions: int, generator: torch.Generator, epsilon: float = 0.0) -> None:
         self.actions, self.generator = actions, generator
-        self.epsilon = torch.tensor(epsilon, device=generator.device)  # a tensor, so that captured code sees it change
+        self.epsilon = torch.tensor(
+            epsilon, device=generator.device
+        )  # a tensor, so that a captured CUDA graph reads the change
 
-    def __call__(self, preferred: Tensor) -> Tensor:
+    def __call__(self, action: Tensor) -> Tensor:
         """``[N]`` to ``[N]`` int64; draws the same numbers whatever ε is."""
-        draw = torch.rand(2, len(preferred), generator=self.generator, device=preferred.device, dtype=torch.float64)
-        return torch.where(draw[0] < self.epsilon, (draw[1] * self.actions).long(), preferred)
+        draw = torch.rand(2, len(action), generator=self.generator, device=action.device, dtype=torch.float64)
+        return torch.where(draw[0] < self.epsilon, (draw[1] * self.actions).long(), action)
 
     def set(self, amount: float) -> None:
-        """ε from now on."""
+        """Set ε."""
         self.epsilon.fill_(amount)
 
     def state_dict(self) -> State:
-        """The generator; ε is the clock's."""
+        """State of the generator; the clock sets ε."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """The generator."""
+        """Load the generator's state."""
         self.generator.set_state(tensor(state, "generator"))
 
 
 class GaussianNoise:
-    """At first any action; then the preferred one with Gaussian noise, kept in bounds."""
+    """Uniform actions at first; then the policy's action with Gaussian noise, clipped to [−1, 1]."""
 
     def __init__(self, *, generator: torch.Generator, scale: float) -> None:
         self.generator, self.scale = generator, scale
         self.random = torch.ones((), dtype=torch.bool, device=generator.device)
 
-    def __call__(self, preferred: Tensor) -> Tensor:
-        """``[N, A]`` in [−1, 1] to the same; draws as many numbers whatever is asked."""
-        uniform = torch.empty_like(preferred).uniform_(-1, 1, generator=self.generator)
-        noise = torch.empty_like(preferred).normal_(generator=self.generator)
-        return torch.where(self.random, uniform, (preferred + self.scale * noise).clamp(-1, 1))
+    def __call__(self, action: Tensor) -> Tensor:
+        """``[N, A]`` in [−1, 1] to the same; draws equally many numbers in either phase."""
+        uniform = torch.empty_like(action).uniform_(-1, 1, generator=self.generator)
+        noise = torch.empty_like(action).normal_(generator=self.generator)
+        return torch.where(self.random, uniform, (action + self.scale * noise).clamp(-1, 1))
 
     def set(self, amount: float) -> None:
-        """1 while every action is drawn uniformly, then 0."""
+        """Draw uniform actions while ``amount`` is above 0."""
         self.random.fill_(amount > 0)
 
     def state_dict(self) -> State:
-        """The generator; the start is the clock's."""
+        """State of the generator; the clock ends the uniform phase."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """The generator."""
+        """Load the generator's state."""
         self.generator.set_state(tensor(state, "generator"))
 
 
 class NoExploration:
-    """Nothing is tried."""
+    """No exploration: the policy's own actions."""
 
-    def __call__(self, preferred: Tensor) -> Tensor:
-        """What was preferred, ``[N, ...]``."""
-        return preferred
+    def __call__(self, action: Tensor) -> Tensor:
+        """``action`` itself, ``[N, ...]``."""
+        return action
 
     def set(self, amount: float) -> None:
-        """Nothing to set."""
+        """Do nothing."""
 
     def state_dict(self) -> State:
-        """Nothing."""
+        """Empty."""
         return {}
 
     def load_state_dict(self, state: State) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Games as they are recorded: every lane gives its share of the steps, in whole games of which the last may be cut."""
+"""Record games: an equal share of the steps of every env, in whole games of which the last may be cut."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ from rlbench.envs.base import Frames, Step, VectorEnv
 
 
 class ShardRecorder:
-    """The lanes of a film, each up to its share of ``steps``, and what its whole games were worth."""
+    """Record each env up to its share of ``steps``, and the returns of its whole games."""
 
-    def __init__(self, film: RecordingWriter, *, lanes: int, steps: int) -> None:
-        self.film, self.count = film, np.zeros(lanes, np.int64)
-        self.quota = np.full(lanes, steps // lanes)
-        self.quota[: steps % lanes] += 1
-        self.score = np.zeros(lanes)
-        self.returns: list[list[float]] = [[] for _ in range(lanes)]
-        self.cut = 0  # games that their lane's share has cut
+    def __init__(self, writer: RecordingWriter, *, num_envs: int, steps: int) -> None:
+        self.writer, self.count = writer, np.zeros(num_envs, np.int64)
+        self.quota = np.full(num_envs, steps // num_envs)
+        self.quota[: steps % num_envs] += 1
+        self.score = np.zeros(num_envs)
+        self.returns: list[list[float]] = [[] for _ in range(num_envs)]
+        self.cut = 0  # games cut where their env reached its share
 
     @property
     def full(self) -> bool:
-        """Whether every lane has met its share."""
+        """True once every env has reached its share."""
         return bool((self.count == self.quota).all())
 
     def add(self, live: NDArray[np.bool_], obs: Frames, action: NDArray[np.int64], answer: Step) -> None:
-        """What every ``live`` lane ``[N]`` saw, did and met; of lanes that are full nothing is kept."""
+        """Record observation, action and answer of every ``live`` env ``[N]`` below its share."""
         ended = answer.terminated | answer.truncated
-        for lane in np.flatnonzero(live & (self.count < self.quota)).tolist():
-            self.count[lane] += 1
-            self.score[lane] += answer.score[lane]
-            cut = bool(self.count[lane] == self.quota[lane] and not ended[lane])
-            piece = step(
-                lane,
-                obs[lane],
-                int(action[lane]),
-                float(answer.score[lane]),
-                terminated=bool(answer.terminated[lane]),
-                truncated=bool(answer.truncated[lane]) or cut,
+        for env_id in np.flatnonzero(live & (self.count < self.quota)).tolist():
+            self.count[env_id] += 1
+            self.score[env_id] += answer.score[env_id]
+            cut = bool(self.count[env_id] == self.quota[env_id] and not ended[env_id])
+            frame = step(
+                env_id,
+                obs[env_id],
+                int(action[env_id]),
+                float(answer.score[env_id]),
+                terminated=bool(answer.terminated[env_id]),
+                truncated=bool(answer.truncated[env_id]) or cut,
             )
-            self.film.add(piece)
-            if ended[lane] or cut:
-                self.film.add(last(lane, answer.obs[lane]))
-                self._closed(lane, cut=cut)
+            self.writer.add(frame)
+            if ended[env_id] or cut:
+                self.writer.add(last(env_id, answer.obs[env_id]))
+                self._end_game(env_id, cut=cut)
 
-    def _closed(self, lane: int, *, cut: bool) -> None:
+    def _end_game(self, env_id: int, *, cut: bool) -> None:
         self.cut += cut
         if not cut:
-            self.returns[lane].append(float(self.score[lane]))
-        self.score[lane] = 0.0
+            self.returns[env_id].append(float(self.score[env_id]))
+        self.score[env_id] = 0.0
 
 
 def record(
-    actor: Actor, stacked: Recorder, explorer: Explorer, envs: VectorEnv, tracks: ShardRecorder
+    actor: Actor, stack: Recorder, explorer: Explorer, envs: VectorEnv, recorder: ShardRecorder
 ) -> Iterator[int]:
-    """Play until every lane has met its share; gives the number of steps so far after every vector step."""
-    shown = envs.reset()
-    live = np.ones(len(shown), np.bool_)
-    seen = stacked.observe(shown)
-    while not tracks.full:
-        action = explorer(actor.act(seen, "eval"))
-        chosen = action.cpu().numpy()
-        envs.send(chosen)
+    """Play until every env has reached its share; yield the number of steps so far after every vector step."""
+    frames = envs.reset()
+    live = np.ones(len(frames), np.bool_)
+    obs = stack.observe(frames)
+    while not recorder.full:
+        action = explorer(actor.act(obs, "eval"))
+        host_action = action.cpu().numpy()
+        envs.send(host_action)
         answer = envs.recv()
-        tracks.add(live, shown, chosen, answer)
-        stacked.record(action, answer.reward, answer.terminated, answer.truncated)
-        live, shown = ~(answer.terminated | answer.truncated), answer.obs
-        seen = stacked.observe(shown)
-        yield int(tracks.count.sum())
-    tracks.film.flush()
+        recorder.add(live, frames, host_action, answer)
+        stack.record(action, answer.reward, answer.terminated, answer.truncated)
+        live, frames = ~(answer.terminated | answer.truncated), answer.obs
+        obs = stack.observe(frames)
+        yield int(recorder.count.sum())
+    recorder.writer.flush()

@@ -1,4 +1,4 @@
-"""All lanes step together: act on what they show, wait for every answer, put it in the ring.
+"""Synchronous collection: all envs step together, and every transition goes to the ring.
 
 One of the two places where data cross between host and device: frames in, actions out.
 """
@@ -21,10 +21,10 @@ from rlbench.ops.state_dict import State, Stateful, branch, tensor, whole
 
 
 class Collector:
-    """Steps the environments of one segment after another.
+    """Step the environments of one segment after another.
 
-    Its state is exact at any step. Environments that can tell theirs do; of others the actions of the running segment
-    are kept: an environment is a function of its seeds and its actions, so replaying them in a fresh one leads back.
+    Its state is exact at any step. It holds the environments' snapshot, or without one the actions of the running
+    segment: an environment is a function of its seeds and its actions, so replaying them restores it.
     """
 
     def __init__(
@@ -34,62 +34,62 @@ class Collector:
         recorder: Recorder,
         explorer: Explorer,
         open_envs: Callable[[int], VectorEnv],
-        lanes: int,
+        num_envs: int,
         bound: Callable[[Tensor], Tensor] | None = None,
         scale: Stateful | None = None,
     ) -> None:
-        self.scale = scale  # of observations, where the environments move one
-        self.bound = bound  # from the action that is learned from to the one that is carried out; None is itself
+        self.scale = scale  # running statistics of observations, which the environments update
+        self.bound = bound  # maps the policy's action to the executed one; None is the identity
         self.actor, self.recorder, self.explorer, self.open_envs = actor, recorder, explorer, open_envs
         self.segment, self.exact = -1, True
         self.envs: VectorEnv | None = None
-        self.taken = ActionLog()
-        self.shown = torch.empty(0)  # what every lane shows now, stacked, on the device
-        self.ended = np.zeros(lanes, np.bool_)  # lanes that show a final observation: their next action does nothing
-        self.games = EpisodeStats(lanes)
+        self.actions = ActionLog()
+        self.obs = torch.empty(0)  # the newest observation of every env, stacked, on the device
+        self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action
+        self.games = EpisodeStats(num_envs)
 
     def open(self, segment: int) -> None:
-        """Close what runs, truncating it, and begin ``segment`` in fresh environments."""
+        """Truncate running episodes and begin ``segment`` in fresh environments."""
         if self.envs is not None:
             self.recorder.close()
             self.close()
-        self.segment, self.envs, self.taken = segment, self.open_envs(segment), ActionLog()
+        self.segment, self.envs, self.actions = segment, self.open_envs(segment), ActionLog()
         self.ended[:] = False
         self.games.drop(np.ones_like(self.ended))
-        self.shown = self.recorder.observe(self.envs.reset())
+        self.obs = self.recorder.observe(self.envs.reset())
 
     def step(self) -> int:
-        """One action in every lane; gives the number of live ones.
+        """Take one action in every env; return the number of live steps.
 
         Raises:
             RuntimeError: no segment was opened.
         """
         if self.envs is None:
             raise RuntimeError("open a segment first")
-        action = self.explorer(self.actor.act(self.shown, "act"))
-        chosen = (action if self.bound is None else self.bound(action)).cpu().numpy()
-        self.envs.send(chosen)
-        answer = self.envs.recv()
+        action = self.explorer(self.actor.act(self.obs, "act"))
+        executed = (action if self.bound is None else self.bound(action)).cpu().numpy()
+        self.envs.send(executed)
+        step = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
-            self.taken.add(chosen)
-        self.recorder.record(action, answer.reward, answer.terminated, answer.truncated)
+            self.actions.add(executed)
+        self.recorder.record(action, step.reward, step.terminated, step.truncated)
         live = ~self.ended
-        self.games.add(answer.score, live, answer.over)
-        self.ended = answer.terminated | answer.truncated
-        self.shown = self.recorder.observe(answer.obs)
+        self.games.add(step.score, live, step.over)
+        self.ended = step.terminated | step.truncated
+        self.obs = self.recorder.observe(step.obs)
         return int(live.sum())
 
     def close(self) -> None:
-        """Let the environments go."""
+        """Close the environments."""
         if self.envs is not None:
             self.envs.close()
             self.envs = None
 
     def state_dict(self) -> State:
-        """The segment, where its environments stand or how they came there, and the games."""
+        """Segment, environments, episode statistics, explorer and observation statistics."""
         return {
             "segment": self.segment,
-            **env_state(self.envs, self.taken),
+            **env_state(self.envs, self.actions),
             "ended": torch.from_numpy(self.ended.copy()),
             "games": self.games.state_dict(),
             "explorer": self.explorer.state_dict(),
@@ -97,16 +97,16 @@ class Collector:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take the segment over in fresh environments; the recorder must be loaded.
+        """Restore the segment in fresh environments; the recorder must be loaded.
 
         Raises:
-            BrokenEnvironment: they do not end where they were: another version, or not deterministic.
+            BrokenEnvironment: the replay does not end at the saved frames: another version, or not deterministic.
         """
         self.games.load_state_dict(branch(state, "games"))
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
         if self.segment >= 0:
-            self.taken, self.envs = ActionLog(), self.open_envs(self.segment)
-            self.shown = restore_envs(self.envs, self.taken, self.recorder, state, self.segment)
-        if self.scale is not None:  # at last, for opening environments moves it
+            self.actions, self.envs = ActionLog(), self.open_envs(self.segment)
+            self.obs = restore_envs(self.envs, self.actions, self.recorder, state, self.segment)
+        if self.scale is not None:  # last, since opening environments changes it
             self.scale.load_state_dict(branch(state, "scale"))

@@ -1,18 +1,18 @@
-"""Atari by ale-py's own vector engine: C++ threads, one emulator a lane, nothing but ale-py needed.
+"""Atari by the vector engine of ale-py, which has C++ threads.
 
-Each lane is an engine of its own with one thread: only so can one lane press FIRE while the others wait, and the
-answers cannot depend on timing. The engine skips, pools, greys and resizes frames; lives, FIRE, the frame limit and
-rewards are decided here, because the engine's own episodic life resets the whole game, its own FIRE is one frame
-pressed before the no-ops, and its own limit shows a stale last frame.
+Each env is an engine of its own with one thread. So one env can press FIRE while the others wait, and the answers do
+not depend on timing. The engine skips, pools, greys and resizes frames. Lives, FIRE, the frame limit and rewards are
+decided here: the engine's episodic life resets the whole game, its FIRE is one frame before the no-ops, and its limit
+returns a stale last frame.
 
-What is left that differs from the documented wrappers (NoopReset, MaxAndSkip, EpisodicLife, FireReset, Warp, Clip):
+Remaining differences from the reference wrappers (NoopReset, MaxAndSkip, EpisodicLife, FireReset, Warp, Clip):
 
 * grey comes from ALE's grey palette before the maximum over two frames, not from RGB after it;
-* the answer that ends a game shows the observation before it (or, pooled with it, one frame of the last step): the
-  engine takes no picture of the frame a game ends on. Nobody bootstraps from it;
-* ``max_frames`` is looked at after each agent step, so a game may be up to ``frame_skip − 1`` frames longer;
-* the numbers of no-ops are as uniform on 1 … ``noops``, but come from the engine's own generator, which draws from 0:
-  where it draws 0 the game is reset once more, and a few games (Seaquest) remember that in a pixel or two.
+* the answer that ends a game has the observation before it (or, pooled with it, one frame of the last step), since the
+  engine does not render the frame on which a game ends. No target bootstraps from it;
+* ``max_frames`` is checked after each agent step, so a game may be up to ``frame_skip − 1`` frames longer;
+* the number of no-ops is uniform on 1 … ``noops`` too, but from the engine's generator, which draws from 0: after a 0
+  the game is reset once more, which changes a pixel or two of a few games (Seaquest).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.atari import FIRE, Answers, one_seed_per_lane, played, referee
+from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.envs.roms import rom_of
 
 SCREEN: Final = (210, 160, 3)
-FULL_STRENGTH: Final = np.ones(1, np.float32)  # of the paddle
-NEVER: Final = 2**30  # frames; the engine's own limit, out of reach
-SOLE: Final = np.zeros(1, np.int64)  # the one lane of an engine
+FULL_STRENGTH: Final = np.ones(1, np.float32)  # paddle strength of a continuous action
+NEVER: Final = 2**30  # frames; a limit of the engine that no game reaches
+ONLY_ENV: Final = np.zeros(1, np.int64)  # index of the one env of an engine
 
 
-class _Said(NamedTuple):
-    """One engine's answer."""
+class _Answer(NamedTuple):
+    """Answer of one engine."""
 
     obs: NDArray[np.uint8]  # [1, *obs_shape]
     points: int = 0
@@ -48,83 +48,83 @@ class _Said(NamedTuple):
 
 
 class AleVector:
-    """N lanes of one game; ``coloured`` ones show the screen as people see it, ``[N, 210, 160, 3]``."""
+    """N envs of one game; ``coloured`` ones return the RGB screen, ``[N, 210, 160, 3]``."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, coloured: bool = False) -> None:
         rom = rom_of(task.game, "ale")
         self._task = task
-        self._seeds = one_seed_per_lane(seeds)
+        self._seeds = one_seed_per_env(seeds)
         self._engines = [_engine(task, rom, coloured=coloured) for _ in seeds]
         actions = self._engines[0].get_action_set()
         self._fire = task.fire and ale_py.Action.FIRE in actions
-        self._referee = referee(task, lanes=len(seeds), training=training)
-        info = played(task, lanes=len(seeds), actions=len(actions), engine="ale", package="ale-py")
+        self._referee = referee(task, num_envs=len(seeds), training=training)
+        info = atari_info(task, num_envs=len(seeds), actions=len(actions), engine="ale", package="ale-py")
         self.info: Final = info._replace(obs_shape=SCREEN) if coloured else info
         self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
-        self._shown = np.zeros((len(seeds), *self.info.obs_shape), np.uint8)
+        self._obs = np.zeros((len(seeds), *self.info.obs_shape), np.uint8)
 
     def reset(self) -> Frames:
-        """Begin every lane's first game, ``[N, size, size]``."""
-        with self._inspection.guarded():
-            said = [self._opened(lane, self._restart(lane, seed)) for lane, seed in enumerate(self._seeds)]
-        self._shown = np.concatenate([one.obs for one in said])
-        self._referee.begun(np.array([one.lives for one in said]))
-        return self._inspection.begun(self._shown)
+        """Begin every env's first game, ``[N, size, size]``."""
+        with self._inspection.guard():
+            answers = [self._begin(env_id, self._restart(env_id, seed)) for env_id, seed in enumerate(self._seeds)]
+        self._obs = np.concatenate([answer.obs for answer in answers])
+        self._referee.begin(np.array([answer.lives for answer in answers]))
+        return self._inspection.check_reset(self._obs)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set lanes going, ``[N]``: one whose game is over resets itself, one that lost a life does nothing."""
-        self._inspection.action(action)
-        chosen = self._referee.chosen(action)
-        with self._inspection.guarded():
-            for lane in np.flatnonzero(self._referee.asked):
-                self._engines[lane].send(chosen[lane : lane + 1], FULL_STRENGTH)
+        """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
+        self._inspection.check_action(action)
+        emulator_action = self._referee.emulator_action(action)
+        with self._inspection.guard():
+            for env_id in np.flatnonzero(self._referee.active):
+                self._engines[env_id].send(emulator_action[env_id : env_id + 1], FULL_STRENGTH)
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""
-        with self._inspection.guarded():
-            said = [self._answer(lane) for lane in range(self.info.lanes)]
-        self._shown = np.concatenate([one.obs for one in said])
-        answers = Answers(
-            obs=self._shown,
-            points=np.array([one.points for one in said], np.float64),
-            lives=np.array([one.lives for one in said]),
-            ended=np.array([one.ended for one in said]),
-            capped=np.array([one.frames >= self._task.max_frames for one in said]),
+        with self._inspection.guard():
+            answers = [self._receive(env_id) for env_id in range(self.info.num_envs)]
+        self._obs = np.concatenate([answer.obs for answer in answers])
+        columns = Answers(
+            obs=self._obs,
+            points=np.array([answer.points for answer in answers], np.float64),
+            lives=np.array([answer.lives for answer in answers]),
+            ended=np.array([answer.ended for answer in answers]),
+            capped=np.array([answer.frames >= self._task.max_frames for answer in answers]),
         )
-        return self._inspection.answered(self._referee.apply(answers))
+        return self._inspection.check_step(self._referee.apply(columns))
 
     def close(self) -> None:
         """Join the engines' threads; idempotent."""
         self._engines = []
 
-    def _answer(self, lane: int) -> _Said:
+    def _receive(self, env_id: int) -> _Answer:
         rules = self._referee
-        if not rules.asked[lane]:
-            return _Said(self._shown[lane : lane + 1])
-        said = _received(self._engines[lane])
-        if rules.lost[lane]:
-            return self._fired(lane, said)
-        if rules.over[lane]:
-            capped = said.frames >= self._task.max_frames  # our limit: the engine knows nothing of it and went on
-            return self._opened(lane, self._restart(lane, seed=-1) if capped else said)
-        return said
+        if not rules.active[env_id]:
+            return _Answer(self._obs[env_id : env_id + 1])
+        answer = _received(self._engines[env_id])
+        if rules.lost[env_id]:
+            return self._fire_reset(env_id, answer)
+        if rules.over[env_id]:
+            capped = answer.frames >= self._task.max_frames  # a limit of ours, at which the engine has not reset
+            return self._begin(env_id, self._restart(env_id, seed=-1) if capped else answer)
+        return answer
 
-    def _opened(self, lane: int, said: _Said) -> _Said:
-        """What a lane shows whose emulator was just reset, after at least one no-op and FIRE."""
-        while said.frames == 0 and self._task.noops > 0:  # the engine draws 0 … noops; 0 is drawn again
-            said = self._restart(lane, seed=-1)
-        return self._fired(lane, said)
+    def _begin(self, env_id: int, answer: _Answer) -> _Answer:
+        """First answer of a game whose emulator was just reset, after at least one no-op and FIRE."""
+        while answer.frames == 0 and self._task.noops > 0:  # the engine draws 0 … noops; 0 is drawn again
+            answer = self._restart(env_id, seed=-1)
+        return self._fire_reset(env_id, answer)
 
-    def _restart(self, lane: int, seed: int) -> _Said:
-        """Reset the emulator; a seed of −1 goes on with the engine's generator."""
-        obs, info = self._engines[lane].reset(SOLE, np.array([seed]))
-        return _Said(obs[0], lives=int(info["lives"][0]), frames=int(info["episode_frame_number"][0]))
+    def _restart(self, env_id: int, seed: int) -> _Answer:
+        """Reset the emulator; a seed of −1 keeps the engine's generator."""
+        obs, info = self._engines[env_id].reset(ONLY_ENV, np.array([seed]))
+        return _Answer(obs[0], lives=int(info["lives"][0]), frames=int(info["episode_frame_number"][0]))
 
-    def _fired(self, lane: int, said: _Said) -> _Said:
-        if not self._fire or said.ended:
-            return said
-        self._engines[lane].send(np.array([FIRE]), FULL_STRENGTH)
-        return _received(self._engines[lane])
+    def _fire_reset(self, env_id: int, answer: _Answer) -> _Answer:
+        if not self._fire or answer.ended:
+            return answer
+        self._engines[env_id].send(np.array([FIRE]), FULL_STRENGTH)
+        return _received(self._engines[env_id])
 
 
 def _engine(task: AtariTask, rom: Path, *, coloured: bool) -> ale_py.ALEVectorInterface:
@@ -137,7 +137,7 @@ def _engine(task: AtariTask, rom: Path, *, coloured: bool) -> ale_py.ALEVectorIn
         img_width=SCREEN[1] if coloured else task.size,
         grayscale=not coloured,
         maxpool=task.frame_skip > 1,
-        noop_max=task.noops + 1,  # it draws below this number
+        noop_max=task.noops + 1,  # exclusive
         use_fire_reset=False,
         episodic_life=False,
         life_loss_info=False,
@@ -152,9 +152,9 @@ def _engine(task: AtariTask, rom: Path, *, coloured: bool) -> ale_py.ALEVectorIn
     )
 
 
-def _received(engine: ale_py.ALEVectorInterface) -> _Said:
+def _received(engine: ale_py.ALEVectorInterface) -> _Answer:
     obs, points, ended, _, info = engine.recv()
-    return _Said(
+    return _Answer(
         obs[0],
         points=int(points[0]),
         lives=int(info["lives"][0]),

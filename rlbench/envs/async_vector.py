@@ -1,7 +1,7 @@
-"""Lanes that do not wait for each other, each a vector of one: whatever engine it is, a lane is its synchronous self.
+"""Asynchronous vector of envs, each a synchronous vector of one env with a thread of its own.
 
-Every lane has a thread, which waits for it alone; engines in C++ let go of the interpreter while they work. What a lane
-shows follows from its seed and its actions; only which lanes answer first is the machine's.
+C++ engines release the interpreter while they work. The observations of an env follow from its seed and actions; only
+the order of answers depends on the machine.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from numpy.typing import NDArray
 from rlbench.envs.base import EnvInfo, Frames, Step, VectorEnv
 from rlbench.errors import RlbenchError, UsageError
 
-AnswerT = TypeVar("AnswerT")
+ResultT = TypeVar("ResultT")
 
 
 class AsyncVector:
-    """N vectors of one lane each, of which ``recv`` gives the first ``async_batch`` that are done."""
+    """N vectors of one env each; ``recv`` returns the first ``async_batch`` that answer."""
 
-    def __init__(self, *, lanes: Sequence[VectorEnv], async_batch: int) -> None:
-        if not 1 <= async_batch <= len(lanes):
-            raise UsageError(f"async_batch={async_batch}: from 1 to {len(lanes)} lanes can answer")
-        self._lanes, self._answers = lanes, async_batch
-        self._threads = ThreadPoolExecutor(len(lanes), thread_name_prefix="lane")
+    def __init__(self, *, envs: Sequence[VectorEnv], async_batch: int) -> None:
+        if not 1 <= async_batch <= len(envs):
+            raise UsageError(f"async_batch={async_batch}: from 1 to {len(envs)} envs can answer")
+        self._envs, self._async_batch = envs, async_batch
+        self._threads = ThreadPoolExecutor(len(envs), thread_name_prefix="env")
         self._done: SimpleQueue[tuple[int, Future[Step]]] = SimpleQueue()  # in the order of completion
-        self.info: Final[EnvInfo] = lanes[0].info._replace(lanes=len(lanes))
+        self.info: Final[EnvInfo] = envs[0].info._replace(num_envs=len(envs))
 
     def reset(self) -> Frames:
-        """Begin every lane's first episode, ``[N, *obs_shape]``."""
-        begun = [self._threads.submit(lane.reset) for lane in self._lanes]
-        return np.concatenate([_answer(number, one) for number, one in enumerate(begun)])
+        """Begin every env's first episode, ``[N, *obs_shape]``."""
+        futures = [self._threads.submit(env.reset) for env in self._envs]
+        return np.concatenate([_result(env_id, future) for env_id, future in enumerate(futures)])
 
-    def send(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
-        """Set lanes ``[M]`` going that are not on their way."""
-        for row, number in enumerate(lane.tolist()):
-            self._set_going(number, action[row : row + 1])
+    def send(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
+        """Start a step of the idle envs ``[M]``."""
+        for row, index in enumerate(env_id.tolist()):
+            self._start(index, action[row : row + 1])
 
     def recv(self) -> Step:
-        """Wait until ``async_batch`` lanes are done, whichever they are."""
-        first = sorted((self._done.get() for _ in range(self._answers)), key=lambda one: one[0])
-        steps = [_answer(number, future) for number, future in first]
+        """Wait until any ``async_batch`` envs have answered."""
+        first = sorted((self._done.get() for _ in range(self._async_batch)), key=lambda pair: pair[0])
+        steps = [_result(env_id, future) for env_id, future in first]
         joined = Step(*(np.concatenate(column) for column in zip(*steps, strict=True)))
-        return joined._replace(lane=np.array([number for number, _ in first]))
+        return joined._replace(env_id=np.array([env_id for env_id, _ in first]))
 
     def close(self) -> None:
-        """Wait for what is on its way and let every lane go; idempotent."""
+        """Wait for pending steps and close every env; idempotent."""
         self._threads.shutdown(cancel_futures=True)
-        for lane in self._lanes:
-            lane.close()
+        for env in self._envs:
+            env.close()
 
-    def _set_going(self, number: int, action: NDArray[Any]) -> None:
-        with _named(number):
-            self._lanes[number].send(action)
-        future = self._threads.submit(self._lanes[number].recv)
-        future.add_done_callback(lambda done: self._done.put((number, done)))
+    def _start(self, env_id: int, action: NDArray[Any]) -> None:
+        with _errors_of(env_id):
+            self._envs[env_id].send(action)
+        future = self._threads.submit(self._envs[env_id].recv)
+        future.add_done_callback(lambda done: self._done.put((env_id, done)))
 
 
-def _answer(lane: int, future: Future[AnswerT]) -> AnswerT:
-    with _named(lane):
+def _result(env_id: int, future: Future[ResultT]) -> ResultT:
+    with _errors_of(env_id):
         return future.result()
 
 
 @contextmanager
-def _named(lane: int) -> Iterator[None]:
-    """To itself every lane is lane 0: say which it is."""
+def _errors_of(env_id: int) -> Iterator[None]:
+    """Name the env in its errors, since a vector of one calls every env 0."""
     try:
         yield
     except RlbenchError as error:
-        raise type(error)(f"of the lanes apart, number {lane}: {error}") from error
+        raise type(error)(f"async env {env_id}: {error}") from error

@@ -1,8 +1,8 @@
-"""What the Atari adapters share: which games exist, and who rules over lives, ends and clipped rewards.
+"""Rules that the Atari adapters share: lives, ends of episodes and clipped rewards.
 
-The emulators are asked for raw points and whole games only; an episode that ends with a life is made here,
-as the documented wrappers do: the game goes on, and what follows the loss is one no-op agent step (and one
-FIRE agent step where the game has it), never a reset of the emulator.
+The emulators return raw points and whole games only. An episode that ends with a life is made here, as the reference
+wrappers do: after the loss the game continues with one no-op agent step (and one FIRE agent step where the game has
+it), without a reset of the emulator.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rlbench.envs.base import Discrete, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
 
 NOOP: Final = 0
-FIRE: Final = 1  # the place of FIRE in every action set that has it
+FIRE: Final = 1  # index of FIRE in every action set that has it
 
 
 class Answers(NamedTuple):
-    """What N emulators say after one agent step each; a lane that was not asked says anything but its observation."""
+    """Answers of N emulators to one agent step each; of a skipped env only the observation is valid."""
 
     obs: NDArray[np.uint8]  # [N, size, size]
     points: NDArray[np.float64]  # [N] raw
@@ -33,65 +33,67 @@ class Answers(NamedTuple):
 
 
 class Referee:
-    """Turns what N emulators say into a ``Step``, and knows what the next send to each lane means."""
+    """Turn the answers of N emulators into a ``Step``, and decide the meaning of the next send to each env."""
 
-    def __init__(self, *, lanes: int, episodic_life: bool, clip: bool) -> None:
+    def __init__(self, *, num_envs: int, episodic_life: bool, clip: bool) -> None:
         self._episodic_life = episodic_life
         self._clip = clip
-        self._lives = np.zeros(lanes, np.int64)
-        self._ended, self._capped = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
-        self._lane = np.arange(lanes)
-        self._lane.flags.writeable = False
-        self.lost = np.zeros(lanes, np.bool_)  # [N] the next send begins the next life
-        self.over = np.ones(lanes, np.bool_)  # [N] the next send begins the next game
-        self.late = np.zeros(lanes, np.bool_)  # [N] the game ended while it was begun: not to be asked, it says so next
+        self._lives = np.zeros(num_envs, np.int64)
+        self._ended, self._capped = np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+        self._env_ids = np.arange(num_envs)
+        self._env_ids.flags.writeable = False
+        self.lost = np.zeros(num_envs, np.bool_)  # [N] the next send begins the next life
+        self.over = np.ones(num_envs, np.bool_)  # [N] the next send begins the next game
+        self.late = np.zeros(
+            num_envs, np.bool_
+        )  # [N] the game ended while it began: its end is reported in the next step, without the emulator
 
-    def begun(self, lives: NDArray[np.int64]) -> None:
-        """Every lane stands at the start of a game with that many lives, ``[N]``."""
+    def begin(self, lives: NDArray[np.int64]) -> None:
+        """Begin a game in every env, with the lives ``[N]``."""
         self._lives = lives
         self.over[:] = False
 
     @property
-    def asked(self) -> NDArray[np.bool_]:
-        """Which lanes' emulators take part in the next step, ``[N]``."""
+    def active(self) -> NDArray[np.bool_]:
+        """Mask of the envs whose emulators take part in the next step, ``[N]``."""
         return ~self.late
 
-    def chosen(self, action: NDArray[np.integer]) -> NDArray[np.integer]:
-        """The actions, ``[N]``, with the no-op where a life or a game is about to begin."""
+    def emulator_action(self, action: NDArray[np.integer]) -> NDArray[np.integer]:
+        """The actions, ``[N]``, with the no-op where a life or a game begins next."""
         return np.where(self.lost | self.over, NOOP, action)
 
-    def apply(self, said: Answers) -> Step:
-        """One row per lane; a lane that was lost or over answers with a first observation and nothing else."""
+    def apply(self, answers: Answers) -> Step:
+        """Return the step of all envs; an env whose life or game begins answers with its first observation alone."""
         live = ~(self.lost | self.over)
-        ended = np.where(self.late, self._ended, said.ended)
-        capped = np.where(self.late, self._capped, said.capped)
-        lives = np.where(self.late, self._lives, said.lives)
-        score = np.where(live & ~self.late, said.points, 0.0)
+        ended = np.where(self.late, self._ended, answers.ended)
+        capped = np.where(self.late, self._capped, answers.capped)
+        lives = np.where(self.late, self._lives, answers.lives)
+        score = np.where(live & ~self.late, answers.points, 0.0)
         lost = live & (lives > 0) & (lives < self._lives) & self._episodic_life
         over = live & (ended | capped)
         terminated = lost | (live & ended)
         self._lives, self._ended, self._capped = lives, ended, capped
         self.lost, self.over, self.late = lost & ~over, over, ~live & (ended | capped)
         return Step(
-            obs=said.obs,
+            obs=answers.obs,
             reward=(np.sign(score) if self._clip else score).astype(np.float32),
             terminated=terminated,
             truncated=over & ~terminated,
-            lane=self._lane,
+            env_id=self._env_ids,
             score=score,
             over=over,
         )
 
 
-def referee(task: AtariTask, *, lanes: int, training: bool) -> Referee:
-    """Life episodes and clipped rewards belong to training; evaluation plays whole games for raw points."""
-    return Referee(lanes=lanes, episodic_life=training and task.episodic_life, clip=training and task.clip)
+def referee(task: AtariTask, *, num_envs: int, training: bool) -> Referee:
+    """Build the rules of a task; only training ends episodes with a life and clips rewards."""
+    return Referee(num_envs=num_envs, episodic_life=training and task.episodic_life, clip=training and task.clip)
 
 
-def played(task: AtariTask, *, lanes: int, actions: int, engine: str, package: str) -> EnvInfo:
-    """What the lanes of a game are: grey frames ``[size, size]``, discrete actions, and who plays it."""
+def atari_info(task: AtariTask, *, num_envs: int, actions: int, engine: str, package: str) -> EnvInfo:
+    """Constants of the envs of a game: grey frames ``[size, size]``, discrete actions, engine and package version."""
     return EnvInfo(
-        lanes=lanes,
+        num_envs=num_envs,
         obs_shape=(task.size, task.size),
         obs_dtype=np.dtype(np.uint8),
         actions=Discrete(actions),
@@ -99,23 +101,22 @@ def played(task: AtariTask, *, lanes: int, actions: int, engine: str, package: s
     )
 
 
-def known(game: str, games: Sequence[str], *, where: str) -> str:
-    """The game, if it is one of them.
+def check_game(game: str, games: Sequence[str], *, where: str) -> None:
+    """Check that an engine has the game; ``where`` names the engine in the message.
 
     Raises:
-        UnknownName: it is none.
+        UnknownName: it has not.
     """
     if game not in games:
         raise UnknownName("game", game, games, where=where)
-    return game
 
 
-def one_seed_per_lane(seeds: Sequence[int]) -> tuple[int, ...]:
-    """The seeds, folded into 1 … 2³¹−2, which every engine takes for a seed.
+def one_seed_per_env(seeds: Sequence[int]) -> tuple[int, ...]:
+    """Map the seeds to 1 … 2³¹−2, the range that every engine supports.
 
     Raises:
-        UsageError: there is none.
+        UsageError: ``seeds`` is empty.
     """
     if not seeds:
-        raise UsageError("seeds: at least one lane is needed")
+        raise UsageError("seeds: at least one env is needed")
     return tuple(seed % (2**31 - 2) + 1 for seed in seeds)

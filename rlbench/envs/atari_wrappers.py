@@ -1,8 +1,8 @@
-"""One Atari game behind the documented wrappers, each written out: slow, literal, the yardstick of the fast engines.
+"""One Atari game behind the reference wrappers, written out literally; tests compare the fast engines with it.
 
 NoopReset → MaxAndSkip → EpisodicLife (training) → FireReset → Warp → Clip (training), on a single ``ale_py.AtariEnv``
-that shows raw RGB frames. Two keys are added to every step's info: ``score``, the raw points, and ``over``, whether
-the whole game ended. Known deviations from the documented chain: none; the frame stack is made in the ring buffer.
+that returns raw RGB frames. Every step's info has two more keys: ``score``, the raw points, and ``over``, True at the
+end of a whole game. There is no known difference from the reference; the ring buffer stacks the frames.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Stepped: TypeAlias = tuple[Frame, float, bool, bool, Info]
 REMEDY = 'pip install opencv-python-headless, or env = "ale"'
 
 
-def documented(task: AtariTask, *, training: bool) -> Callable[[], Game]:
-    """How one lane is made, once game and OpenCV are known to be there.
+def reference_env(task: AtariTask, *, training: bool) -> Callable[[], Game]:
+    """Return a factory of one env.
 
     Raises:
-        UsageError: one of them is missing.
+        UsageError: the game's ROM or OpenCV is missing.
     """
     rom_of(task.game, "gymnasium")
     if find_spec("cv2") is None:
@@ -43,7 +43,7 @@ def documented(task: AtariTask, *, training: bool) -> Callable[[], Game]:
 
 
 def versions() -> tuple[tuple[str, str], ...]:
-    """What steps and shows it, besides Gymnasium."""
+    """Versions of ale-py and OpenCV, for the record."""
     return (("ale-py", version("ale-py")), ("opencv", str(import_module("cv2").__version__)))
 
 
@@ -63,14 +63,14 @@ def _chain(task: AtariTask, *, training: bool) -> Game:
 
 
 class NoopReset(gymnasium.Wrapper[Frame, Any, Frame, Any]):
-    """After a reset, 1 … ``most`` raw frames of doing nothing, so that games begin differently."""
+    """Take 1 … ``most`` no-op frames after a reset, so that games begin differently (Mnih et al. 2015)."""
 
     def __init__(self, env: Game, most: int) -> None:
         super().__init__(env)
         self.most = most
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Frame, Info]:
-        """The frame after the no-ops, ``[210, 160, 3]``."""
+        """Return the frame after the no-ops, ``[210, 160, 3]``."""
         obs, info = self.env.reset(seed=seed, options=options)
         if self.most == 0:
             return obs, info
@@ -82,14 +82,14 @@ class NoopReset(gymnasium.Wrapper[Frame, Any, Frame, Any]):
 
 
 class MaxAndSkip(gymnasium.Wrapper[Frame, Any, Frame, Any]):
-    """The same action for ``skip`` frames; shows the maximum of the last two, which undoes flicker."""
+    """Repeat an action for ``skip`` frames; the observation is the maximum of the last two, against flicker."""
 
     def __init__(self, env: Game, skip: int) -> None:
         super().__init__(env)
         self.skip = skip
 
     def step(self, action: Any) -> Stepped:  # noqa: ANN401  # Gymnasium's signature
-        """One agent step; stops where the game stops."""
+        """Take one agent step, up to the end of the game."""
         frames: list[Frame] = []
         points = 0.0
         terminated = truncated = False
@@ -102,7 +102,7 @@ class MaxAndSkip(gymnasium.Wrapper[Frame, Any, Frame, Any]):
 
 
 class EpisodicLife(gymnasium.Wrapper[Frame, Any, Frame, Any]):
-    """A lost life ends the episode, where ``ends`` says so, but only a lost game resets the emulator."""
+    """End the episode with a lost life where ``ends`` is set; only the end of a game resets the emulator."""
 
     def __init__(self, env: Game, base: ale_py.AtariEnv, *, ends: bool) -> None:
         super().__init__(env)
@@ -110,7 +110,7 @@ class EpisodicLife(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         self.lives, self.over = 0, True
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Frame, Info]:
-        """The first frame of the next game, or the frame after one no-op agent step."""
+        """Return the first frame of the next game, or of the next life after one no-op agent step."""
         if self.over:
             obs, info = self.env.reset(seed=seed, options=options)
             self.over = False
@@ -120,7 +120,7 @@ class EpisodicLife(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         return obs, info
 
     def step(self, action: Any) -> Stepped:  # noqa: ANN401  # Gymnasium's signature
-        """Zero lives do not count as a loss: some games stay there for a while before they end."""
+        """Take one step; zero lives are no loss, since some games stay there for a while before they end."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.over = terminated or truncated
         lives, self.lives = self.lives, self.base.ale.lives()
@@ -129,17 +129,17 @@ class EpisodicLife(gymnasium.Wrapper[Frame, Any, Frame, Any]):
 
 
 class FireReset(gymnasium.Wrapper[Frame, Any, Frame, Any]):
-    """After a reset, one FIRE agent step, for games that wait for it; what it answers but the frame is dropped."""
+    """Take one FIRE agent step after a reset, for games that wait for it, and keep its frame alone."""
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Frame, Info]:
-        """The frame after FIRE."""
+        """Return the frame after FIRE."""
         self.env.reset(seed=seed, options=options)
         obs, _, _, _, info = self.env.step(FIRE)
         return obs, info
 
 
 class Warp(gymnasium.ObservationWrapper[Frame, Any, Frame]):
-    """Grey and ``size`` × ``size`` pixels, area-interpolated."""
+    """Grey frames of ``size`` × ``size`` pixels, area-interpolated."""
 
     def __init__(self, env: Game, size: int) -> None:
         super().__init__(env)
@@ -154,14 +154,14 @@ class Warp(gymnasium.ObservationWrapper[Frame, Any, Frame]):
 
 
 class Clip(gymnasium.Wrapper[Frame, Any, Frame, Any]):
-    """The sign of the reward, where ``signs`` says so; the points stay in the info."""
+    """Clip the reward to its sign where ``signs`` is set; the info keeps the points."""
 
     def __init__(self, env: Game, *, signs: bool) -> None:
         super().__init__(env)
         self.signs = signs
 
     def step(self, action: Any) -> Stepped:  # noqa: ANN401  # Gymnasium's signature
-        """The same step with its reward's sign."""
+        """Take one step and clip its reward."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         points = float(reward)
         return obs, float(np.sign(points)) if self.signs else points, terminated, truncated, {**info, "score": points}

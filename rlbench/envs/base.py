@@ -1,12 +1,12 @@
-"""The one face of every environment: a vector of lanes that is sent actions and answers with a ``Step``.
+"""Interface of every environment: a vector of envs that takes actions and answers with a ``Step``.
 
-Next-step autoreset, everywhere: the answer that ends an episode carries its true final observation; the
-next ``send`` to that lane ignores the action, resets, and answers with the first observation of the next
-episode, reward 0 and no flag. Hence the next observation is always the next row, and a truncated episode
-bootstraps from where it really stopped.
+Next-step autoreset, as Gymnasium calls it: the answer that ends an episode carries its true final observation. The
+next ``send`` to that env ignores the action, resets, and answers with the first observation of the next episode,
+reward 0 and no flag. So the next observation is always the next row, and a truncated episode bootstraps from its true
+last observation.
 
-Continuous actions are sent in [−1, 1], float32: −1 stands for the lowest and 1 for the highest value the environment
-takes, and what lies between is stretched linearly. So every learner's range is [−1, 1], and so is what a buffer holds.
+Continuous actions are float32 in [−1, 1], scaled linearly to the bounds of the environment. So learners and buffers
+hold actions in [−1, 1] alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlbench.ops.state_dict import State
 
 Frames: TypeAlias = NDArray[Any]
-"""What N lanes show, ``[N, *obs_shape]``: the newest frame only, never a stack."""
+"""Observations of N envs, ``[N, *obs_shape]``: the newest frame only, never a stack."""
 
 
 class Discrete(NamedTuple):
@@ -29,86 +29,86 @@ class Discrete(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Real vectors; sent in [−1, 1], which the adapter stretches to ``low`` … ``high``, both ``[A]`` and finite."""
+    """Continuous actions in [−1, 1], which the adapter scales to ``low`` … ``high``, both ``[A]`` and finite."""
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
 
 
 class EnvInfo(NamedTuple):
-    """What does not change while a vector of environments lives."""
+    """Constants of a vector of environments."""
 
-    lanes: int
-    obs_shape: tuple[int, ...]  # of one lane's newest frame
+    num_envs: int
+    obs_shape: tuple[int, ...]  # of one env's newest frame
     obs_dtype: np.dtype[Any]
     actions: Discrete | Box
     versions: tuple[
         tuple[str, str], ...
-    ]  # what stepped it, for the record: (("env", "ale/pong"), ("ale-py", "0.12.1"))
+    ]  # engine and package versions, for the record: (("env", "ale/pong"), ("ale-py", "0.12.1"))
 
 
 class Step(NamedTuple):
-    """What M lanes answer to one action each."""
+    """Answers of M envs to one action each."""
 
     obs: Frames  # [M, *obs_shape]; the true final observation where an episode just ended; never overwritten later
-    reward: NDArray[np.float32]  # [M] what the learner is paid: clipped where the task says so
-    terminated: NDArray[np.bool_]  # [M] nothing to bootstrap from: the game, or in training a life, is lost
+    reward: NDArray[np.float32]  # [M] the learner's reward: clipped where the task says so
+    terminated: NDArray[np.bool_]  # [M] no bootstrap: the game is lost, or in training a life
     truncated: NDArray[np.bool_]  # [M] stopped by a limit; never together with ``terminated``
-    lane: NDArray[np.int64]  # [M] which lanes answer, ascending
-    score: NDArray[np.float64]  # [M] raw points of this step, whatever ``reward`` was made of
-    over: NDArray[np.bool_]  # [M] the whole game ended: with a lost life ``terminated`` is set and this is not
+    env_id: NDArray[np.int64]  # [M] index of each env that answers, ascending
+    score: NDArray[np.float64]  # [M] raw points of this step, before clipping
+    over: NDArray[np.bool_]  # [M] the whole game ended; a lost life sets ``terminated`` alone
 
 
 class VectorEnv(Protocol):
-    """N environments side by side."""
+    """N environments, stepped together."""
 
     @property
     def info(self) -> EnvInfo:
         """Shapes, types and versions."""
 
     def reset(self) -> Frames:
-        """Begin every lane's first episode, ``[N, ...]``; called once, before the first ``send``."""
+        """Begin every env's first episode, ``[N, ...]``; called once, before the first ``send``."""
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set all lanes going, ``[N]`` int64 or ``[N, A]`` float32 in [−1, 1]; returns at once where the engine can."""
+        """Start a step of all envs with actions ``[N]`` int64 or ``[N, A]`` float32 in [−1, 1]."""
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""
 
     def close(self) -> None:
-        """Let go of threads and memory; idempotent."""
+        """Release threads and memory; idempotent."""
 
 
 class AsyncVectorEnv(Protocol):
-    """N environments side by side, each answering when it can; otherwise as a ``VectorEnv``, autoreset included."""
+    """N environments, each of which answers when it can; autoreset as in a ``VectorEnv``."""
 
     @property
     def info(self) -> EnvInfo:
         """Shapes, types and versions."""
 
     def reset(self) -> Frames:
-        """Begin every lane's first episode, ``[N, ...]``; called once, before the first ``send``."""
+        """Begin every env's first episode, ``[N, ...]``; called once, before the first ``send``."""
 
-    def send(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
-        """Set lanes ``[M]`` going that are not on their way; ``[M]`` int64 or ``[M, A]`` float32; returns at once."""
+    def send(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
+        """Start a step of the idle envs ``env_id`` ``[M]``, with actions ``[M]`` int64 or ``[M, A]`` float32."""
 
     def recv(self) -> Step:
-        """Wait for the first lanes to answer, ``1 ≤ M ≤ N`` of those on their way; ``lane`` says which."""
+        """Wait for the first busy envs to answer, ``1 ≤ M ≤ N``, named by ``env_id``."""
 
     def close(self) -> None:
-        """Let go of threads and memory; idempotent."""
+        """Release threads and memory; idempotent."""
 
 
 @runtime_checkable
 class Snapshot(VectorEnv, Protocol):
-    """A ``VectorEnv`` that can be put where another of the same task and seeds stood, to the bit, at any step."""
+    """A ``VectorEnv`` whose state can be saved and restored at any step, to the bit."""
 
     def state_dict(self) -> State:
-        """Everything later answers depend on; called after ``reset``, and not between ``send`` and ``recv``."""
+        """State of envs and generators; called after ``reset``, and not between ``send`` and ``recv``."""
 
     def load_state_dict(self, state: State) -> None:
-        """Stand there, instead of ``reset``; what is shown there is not told again.
+        """Restore the state, instead of ``reset``; the observation is not part of it.
 
         Raises:
-            BrokenEnvironment: the state is another task's, or another version's.
+            BrokenEnvironment: the state belongs to another task or version.
         """

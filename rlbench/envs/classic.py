@@ -1,6 +1,6 @@
 """Gymnasium's classic control tasks (CartPole, Pendulum, Acrobot, both mountain cars), N of them in this process.
 
-They are whole in their ``state`` and their random stream, so a snapshot is exact.
+Their ``state`` and generator are their whole state, so a snapshot is exact.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ PACKAGE: Final = "gymnasium.envs.classic_control"
 
 
 class ClassicVector(GymnasiumVector):
-    """N lanes of one task, such as ``CartPole-v1``; ``limit``: agent steps an episode may last, else the task's."""
+    """N envs of one task, such as ``CartPole-v1``; ``limit``: agent steps an episode may last, else the task's."""
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None) -> None:
         factory, steps = bare(task, package=PACKAGE)
         super().__init__(name=task, factory=factory, seeds=seeds, limit=steps if limit is None else limit)
 
     def state_dict(self) -> State:
-        """Where everything is, episodes and random streams."""
-        places: State = {str(i): torch.tensor(np.array(lane.state)) for i, lane in enumerate(self._inner())}
-        return {**self.progress(), "places": places}  # a lane's own tensor: one that was just reset has another type
+        """State of envs, episodes and generators."""
+        places: State = {str(i): torch.tensor(np.array(env.state)) for i, env in enumerate(self._inner())}
+        return {**self.progress(), "places": places}  # a tensor for each env: after a reset its type differs
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
-        with self._inspection.guarded():
+        """Restore envs, episodes and generators."""
+        with self._inspection.guard():
             self.proceed(state)
-            for i, lane in enumerate(self._inner()):
-                lane.state = tensor(branch(state, "places"), str(i)).numpy().copy()
+            for i, env in enumerate(self._inner()):
+                env.state = tensor(branch(state, "places"), str(i)).numpy().copy()
 
     def _inner(self) -> list[Any]:
         return [env.unwrapped for env in self._envs]

@@ -1,23 +1,24 @@
-"""Atari by EnvPool: one pool of C++ threads under all lanes; an optional extra, ``pip install "rlbench[envpool]"``.
+"""Atari by EnvPool: one pool of C++ threads under all envs; an optional extra, ``pip install "rlbench[envpool]"``.
 
-The pool skips, pools, greys and resizes frames, resets games and ends them at the step limit; lives, FIRE and rewards
-are decided here, because the pool's own episodic life presses no-ops after every loss and its own FIRE is one frame.
+The pool skips, pools, greys and resizes frames, resets games and ends them at the step limit. Lives, FIRE and rewards
+are decided here: the pool's episodic life adds no-ops after every loss, and its FIRE is one frame.
 
-What is left that differs from the documented wrappers (NoopReset, MaxAndSkip, EpisodicLife, FireReset, Warp, Clip):
+Remaining differences from the reference wrappers (NoopReset, MaxAndSkip, EpisodicLife, FireReset, Warp, Clip):
 
 * grey comes from ALE's grey palette before the maximum over two frames, not from RGB after it;
-* the answer that ends a game shows, where it ended in mid-skip, its third frame alone or the observation before it.
-  Nobody bootstraps from it;
-* ``max_frames`` is counted in agent steps, the steps after a loss included and the no-ops not: a game may be up to
+* the answer that ends a game in mid-skip has its third frame alone or the observation before it. No target bootstraps
+  from it;
+* ``max_frames`` counts agent steps, with the steps after a loss and without the no-ops: a game may be up to
   ``noops + frame_skip − 1`` frames longer;
-* the numbers of no-ops are as uniform on 1 … ``noops``, but come from the pool's own generator; none at all, and a
-  frame skip of 1 (which it pools with all frames before), are refused;
-* the emulator and the ROM are those inside EnvPool, not those of ale-py.
+* the number of no-ops is uniform on 1 … ``noops`` too, but from the pool's generator; ``noops`` of 0, and a frame skip
+  of 1 (which it pools with all earlier frames), are refused;
+* emulator and ROM are EnvPool's, not ale-py's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.atari import FIRE, Answers, one_seed_per_lane, played, referee
+from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.envs.roms import rom_of
@@ -38,7 +39,7 @@ REMEDY = 'pip install "rlbench[envpool]"'
 
 
 class _Pool(Protocol):
-    """The part of EnvPool's Gymnasium face that is used."""
+    """Part of EnvPool's Gymnasium interface that is used here."""
 
     def reset(self) -> tuple[NDArray[np.uint8], dict[str, Any]]: ...
     def send(self, action: NDArray[Any], env_id: NDArray[Any]) -> None: ...
@@ -47,79 +48,77 @@ class _Pool(Protocol):
 
 
 class EnvPoolVector:
-    """N lanes of one game."""
+    """N envs of one game."""
 
     def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, threads: int) -> None:
-        rom_of(task.game, "envpool")  # before a pool is made of it
-        self._pool = _pool(task, one_seed_per_lane(seeds), threads)
+        rom_of(task.game, "envpool")  # a missing ROM is refused by name
+        self._pool = _pool(task, one_seed_per_env(seeds), threads)
         actions = _actions(task)
         self._fire = task.fire and ale_py.Action.FIRE in actions
-        self._referee = referee(task, lanes=len(seeds), training=training)
-        self.info: Final = played(task, lanes=len(seeds), actions=len(actions), engine="envpool", package="envpool")
+        self._referee = referee(task, num_envs=len(seeds), training=training)
+        self.info: Final = atari_info(
+            task, num_envs=len(seeds), actions=len(actions), engine="envpool", package="envpool"
+        )
         self._inspection = Inspection(name=f"envpool/{task.game}", info=self.info, seeds=seeds)
-        self._said = _silence(len(seeds), task.size)
+        self._answers = _no_answers(len(seeds), task.size)
 
     def reset(self) -> Frames:
-        """Begin every lane's first game, ``[N, size, size]``."""
-        with self._inspection.guarded():
+        """Begin every env's first game, ``[N, size, size]``."""
+        with self._inspection.guard():
             obs, info = self._pool.reset()
-            self._said.obs[info["env_id"]] = obs[:, 0]
-            self._said.lives[info["env_id"]] = info["lives"]
-            self._press(np.arange(self.info.lanes), self._said)
-        self._referee.begun(self._said.lives)
-        return self._inspection.begun(self._said.obs)
+            self._answers.obs[info["env_id"]] = obs[:, 0]
+            self._answers.lives[info["env_id"]] = info["lives"]
+            self._fire_reset(np.arange(self.info.num_envs), self._answers)
+        self._referee.begin(self._answers.lives)
+        return self._inspection.check_reset(self._answers.obs)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Set lanes going, ``[N]``: one whose game is over resets itself, one that lost a life does nothing."""
-        self._inspection.action(action)
-        asked = np.flatnonzero(self._referee.asked)
-        with self._inspection.guarded():
-            if asked.size:
-                self._pool.send(self._referee.chosen(action)[asked], asked)
+        """Start a step of the envs, ``[N]``: a no-op after a lost life, a reset after a game."""
+        self._inspection.check_action(action)
+        active = np.flatnonzero(self._referee.active)
+        with self._inspection.guard():
+            if active.size:
+                self._pool.send(self._referee.emulator_action(action)[active], active)
 
     def recv(self) -> Step:
         """Wait for the answers to the last ``send``."""
         rules = self._referee
-        said = _copied(self._said)  # of a lane that is not asked, what it said last
-        with self._inspection.guarded():
-            if rules.asked.any():
-                self._hear(said)
-            self._press(np.flatnonzero(rules.asked & (rules.lost | rules.over) & ~said.ended & ~said.capped), said)
-        self._said = said
-        return self._inspection.answered(rules.apply(said))
+        answers = deepcopy(self._answers)  # a skipped env repeats its last answer
+        with self._inspection.guard():
+            if rules.active.any():
+                self._receive(answers)
+            began = rules.active & (rules.lost | rules.over)
+            self._fire_reset(np.flatnonzero(began & ~answers.ended & ~answers.capped), answers)
+        self._answers = answers
+        return self._inspection.check_step(rules.apply(answers))
 
     def close(self) -> None:
         """Join the pool's threads; idempotent."""
         self._pool.close()
 
-    def _press(self, lanes: NDArray[np.int64], said: Answers) -> None:
-        """FIRE, for one agent step, on these lanes alone; what it scores is dropped with the row."""
-        if self._fire and lanes.size:
-            self._pool.send(np.full(lanes.size, FIRE), lanes)
-            self._hear(said)
+    def _fire_reset(self, env_ids: NDArray[np.int64], answers: Answers) -> None:
+        """Press FIRE for one agent step in these envs; its points are dropped."""
+        if self._fire and env_ids.size:
+            self._pool.send(np.full(env_ids.size, FIRE), env_ids)
+            self._receive(answers)
 
-    def _hear(self, said: Answers) -> None:
+    def _receive(self, answers: Answers) -> None:
         obs, points, _, capped, info = self._pool.recv()
-        lane = info["env_id"]
-        said.obs[lane] = obs[:, 0]
-        said.points[lane] = points
-        said.lives[lane] = info["lives"]
-        said.ended[lane] = info["terminated"]
-        said.capped[lane] = capped
+        env_id = info["env_id"]
+        answers.obs[env_id] = obs[:, 0]
+        answers.points[env_id] = points
+        answers.lives[env_id] = info["lives"]
+        answers.ended[env_id] = info["terminated"]
+        answers.capped[env_id] = capped
 
 
-def _copied(said: Answers) -> Answers:
-    obs, points, lives, ended, capped = said
-    return Answers(obs.copy(), points.copy(), lives.copy(), ended.copy(), capped.copy())
-
-
-def _silence(lanes: int, size: int) -> Answers:
+def _no_answers(num_envs: int, size: int) -> Answers:
     return Answers(
-        obs=np.zeros((lanes, size, size), np.uint8),
-        points=np.zeros(lanes, np.float64),
-        lives=np.zeros(lanes, np.int64),
-        ended=np.zeros(lanes, np.bool_),
-        capped=np.zeros(lanes, np.bool_),
+        obs=np.zeros((num_envs, size, size), np.uint8),
+        points=np.zeros(num_envs, np.float64),
+        lives=np.zeros(num_envs, np.int64),
+        ended=np.zeros(num_envs, np.bool_),
+        capped=np.zeros(num_envs, np.bool_),
     )
 
 
@@ -151,7 +150,7 @@ def _pool(task: AtariTask, seeds: tuple[int, ...], threads: int) -> _Pool:
 
 
 def _actions(task: AtariTask) -> list[ale_py.Action]:
-    """The game's actions by name, which EnvPool knows but does not tell."""
+    """Actions of the game by name, which EnvPool does not return."""
     emulator = ale_py.ALEInterface()
     emulator.setLoggerMode(ale_py.LoggerMode.Error)
     emulator.loadROM(rom_of(task.game, "envpool"))

@@ -1,7 +1,7 @@
-"""EnvPool's MuJoCo tasks with lanes that do not wait for each other: what ``envs/envpool_mujoco.py`` is made of.
+"""EnvPool's MuJoCo tasks, stepped asynchronously; ``envs/envpool_mujoco.py`` builds on them.
 
-EnvPool hands answers out in batches of a fixed size. The size taken is the largest that divides both the lanes and the
-answers waited for, so that first observations come out even and none is left behind in the pool.
+EnvPool returns answers in batches of a fixed size: here the greatest common divisor of the number of envs and
+``async_batch``, so that no first observation stays in the pool.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.envs.atari import one_seed_per_lane
+from rlbench.envs.atari import one_seed_per_env
 from rlbench.envs.base import EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.envs.envpool import REMEDY
@@ -29,10 +29,7 @@ from rlbench.errors import UsageError
 
 
 class EnvPoolMujocoAsync:
-    """N lanes of one task, such as ``HalfCheetah-v4``.
-
-    Of which ``recv`` gives the first ``async_batch`` that are done.
-    """
+    """N envs of one task, such as ``HalfCheetah-v4``; ``recv`` returns the first ``async_batch`` that answer."""
 
     def __init__(
         self, *, task: str, seeds: Sequence[int], threads: int, async_batch: int, limit: int | None = None
@@ -40,66 +37,66 @@ class EnvPoolMujocoAsync:
         _, steps = bare(task, package=PACKAGE)
         if find_spec("envpool") is None:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
-        numbers = one_seed_per_lane(seeds)
-        if not 1 <= async_batch <= len(numbers):
-            raise UsageError(f"{task}: async_batch={async_batch}: from 1 to {len(seeds)} lanes can answer")
-        self._batch, self._answers = gcd(len(seeds), async_batch), async_batch
+        pool_seeds = list(one_seed_per_env(seeds))
+        if not 1 <= async_batch <= len(seeds):
+            raise UsageError(f"{task}: async_batch={async_batch}: from 1 to {len(seeds)} envs can answer")
+        self._batch, self._async_batch = gcd(len(seeds), async_batch), async_batch
         self._pool: Any = import_module("envpool").make(
             task,
             env_type="gymnasium",
             num_envs=len(seeds),
             batch_size=self._batch,
             num_threads=threads,
-            seed=list(one_seed_per_lane(seeds)),
+            seed=pool_seeds,
             max_episode_steps=steps if limit is None else limit,
             post_constraint=True,
         )
-        self._stretch: Final = ActionScaling.by(task, self._pool.action_space)
+        self._scaling: Final = ActionScaling.by(task, self._pool.action_space)
         self.info: Final = EnvInfo(
-            lanes=len(seeds),
+            num_envs=len(seeds),
             obs_shape=tuple(self._pool.observation_space.shape),
             obs_dtype=np.dtype(np.float32),
-            actions=self._stretch.actions,
+            actions=self._scaling.actions,
             versions=(("env", f"envpool/{task}"), ("envpool", version("envpool")), ("mujoco", bundled_mujoco())),
         )
         self._inspection = Inspection(name=f"envpool/{task}", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
-        """Begin every lane's first episode, ``[N, *obs_shape]``."""
-        with self._inspection.guarded():
+        """Begin every env's first episode, ``[N, *obs_shape]``."""
+        with self._inspection.guard():
             self._pool.async_reset()
-            return self._inspection.begun(self._heard(self.info.lanes).obs)
+            return self._inspection.check_reset(self._receive(self.info.num_envs).obs)
 
-    def send(self, action: NDArray[Any], lane: NDArray[np.int64]) -> None:
-        """Set lanes ``[M]`` going that are not on their way: one whose episode is over resets itself."""
-        self._inspection.action(action, lane)
-        with self._inspection.guarded():
-            self._pool.send(self._stretch(action).astype(np.float64), lane)
+    def send(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
+        """Start a step of the idle envs ``[M]``; an env whose episode is over resets itself."""
+        self._inspection.check_action(action, env_id)
+        with self._inspection.guard():
+            self._pool.send(self._scaling(action).astype(np.float64), env_id)
 
     def recv(self) -> Step:
-        """Wait until ``async_batch`` lanes are done, whichever they are."""
-        with self._inspection.guarded():
-            step = self._heard(self._answers)
-        return self._inspection.answered(step)
+        """Wait until any ``async_batch`` envs have answered."""
+        with self._inspection.guard():
+            step = self._receive(self._async_batch)
+        return self._inspection.check_step(step)
 
     def close(self) -> None:
         """Join the pool's threads; idempotent."""
         self._pool.close()
 
-    def _heard(self, count: int) -> Step:
-        """The next ``count`` answers, ascending by lane."""
-        said = [self._pool.recv() for _ in range(count // self._batch)]
-        lane = np.concatenate([info["env_id"] for *_, info in said]).astype(np.int64)
-        order = np.argsort(lane)
+    def _receive(self, count: int) -> Step:
+        """Return the next ``count`` answers, ascending by env."""
+        batches = [self._pool.recv() for _ in range(count // self._batch)]
+        env_id = np.concatenate([info["env_id"] for *_, info in batches]).astype(np.int64)
+        order = np.argsort(env_id)
         obs, reward, terminated, truncated = (
-            np.concatenate(column)[order] for column in zip(*(one[:4] for one in said), strict=True)
+            np.concatenate(column)[order] for column in zip(*(batch[:4] for batch in batches), strict=True)
         )
         return Step(
             obs=obs.astype(self.info.obs_dtype),
             reward=reward,
             terminated=terminated,
             truncated=truncated & ~terminated,
-            lane=lane[order],
+            env_id=env_id[order],
             score=reward.astype(np.float64),
             over=terminated | truncated,
         )
@@ -107,9 +104,9 @@ class EnvPoolMujocoAsync:
 
 @cache
 def bundled_mujoco() -> str:
-    """The version of the MuJoCo inside EnvPool, as its library has it; it offers no other way to ask."""
-    found = find_spec("envpool.mujoco")
-    folders = list(found.submodule_search_locations or ()) if found else []
+    """Version of the MuJoCo inside EnvPool, read from its shared library, which has no function for it."""
+    package = find_spec("envpool.mujoco")
+    folders = list(package.submodule_search_locations or ()) if package else []
     library = next((path for folder in folders for path in Path(folder).glob("mujoco_gym_envpool*.so")), None)
     versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", library.read_bytes())) if library else set()
     return versions.pop().decode() if len(versions) == 1 else "unknown"

@@ -1,11 +1,11 @@
-"""Fetch tasks of Gymnasium-Robotics: reach a goal that is shown, rewarded −1 a step until there, and 0 there.
+"""Fetch tasks of Gymnasium-Robotics: reach a goal, with reward −1 a step until it is reached, and 0 there.
 
-What is shown is one vector, ``[observation | achieved goal | desired goal]``, so that replay can write another desired
-goal into it and ask ``compute_reward`` what that would have paid.
+Observations are one vector, ``[observation | achieved goal | desired goal]``. So hindsight replay can write another
+desired goal into it and compute its reward by ``compute_reward``.
 
-The documented ids are ``FetchReach-v2`` and the ``-v3`` of 2022. Gymnasium-Robotics 1.4.2 has ``-v4`` alone, which
-begins as they did: the ``-v3`` of its version 1.3 forgets to put the arm back (its issue 251). The record names the id
-that ran.
+Reference scores are of ``FetchReach-v2`` and the ``-v3`` of 2022. Gymnasium-Robotics 1.4.2 has ``-v4`` alone, with the
+same initial states; the ``-v3`` of its version 1.3 does not reset the arm (its issue 251). The record names the id of
+the run.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from rlbench.ops.state_dict import State, branch, tensor
 PACKAGE: Final = "gymnasium_robotics.envs.fetch"
 REMEDY: Final = 'pip install "gymnasium-robotics>=1.4"'
 NEAR: Final = 0.05  # metres
-GOAL: Final = 3  # numbers in a goal: a place
+GOAL: Final = 3  # coordinates of a goal
 PARTS: Final = ("observation", "achieved_goal", "desired_goal")
 
 
 class GoalLayout(NamedTuple):
-    """Where the parts lie in what is shown."""
+    """Slices of the parts of an observation."""
 
     observation: slice
     achieved: slice
@@ -51,7 +51,7 @@ def compute_reward(achieved: Tensor, desired: Tensor) -> Tensor:
 
 
 class FetchVector(GymnasiumVector):
-    """N lanes of one task with sparse reward, such as ``FetchReach-v4``.
+    """N envs of one task with sparse reward, such as ``FetchReach-v4``.
 
     ``limit``: agent steps an episode may last, else the task's 50. ``limit_terminates``: reaching it is ``terminated``,
     not ``truncated``, as in the documented runs.
@@ -60,7 +60,7 @@ class FetchVector(GymnasiumVector):
     def __init__(
         self, *, task: str, seeds: Sequence[int], limit: int | None = None, limit_terminates: bool = False
     ) -> None:
-        _imported(task)
+        _import_package(task)
         factory, steps = bare(task, package=PACKAGE)
         super().__init__(
             name=task,
@@ -70,35 +70,35 @@ class FetchVector(GymnasiumVector):
             limit=steps if limit is None else limit,
         )
         self._limit_terminates = limit_terminates
-        shown, goal = (self._inner()[0].observation_space[part].shape[0] for part in PARTS[:2])
-        self.layout: Final = GoalLayout(slice(shown), slice(shown, shown + goal), slice(shown + goal, shown + 2 * goal))
+        size, goal = (self._inner()[0].observation_space[part].shape[0] for part in PARTS[:2])
+        self.layout: Final = GoalLayout(slice(size), slice(size, size + goal), slice(size + goal, size + 2 * goal))
 
     def recv(self) -> Step:
-        """Step every live lane, reset every ended one."""
+        """Step every live env, reset every ended one."""
         step = super().recv()
         if self._limit_terminates:
             step = step._replace(terminated=step.terminated | step.truncated, truncated=np.zeros_like(step.truncated))
         return step
 
     def state_dict(self) -> State:
-        """Physics, goals, episodes and random streams."""
-        goals = np.stack([lane.goal for lane in self._inner()])
+        """State of physics, goals, episodes and generators."""
+        goals = np.stack([env.goal for env in self._inner()])
         return {**self.progress(), "physics": physics(self._inner()), "goals": torch.from_numpy(goals)}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
-        with self._inspection.guarded():
+        """Restore physics, goals, episodes and generators."""
+        with self._inspection.guard():
             self.proceed(state)
             put_physics(self._inner(), branch(state, "physics"))
-            for lane, goal in zip(self._inner(), tensor(state, "goals").numpy(), strict=True):
-                lane.goal = goal.copy()
+            for env, goal in zip(self._inner(), tensor(state, "goals").numpy(), strict=True):
+                env.goal = goal.copy()
 
     def _inner(self) -> list[Any]:
         return [env.unwrapped for env in self._envs]
 
 
 class Flat(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDArray[np.float64]]]):
-    """What is shown as one vector."""
+    """Observations as one vector."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -111,9 +111,9 @@ class Flat(gymnasium.ObservationWrapper[NDArray[np.float64], Any, dict[str, NDAr
         return np.concatenate([observation[part] for part in PARTS])
 
 
-def _imported(task: str) -> None:
+def _import_package(task: str) -> None:
     try:
-        with redirect_stderr(StringIO()):  # it greets with news about other tasks
+        with redirect_stderr(StringIO()):  # its import prints news about other tasks
             import_module("gymnasium_robotics")
     except ModuleNotFoundError as cause:
         raise UsageError(f"{task}: Gymnasium-Robotics is not installed ({cause}): {REMEDY}") from cause
@@ -122,8 +122,8 @@ def _imported(task: str) -> None:
 
 
 def _sparse(task: str, factory: Callable[[], Env]) -> Env:
-    lane: Any = factory()
-    if lane.reward_type != "sparse":
+    env: Any = factory()
+    if env.reward_type != "sparse":
         raise UsageError(f"{task}: its reward is dense; choose a task with sparse reward, such as FetchReach-v4")
-    made: Env = lane
-    return made
+    sparse: Env = env
+    return sparse

@@ -1,8 +1,8 @@
-"""Any Gymnasium environment, N of them in this process, one after the other.
+"""Any Gymnasium environment, N of them stepped in this process, one after the other.
 
-Slow and exact: every lane is a plain ``gymnasium.Env``, reset when its episode has ended and never otherwise. An
-environment whose reward is not its score, or whose episode is not a whole game, says so in its info: ``score`` (raw
-points) and ``over`` (bool), as the Atari chain of ``envs/chain.py`` does.
+Every env is a plain ``gymnasium.Env``, reset only when its episode has ended. An environment whose reward is not its
+score, or whose episode is not a whole game, adds ``score`` (raw points) and ``over`` (bool) to its info, as
+``envs/atari_wrappers.py`` does.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rlbench.envs.checks import Inspection
 from rlbench.errors import RlbenchError, UnknownName, UsageError
 from rlbench.ops.state_dict import State, tensor, whole
 
-Env: TypeAlias = gymnasium.Env[Any, Any]  # what it shows and takes, only its spaces know
+Env: TypeAlias = gymnasium.Env[Any, Any]  # its spaces have the types of observations and actions
 NEVER: Final = 2**62  # steps
 
 
 class GymnasiumVector:
-    """N lanes of one environment; observations are uint8 where the environment's are, else float32.
+    """N envs of one task; observations are uint8 where the environment's are, else float32.
 
-    ``limit``: agent steps after which an episode is truncated, where the environment does not do so itself.
+    ``limit``: agent steps after which an episode is truncated, for environments without a limit of their own.
     """
 
     def __init__(
@@ -44,80 +44,80 @@ class GymnasiumVector:
         limit: int | None = None,
     ) -> None:
         if not seeds:
-            raise UsageError("seeds: at least one lane is needed")
+            raise UsageError("seeds: at least one env is needed")
         self._envs = [factory() for _ in seeds]
         self._seeds = tuple(seeds)
         space = self._envs[0].observation_space
         if not isinstance(space, spaces.Box):
-            raise UsageError(f"{name}: observations are {space}; only Box is played")
+            raise UsageError(f"{name}: observations are {space}; only Box is supported")
         self._raw: Final = np.dtype(space.dtype)
-        self._stretch: Final = ActionScaling.by(name, self._envs[0].action_space)
+        self._scaling: Final = ActionScaling.by(name, self._envs[0].action_space)
         self._limit: Final = NEVER if limit is None else limit
         self.info: Final = EnvInfo(
-            lanes=len(seeds),
+            num_envs=len(seeds),
             obs_shape=tuple(space.shape),
             obs_dtype=np.dtype(np.uint8 if self._raw == np.uint8 else np.float32),
-            actions=self._stretch.actions,
+            actions=self._scaling.actions,
             versions=(("env", f"gymnasium/{name}"), ("gymnasium", version("gymnasium")), *versions),
         )
         self._inspection = Inspection(name=name, info=self.info, seeds=seeds)
-        self._ended = np.zeros(len(seeds), np.bool_)  # [N] the next send resets
+        self._ended = np.zeros(len(seeds), np.bool_)  # [N] the next send resets the env
         self._elapsed = np.zeros(len(seeds), np.int64)  # [N] agent steps of this episode
         self._action: NDArray[Any] = np.zeros(0, np.int64)
-        self._lane = np.arange(len(seeds))
-        self._lane.flags.writeable = False
+        self._env_ids = np.arange(len(seeds))
+        self._env_ids.flags.writeable = False
 
     def reset(self) -> Frames:
-        """Seed every lane and begin its first episode, ``[N, *obs_shape]``."""
-        with self._inspection.guarded():
+        """Seed every env and begin its first episode, ``[N, *obs_shape]``."""
+        with self._inspection.guard():
             first = [np.asarray(env.reset(seed=seed)[0]) for env, seed in zip(self._envs, self._seeds, strict=True)]
-            for lane, obs in enumerate(first):
-                self._inspection.first(lane, obs, self._raw)
+            for env_id, obs in enumerate(first):
+                self._inspection.check_first_obs(env_id, obs, self._raw)
             return np.stack(first).astype(self.info.obs_dtype)
 
     def send(self, action: NDArray[Any]) -> None:
-        """Keep the actions, ``[N]`` or ``[N, A]``, for ``recv``."""
-        self._inspection.action(action)
-        self._action = self._stretch(action)
+        """Store the actions, ``[N]`` or ``[N, A]``, for ``recv``."""
+        self._inspection.check_action(action)
+        self._action = self._scaling(action)
 
     def recv(self) -> Step:
-        """Step every live lane, reset every ended one."""
-        lanes = self.info.lanes
+        """Step every live env, reset every ended one."""
+        num_envs = self.info.num_envs
         step = Step(
-            obs=np.empty((lanes, *self.info.obs_shape), self.info.obs_dtype),
-            reward=np.zeros(lanes, np.float32),
-            terminated=np.zeros(lanes, np.bool_),
-            truncated=np.zeros(lanes, np.bool_),
-            lane=self._lane,
-            score=np.zeros(lanes, np.float64),
-            over=np.zeros(lanes, np.bool_),
+            obs=np.empty((num_envs, *self.info.obs_shape), self.info.obs_dtype),
+            reward=np.zeros(num_envs, np.float32),
+            terminated=np.zeros(num_envs, np.bool_),
+            truncated=np.zeros(num_envs, np.bool_),
+            env_id=self._env_ids,
+            score=np.zeros(num_envs, np.float64),
+            over=np.zeros(num_envs, np.bool_),
         )
         self._elapsed = np.where(self._ended, 0, self._elapsed + 1)
-        with self._inspection.guarded():
-            self._answer(step)
+        with self._inspection.guard():
+            self._step_envs(step)
         self._ended = step.terminated | step.truncated
-        return self._inspection.answered(step)
+        return self._inspection.check_step(step)
 
-    def _answer(self, step: Step) -> None:
-        """Every lane writes its own row."""
-        self._advance(range(self.info.lanes), step)
+    def _step_envs(self, step: Step) -> None:
+        """Fill every env's row of ``step``."""
+        self._advance(range(self.info.num_envs), step)
 
-    def _advance(self, lanes: range, step: Step) -> None:
-        """Step or reset these lanes, one after the other."""
-        for lane in lanes:
+    def _advance(self, env_ids: range, step: Step) -> None:
+        """Step or reset these envs, one after the other."""
+        for env_id in env_ids:
             try:
-                if self._ended[lane]:
-                    self._begin(lane, step)
+                if self._ended[env_id]:
+                    self._begin(env_id, step)
                 else:
-                    self._play(lane, step)
+                    self._play(env_id, step)
             except (RlbenchError, MemoryError):
                 raise
             except (Exception, SystemExit) as cause:
-                raise self._inspection.broke(lane, cause) from cause
+                raise self._inspection.env_error(env_id, cause) from cause
 
     def progress(self) -> State:
-        """How far every lane is in its episode and its random stream: all that is not inside the environments."""
-        streams = [_words(env.unwrapped.np_random) for env in self._envs]
+        """State of the episodes and generators: all that is not inside the environments."""
+        streams = [_generator_state(env.unwrapped.np_random) for env in self._envs]
         return {
             "streams": torch.from_numpy(np.stack(streams)),
             "elapsed": torch.from_numpy(self._elapsed.copy()),
@@ -126,16 +126,16 @@ class GymnasiumVector:
         }
 
     def proceed(self, state: State) -> None:
-        """Begin new episodes, and go on from there with the progress of other ones."""
+        """Reset every env, then load the progress of other episodes."""
         self.reset()
         self._elapsed, self._ended = tensor(state, "elapsed").numpy().copy(), tensor(state, "ended").numpy().copy()
         self._inspection.steps = whole(state, "steps")
         for env, words in zip(self._envs, tensor(state, "streams").numpy(), strict=True):
-            env.unwrapped.np_random.bit_generator.state = _stream(words)
+            env.unwrapped.np_random.bit_generator.state = _pcg64(words)
 
-    def inside(self, lane: int) -> Env:
-        """A lane's environment itself, without whatever is wrapped around it."""
-        return self._envs[lane].unwrapped
+    def inside(self, env_id: int) -> Env:
+        """An env without its wrappers."""
+        return self._envs[env_id].unwrapped
 
     def close(self) -> None:
         """Close every environment; idempotent."""
@@ -143,28 +143,28 @@ class GymnasiumVector:
             env.close()
         self._envs = []
 
-    def _begin(self, lane: int, step: Step) -> None:
-        """The next episode of an ended lane, written into its row."""
-        obs, _ = self._envs[lane].reset()
-        self._inspection.alike(lane, obs, self._raw)
-        step.obs[lane] = obs
+    def _begin(self, env_id: int, step: Step) -> None:
+        """Reset an ended env and fill its row of ``step``."""
+        obs, _ = self._envs[env_id].reset()
+        self._inspection.check_obs(env_id, obs, self._raw)
+        step.obs[env_id] = obs
 
-    def _play(self, lane: int, step: Step) -> None:
-        """One agent step of a live lane, written into its row."""
-        obs, reward, terminated, truncated, info = self._envs[lane].step(self._action[lane])
-        self._inspection.alike(lane, obs, self._raw)
-        facts: Mapping[str, Any] = info
-        ended = bool(terminated or truncated or self._elapsed[lane] >= self._limit)
-        step.obs[lane] = obs
-        step.reward[lane] = reward
-        step.terminated[lane] = terminated
-        step.truncated[lane] = ended and not terminated
-        step.score[lane] = facts.get("score", reward)
-        step.over[lane] = facts.get("over", ended)
+    def _play(self, env_id: int, step: Step) -> None:
+        """Take one agent step of a live env and fill its row of ``step``."""
+        obs, reward, terminated, truncated, info = self._envs[env_id].step(self._action[env_id])
+        self._inspection.check_obs(env_id, obs, self._raw)
+        metadata: Mapping[str, Any] = info
+        ended = bool(terminated or truncated or self._elapsed[env_id] >= self._limit)
+        step.obs[env_id] = obs
+        step.reward[env_id] = reward
+        step.terminated[env_id] = terminated
+        step.truncated[env_id] = ended and not terminated
+        step.score[env_id] = metadata.get("score", reward)
+        step.over[env_id] = metadata.get("over", ended)
 
 
 class ActionScaling(NamedTuple):
-    """What the environment takes for the actions it is sent: whole numbers moved, real ones stretched from [−1, 1]."""
+    """From the learner's actions to the environment's: discrete ones shifted, continuous ones scaled from [−1, 1]."""
 
     actions: Discrete | Box
     centre: Any
@@ -172,10 +172,10 @@ class ActionScaling(NamedTuple):
 
     @classmethod
     def by(cls, name: str, space: gymnasium.Space[Any]) -> ActionScaling:
-        """The actions of a space; an unbounded one cannot be stretched to.
+        """Build the scaling to a space.
 
         Raises:
-            UsageError: a bound is missing, or the actions are of a kind that nobody here can take.
+            UsageError: the space is unbounded, or neither Discrete nor Box.
         """
         match space:
             case spaces.Discrete():
@@ -183,26 +183,26 @@ class ActionScaling(NamedTuple):
             case spaces.Box():
                 low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
                 if not (np.isfinite(low).all() and np.isfinite(high).all()):
-                    raise UsageError(f"{name}: actions are unbounded; only finite bounds can be stretched to")
+                    raise UsageError(f"{name}: actions are unbounded; only finite bounds are supported")
                 return cls(Box(low, high), (low + high) / 2, (high - low) / 2)
             case _:
-                raise UsageError(f"{name}: actions are {space}; only Discrete and Box are played")
+                raise UsageError(f"{name}: actions are {space}; only Discrete and Box are supported")
 
     def __call__(self, action: NDArray[Any]) -> NDArray[Any]:
         """``[N]`` or ``[N, A]``, a copy."""
         if isinstance(self.actions, Discrete):
-            moved: NDArray[Any] = action + self.centre
+            scaled: NDArray[Any] = action + self.centre
         else:
-            moved = np.minimum(np.maximum(self.half * action + self.centre, self.actions.low), self.actions.high)
-        return moved
+            scaled = np.minimum(np.maximum(self.half * action + self.centre, self.actions.low), self.actions.high)
+        return scaled
 
 
 def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
-    """How one lane of a package's task is made without any wrapper, and the steps an episode of it may last.
+    """Return a factory of a package's task without Gymnasium's wrappers, and the step limit of its episodes.
 
     Raises:
-        UsageError: it is not one of the package's, or needs what is not installed.
-        UnknownName: nobody knows a task of that name.
+        UsageError: the task is another package's, or a package that it needs is not installed.
+        UnknownName: no such task is registered.
     """
     tasks = {name: spec for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(package)}
     family = package.rsplit(".", 1)[-1]
@@ -212,23 +212,23 @@ def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:
         raise UnknownName("task", task, tasks, where=family)
     spec = tasks[task]
 
-    def lane() -> Env:
+    def make_env() -> Env:
         try:
             return cast("Env", load_env_creator(str(spec.entry_point))(**spec.kwargs))
         except (ImportError, Error) as cause:
             raise UsageError(f"{task}: {cause}") from cause
 
-    return lane, spec.max_episode_steps
+    return make_env, spec.max_episode_steps
 
 
-def _words(generator: np.random.Generator) -> NDArray[np.int64]:
-    """The state of a PCG64, ``[6]``: two numbers of 128 bits, and the half of a draw that is still to be used."""
+def _generator_state(generator: np.random.Generator) -> NDArray[np.int64]:
+    """State of a PCG64, ``[6]``: two numbers of 128 bits, and the unused half of its last draw."""
     state: Any = generator.bit_generator.state
     halves = [part for name in ("state", "inc") for part in divmod(state["state"][name], 2**64)]
     return np.array([*halves, state["has_uint32"], state["uinteger"]], np.uint64).view(np.int64)
 
 
-def _stream(words: NDArray[np.int64]) -> dict[str, Any]:
-    high, low, inc_high, inc_low, has, kept = (int(word) for word in words.view(np.uint64))
+def _pcg64(words: NDArray[np.int64]) -> dict[str, Any]:
+    high, low, inc_high, inc_low, has_uint32, uinteger = (int(word) for word in words.view(np.uint64))
     numbers = {"state": high << 64 | low, "inc": inc_high << 64 | inc_low}
-    return {"bit_generator": "PCG64", "state": numbers, "has_uint32": has, "uinteger": kept}
+    return {"bit_generator": "PCG64", "state": numbers, "has_uint32": has_uint32, "uinteger": uinteger}

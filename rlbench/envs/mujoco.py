@@ -1,11 +1,11 @@
-"""Gymnasium's MuJoCo tasks, N of them in this process, as the documented ``-v4`` classes step them.
+"""Gymnasium's MuJoCo tasks, N of them in this process, stepped by the ``-v4`` classes.
 
-The classes are made without Gymnasium's wrappers: their checks cost time in every step, and the time limit is kept by
-the vector. What is stepped, rewarded and ended is the same; observations are rounded to float32.
+The classes run without Gymnasium's wrappers, whose checks cost time in every step; the vector applies the time limit.
+Transitions, rewards and ends are the same; observations are rounded to float32.
 
-A snapshot is exact because a simulation step is a function of MuJoCo's integration state (warm starts included), and
-because a reset is one of the random stream. What an environment reads *before* it simulates (Ant, Humanoid and Reacher
-compare two places) is left over from the last simulation step, a place older than the positions: it is saved too.
+A snapshot is exact because a simulation step is a function of MuJoCo's integration state (warm starts included), and a
+reset is a function of the generator. Ant, Humanoid and Reacher also read positions of bodies *before* they simulate.
+Those are of the last simulation step, one older than the integration state, and are saved too.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ except (AttributeError, ImportError, RuntimeError) as error:  # PyOpenGL raises 
 
 PACKAGE: Final = "gymnasium.envs.mujoco"
 INTEGRATION: Final = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-PLACED: Final = ("xpos", "xquat", "xmat", "xipos", "ximat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
+POSITIONS: Final = ("xpos", "xquat", "xmat", "xipos", "ximat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
 
 
 class MujocoVector(GymnasiumVector):
-    """N lanes of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's.
+    """N envs of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's.
 
-    ``threads`` share the lanes among them: MuJoCo lets the interpreter go while it simulates, and no lane knows of
-    another, so the answers are the same, to the bit.
+    ``threads`` share the envs: MuJoCo releases the interpreter while it simulates. The envs are independent, so the
+    answers do not change by a bit.
     """
 
     def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None, threads: int = 1) -> None:
@@ -55,8 +55,8 @@ class MujocoVector(GymnasiumVector):
             limit=steps if limit is None else limit,
         )
         ends = [len(seeds) * i // threads for i in range(threads + 1)]
-        self._mine, *self._theirs = [range(*pair) for pair in pairwise(ends)]
-        self._pool = ThreadPoolExecutor(len(self._theirs), "lanes") if self._theirs else None
+        self._own, *self._shares = [range(*pair) for pair in pairwise(ends)]
+        self._pool = ThreadPoolExecutor(len(self._shares), "envs") if self._shares else None
 
     def close(self) -> None:
         """Close every environment and end the threads; idempotent."""
@@ -64,42 +64,42 @@ class MujocoVector(GymnasiumVector):
             self._pool.shutdown()
         super().close()
 
-    def _answer(self, step: Step) -> None:
-        """Every lane writes its own row, shares of them at once."""
+    def _step_envs(self, step: Step) -> None:
+        """Fill every env's row of ``step``, a share of the envs in each thread."""
         if self._pool is None:
-            return super()._answer(step)
-        others = [self._pool.submit(self._advance, lanes, step) for lanes in self._theirs]
+            return super()._step_envs(step)
+        others = [self._pool.submit(self._advance, env_ids, step) for env_ids in self._shares]
         try:
-            self._advance(self._mine, step)
+            self._advance(self._own, step)
         finally:
             wait(others)
         for other in others:
-            other.result()  # raises what it raised
+            other.result()  # raises the error of its thread
         return None
 
     def state_dict(self) -> State:
-        """Physics, episodes and random streams."""
+        """State of physics, episodes and generators."""
         return {**self.progress(), "physics": physics([env.unwrapped for env in self._envs])}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
-        with self._inspection.guarded():
+        """Restore physics, episodes and generators."""
+        with self._inspection.guard():
             self.proceed(state)
             put_physics([env.unwrapped for env in self._envs], branch(state, "physics"))
 
 
-def physics(lanes: Sequence[Any]) -> State:
-    """The physics of N lanes that have a ``model`` and its ``data``, each ``[N, ...]`` float64."""
-    states = np.empty((len(lanes), mujoco.mj_stateSize(lanes[0].model, INTEGRATION)))
-    for lane, row in zip(lanes, states, strict=True):
-        mujoco.mj_getState(lane.model, lane.data, row, INTEGRATION)
-    placed = {name: np.stack([getattr(lane.data, name) for lane in lanes]) for name in PLACED}
-    return {name: torch.from_numpy(rows) for name, rows in {"integration": states, **placed}.items()}
+def physics(envs: Sequence[Any]) -> State:
+    """Return the physics of N envs with a ``model`` and its ``data``, each ``[N, ...]`` float64."""
+    states = np.empty((len(envs), mujoco.mj_stateSize(envs[0].model, INTEGRATION)))
+    for env, row in zip(envs, states, strict=True):
+        mujoco.mj_getState(env.model, env.data, row, INTEGRATION)
+    positions = {name: np.stack([getattr(env.data, name) for env in envs]) for name in POSITIONS}
+    return {name: torch.from_numpy(rows) for name, rows in {"integration": states, **positions}.items()}
 
 
-def put_physics(lanes: Sequence[Any], state: State) -> None:
-    """Put them back, in place."""
-    for i, lane in enumerate(lanes):
-        mujoco.mj_setState(lane.model, lane.data, tensor(state, "integration")[i].numpy(), INTEGRATION)
-        for name in PLACED:
-            getattr(lane.data, name)[:] = tensor(state, name)[i].numpy()
+def put_physics(envs: Sequence[Any], state: State) -> None:
+    """Restore the physics of N envs in place."""
+    for i, env in enumerate(envs):
+        mujoco.mj_setState(env.model, env.data, tensor(state, "integration")[i].numpy(), INTEGRATION)
+        for name in POSITIONS:
+            getattr(env.data, name)[:] = tensor(state, name)[i].numpy()

@@ -1,7 +1,7 @@
-"""Observations by their running mean and deviation: learned from in training, only applied in evaluation.
+"""Normalize observations by their running mean and std, which training updates and evaluation only applies.
 
-As in the documented tables: every observation that is shown counts before it is normalised, the final ones of episodes
-too; what comes out is cut at ±10.
+As in the reference scores' code: every observation updates the statistics before it is normalized, the final ones of
+episodes too; results are clipped to ±10.
 """
 
 from __future__ import annotations
@@ -16,99 +16,99 @@ from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
 from rlbench.ops.returns import Moments, fresh, merged
 from rlbench.ops.state_dict import State, tensor
 
-CUT: Final = 10.0
+CLIP: Final = 10.0
 EPSILON: Final = float(np.finfo(np.float32).eps)
 
 
 class Scaling(Protocol):
-    """Shows observations otherwise than they are."""
+    """Transformation of observations."""
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, ...]`` to the same."""
 
 
 class Fixed(NamedTuple):
-    """The scale of recorded observations, which nothing moves."""
+    """Constant mean and std, of the observations of a data set."""
 
     mean: NDArray[np.float32]  # [F]
-    deviation: NDArray[np.float32]  # [F]
+    std: NDArray[np.float32]  # [F]
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``[N, F]``, as the data were shown."""
-        scaled: NDArray[np.float32] = (obs - self.mean) / self.deviation
+        """``[N, F]``, normalized as the data set is."""
+        scaled: NDArray[np.float32] = (obs - self.mean) / self.std
         return scaled
 
 
 class Scale:
-    """What is known of observations of one shape; shared by training and evaluation."""
+    """Running mean and std of observations of one shape; shared by training and evaluation."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.moments = fresh(shape, torch.empty(0))
 
     def count(self, obs: NDArray[np.float32]) -> None:
-        """Take the rows of ``[N, ...]`` into account."""
+        """Update the statistics by the rows of ``[N, ...]``."""
         self.moments = merged(self.moments, torch.from_numpy(obs), torch.ones(len(obs)))
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``[N, ...]``, with mean 0 and deviation 1 as far as is known."""
+        """``[N, ...]``, with mean 0 and std 1 by the statistics so far."""
         mean, var = self.moments.mean.numpy(), self.moments.var.numpy()
         scaled: NDArray[np.float64] = (obs - mean) / np.sqrt(var + EPSILON)
-        return scaled.clip(-CUT, CUT).astype(np.float32)
+        return scaled.clip(-CLIP, CLIP).astype(np.float32)
 
     def state_dict(self) -> State:
         """Mean, variance and count."""
         return {name: getattr(self.moments, name) for name in Moments._fields}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
+        """Load mean, variance and count."""
         self.moments = Moments(*(tensor(state, name) for name in Moments._fields))
 
 
 class Normalized:
-    """A vector of environments that shows everything in ``scale``; with ``learning`` it moves a scale that moves."""
+    """A vector of environments with normalized observations; with ``learning`` they update a running ``scale``."""
 
     def __init__(self, envs: VectorEnv, scale: Scaling, *, learning: bool) -> None:
-        self.envs, self.scale, self.learned = envs, scale, scale if learning and isinstance(scale, Scale) else None
+        self.envs, self.scale, self.updated = envs, scale, scale if learning and isinstance(scale, Scale) else None
 
     @property
     def info(self) -> EnvInfo:
-        """Of the environments."""
+        """Constants of the environments."""
         return self.envs.info
 
     def reset(self) -> Frames:
         """The first observations, ``[N, ...]``."""
-        return self._shown(self.envs.reset())
+        return self._normalize(self.envs.reset())
 
     def send(self, action: NDArray[Any]) -> None:
-        """Pass the actions ``[N, ...]`` on."""
+        """Send the actions ``[N, ...]``."""
         self.envs.send(action)
 
     def recv(self) -> Step:
-        """The answers."""
+        """Return the answers with normalized observations."""
         step = self.envs.recv()
-        return step._replace(obs=self._shown(step.obs))
+        return step._replace(obs=self._normalize(step.obs))
 
     def close(self) -> None:
-        """Let the environments go."""
+        """Close the environments."""
         self.envs.close()
 
-    def _shown(self, obs: Frames) -> Frames:
-        if self.learned is not None:
-            self.learned.count(obs)
+    def _normalize(self, obs: Frames) -> Frames:
+        if self.updated is not None:
+            self.updated.count(obs)
         return self.scale(obs)
 
 
 class NormalizedSnapshot(Normalized):
-    """The same around environments that can tell where they stand; the scale is saved for itself."""
+    """Normalized environments with snapshots; the statistics are saved by their owner."""
 
     def __init__(self, envs: Snapshot, scale: Scaling, *, learning: bool) -> None:
         super().__init__(envs, scale, learning=learning)
-        self.told = envs
+        self.snapshot = envs
 
     def state_dict(self) -> State:
-        """Of the environments."""
-        return self.told.state_dict()
+        """Snapshot of the environments."""
+        return self.snapshot.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Of the environments."""
-        self.told.load_state_dict(state)
+        """Restore the environments."""
+        self.snapshot.load_state_dict(state)

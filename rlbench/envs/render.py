@@ -1,7 +1,7 @@
-"""What a person would see of the first lane while it plays: environments that are watched, and cameras.
+"""Record video of the first env while it plays, by a camera for each kind of environment.
 
-Watching moves nothing: a camera reads what is there, or plays the same game a second time beside it. Pictures are
-``[H, W, 3]`` bytes, red, green and blue.
+Recording changes no state: a camera reads the env, or plays the same game in a second emulator. Frames are RGB bytes,
+``[H, W, 3]``.
 """
 
 from __future__ import annotations
@@ -21,85 +21,85 @@ from rlbench.errors import BrokenEnvironment, UsageError
 
 Frame: TypeAlias = NDArray[np.uint8]
 
-SHORTEST: Final = 0.03  # seconds a picture should stand; many a viewer of GIFs shows shorter ones for longer
-BLOCK: Final = 24  # pixels of a square of a toy's board
+SHORTEST: Final = 0.03  # seconds of a frame; many viewers of GIFs slow shorter ones down
+BLOCK: Final = 24  # pixels of a square of a board
 FRAME: Final = 1 / 60  # seconds of an emulator's frame
 
 
 class Camera(Protocol):
-    """Looks at one lane."""
+    """Camera on one env."""
 
-    look: str  # what kind of picture it takes
+    look: str  # kind of frame, for the record
     seconds: float  # of play in a step
 
-    def begun(self, obs: Frames) -> None:
-        """The lanes show their first ``[N, ...]``."""
+    def on_reset(self, obs: Frames) -> None:
+        """Take the first observations ``[N, ...]``."""
 
-    def moved(self, action: NDArray[Any], step: Step) -> None:
-        """The lanes were sent ``[N, ...]`` and answered."""
+    def on_step(self, action: NDArray[Any], step: Step) -> None:
+        """Take the actions ``[N, ...]`` and the answers of a step."""
 
     def frame(self) -> Frame:
-        """What is to be seen now."""
+        """Render the current frame."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release the camera's resources."""
 
 
 class RecordVideo:
-    """A vector of environments whose first lane is filmed, from the beginning of its first episode to the end."""
+    """A vector of environments that records the first episode of its first env."""
 
     def __init__(self, envs: VectorEnv, camera: Camera) -> None:
         self.envs, self.camera = envs, camera
-        self.every = max(1, round(SHORTEST / camera.seconds))  # steps from one picture to the next
-        self.steps, self.rolling = 0, True
+        self.every = max(1, round(SHORTEST / camera.seconds))  # steps from one frame to the next
+        self.steps, self.recording = 0, True
         self._action: NDArray[Any] = np.zeros(0)
-        self._pictures: list[Frame] = []
+        self._frames: list[Frame] = []
 
     @property
     def info(self) -> EnvInfo:
-        """Of the environments."""
+        """Constants of the environments."""
         return self.envs.info
 
     @property
     def seconds(self) -> float:
-        """Of play from one picture to the next."""
+        """Seconds of play from one frame to the next."""
         return self.every * self.camera.seconds
 
     def frames(self) -> list[Frame]:
-        """Those that were taken since this was asked last."""
-        taken, self._pictures = self._pictures, []
-        return taken
+        """Return and clear the frames since the last call."""
+        frames, self._frames = self._frames, []
+        return frames
 
     def reset(self) -> Frames:
-        """The first observations ``[N, ...]``, and the first picture."""
+        """Reset, record the first frame and return the first observations ``[N, ...]``."""
         obs = self.envs.reset()
-        self.camera.begun(obs)
-        self._pictures.append(self.camera.frame())
+        self.camera.on_reset(obs)
+        self._frames.append(self.camera.frame())
         return obs
 
     def send(self, action: NDArray[Any]) -> None:
-        """Pass the actions ``[N, ...]`` on."""
+        """Send the actions ``[N, ...]``."""
         self._action = action
         self.envs.send(action)
 
     def recv(self) -> Step:
-        """The answers."""
+        """Return the answers, and record a frame where one is due."""
         step = self.envs.recv()
-        if self.rolling:
-            self.camera.moved(self._action, step)
-            self.steps, self.rolling = self.steps + 1, not step.over[0]
-            if self.steps % self.every == 0 or not self.rolling:
-                self._pictures.append(self.camera.frame())
+        if self.recording:
+            self.camera.on_step(self._action, step)
+            self.steps, self.recording = self.steps + 1, not step.over[0]
+            if self.steps % self.every == 0 or not self.recording:
+                self._frames.append(self.camera.frame())
         return step
 
     def close(self) -> None:
-        """Let environments and camera go."""
+        """Close camera and environments."""
         self.camera.close()
         self.envs.close()
 
 
 class Board:
-    """A toy that shows a board of bytes, in large squares."""
+    """Camera on a toy task whose observation is a board of bytes."""
 
     look = "board"
 
@@ -107,119 +107,119 @@ class Board:
         self.seconds = seconds
         self._board: NDArray[Any] = np.zeros((1, 1), np.uint8)
 
-    def begun(self, obs: Frames) -> None:
-        """Remember what is shown, ``[1, ...]``."""
+    def on_reset(self, obs: Frames) -> None:
+        """Store the board, ``[1, ...]``."""
         self._board = obs[0]
 
-    def moved(self, action: NDArray[Any], step: Step) -> None:  # noqa: ARG002 - what led there is not drawn
-        """Remember what is shown, ``[1, ...]``."""
+    def on_step(self, action: NDArray[Any], step: Step) -> None:  # noqa: ARG002 - actions are not drawn
+        """Store the board, ``[1, ...]``."""
         self._board = step.obs[0]
 
     def frame(self) -> Frame:
-        """The board, grey."""
+        """Draw the board in grey, in large squares."""
         large = self._board.repeat(BLOCK, 0).repeat(BLOCK, 1).astype(np.uint8)
         return np.repeat(large[..., None], 3, axis=-1)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class Screen:
-    """An emulator that shows its screen, as Gymnasium's does."""
+    """Camera on an emulator of Gymnasium, by its screen."""
 
     look = "screen"
 
-    def __init__(self, lane: Env, *, frame_skip: int) -> None:
+    def __init__(self, env: Env, *, frame_skip: int) -> None:
         self.seconds = frame_skip * FRAME
-        self._lane = cast("Any", lane)
+        self._env = cast("Any", env)
 
-    def begun(self, obs: Frames) -> None:
-        """Nothing: the screen ``[H, W, 3]`` says all."""
+    def on_reset(self, obs: Frames) -> None:
+        """Do nothing: the screen ``[H, W, 3]`` is read in ``frame``."""
 
-    def moved(self, action: NDArray[Any], step: Step) -> None:
-        """Nothing: the screen ``[H, W, 3]`` says all."""
+    def on_step(self, action: NDArray[Any], step: Step) -> None:
+        """Do nothing: the screen ``[H, W, 3]`` is read in ``frame``."""
 
     def frame(self) -> Frame:
-        """The screen, ``[210, 160, 3]``."""
-        return np.array(self._lane.ale.getScreenRGB(), np.uint8)
+        """Read the screen, ``[210, 160, 3]``."""
+        return np.array(self._env.ale.getScreenRGB(), np.uint8)
 
     def close(self) -> None:
-        """The lane is its owner's."""
+        """Do nothing: the owner closes the env."""
 
 
 class ShadowEmulator:
-    """A second emulator in colour, with the same seed and the same actions: it plays the same game."""
+    """Camera on ale-py's engine: a second emulator in colour plays the same game by equal seed and actions."""
 
     look = "screen"
 
     def __init__(self, envs: VectorEnv, *, frame_skip: int) -> None:
         self.seconds, self._envs = frame_skip * FRAME, envs
-        self._shown: Frames = np.zeros(0, np.uint8)
+        self._obs: Frames = np.zeros(0, np.uint8)
 
-    def begun(self, obs: Frames) -> None:  # noqa: ARG002 - its own are in colour
-        """Begin the same game; its screens are ``[H, W, 3]``."""
-        self._shown = self._envs.reset()
+    def on_reset(self, obs: Frames) -> None:  # noqa: ARG002 - its own observations are in colour
+        """Begin the same game, with screens ``[H, W, 3]``."""
+        self._obs = self._envs.reset()
 
-    def moved(self, action: NDArray[Any], step: Step) -> None:
-        """Do the same ``[1]``.
+    def on_step(self, action: NDArray[Any], step: Step) -> None:
+        """Take the same action ``[1]``.
 
         Raises:
-            BrokenEnvironment: it led to something else.
+            BrokenEnvironment: the two games differ.
         """
         self._envs.send(action[:1])
         own = self._envs.recv()
         if own.score[0] != step.score[0] or own.over[0] != step.over[0]:
             name = dict(self._envs.info.versions)["env"]
-            raise BrokenEnvironment(f"{name}: two emulators with equal seeds and actions went apart; leave --video out")
-        self._shown = own.obs
+            raise BrokenEnvironment(f"{name}: two emulators with equal seeds and actions differ; leave --video out")
+        self._obs = own.obs
 
     def frame(self) -> Frame:
-        """The screen, ``[210, 160, 3]``; of the frame that a game ends on the emulator takes no picture."""
-        return np.array(self._shown[0], np.uint8)
+        """Return the screen, ``[210, 160, 3]``; the emulator does not render the frame on which a game ends."""
+        return np.array(self._obs[0], np.uint8)
 
     def close(self) -> None:
-        """Let the second emulator go."""
+        """Close the second emulator."""
         self._envs.close()
 
 
 class Rendered:
-    """A simulation as OpenGL renders it, from the task's own camera.
+    """OpenGL camera on a MuJoCo simulation.
 
     Raises:
-        UsageError: no OpenGL works here.
+        UsageError: OpenGL cannot render on this machine.
     """
 
     look = "rendered"
 
-    def __init__(self, lane: Env) -> None:
-        self._lane = cast("Any", lane)
-        self.seconds = float(self._lane.dt)
+    def __init__(self, env: Env) -> None:
+        self._env = cast("Any", env)
+        self.seconds = float(self._env.dt)
         _probe(self.frame)
 
-    def begun(self, obs: Frames) -> None:
-        """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
+    def on_reset(self, obs: Frames) -> None:
+        """Do nothing: ``frame`` renders the simulation, not ``obs`` ``[1, ...]``."""
 
-    def moved(self, action: NDArray[Any], step: Step) -> None:
-        """Nothing: the simulation, not ``obs`` ``[1, ...]``, says all."""
+    def on_step(self, action: NDArray[Any], step: Step) -> None:
+        """Do nothing: ``frame`` renders the simulation, not ``step.obs`` ``[1, ...]``."""
 
     def frame(self) -> Frame:
-        """As Gymnasium shows it, ``[480, 480, 3]`` where the task does not say otherwise."""
-        return np.array(self._lane.mujoco_renderer.render("rgb_array"), np.uint8)
+        """Render the simulation by Gymnasium, ``[480, 480, 3]`` unless the task sets another size."""
+        return np.array(self._env.mujoco_renderer.render("rgb_array"), np.uint8)
 
     def close(self) -> None:
-        """Let the context go; the lane is its owner's."""
-        self._lane.mujoco_renderer.close()
+        """Close the OpenGL context; the owner closes the env."""
+        self._env.mujoco_renderer.close()
 
 
 def _probe(render: Callable[[], object]) -> None:
-    """Render once, so that a machine without OpenGL is refused before anything is played.
+    """Render once, so that a machine without OpenGL is refused before the first step.
 
     Raises:
-        UsageError: nothing was rendered; the message names the remedy.
+        UsageError: rendering fails; the message names the remedy.
     """
     if not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # Gymnasium would ask for a window
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # a context that is half built complains as it goes
+        os.environ.setdefault("MUJOCO_GL", "egl")  # without it Gymnasium opens a window
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # the finalizer of a half-built context raises
     try:
         render()
     except Exception as error:  # noqa: BLE001 - PyOpenGL, GLFW, MuJoCo and Gymnasium each raise their own

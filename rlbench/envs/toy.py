@@ -1,8 +1,8 @@
-"""Environments of a few lines whose best possible score is known.
+"""Toy environments with a known maximum score.
 
 ``Catch``: a ball falls down a 10×5 board and the paddle on the last row must be under it; the best mean return is 1.
-``Doors``: each of fourteen doors in a row has one of four keys, and a wrong one leads back to the first; 1 is paid
-behind the last, which luck alone does not reach.
+``Doors``: each of fourteen doors in a row opens by one of four keys, and a wrong key leads back to the first door.
+The reward is 1 behind the last door, which random actions do not reach.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS: Final = 10
 COLUMNS: Final = 5
 ACTIONS: Final = 3  # left, stay, right
 
-KEYS: Final = np.array([0, 3, 2, 2, 1, 3, 0, 1, 3, 2, 1, 2, 3, 3])  # which one opens each door
+KEYS: Final = np.array([0, 3, 2, 2, 1, 3, 0, 1, 3, 2, 1, 2, 3, 3])  # the right key of each door
 LIMIT: Final = 42  # steps of an episode
 
 
@@ -30,18 +30,18 @@ class Catch:
 
     def __init__(self, *, seeds: Sequence[int]) -> None:
         if not seeds:
-            raise UsageError("seeds: at least one lane is needed")
-        lanes = len(seeds)
-        self._generators = [np.random.default_rng(seed) for seed in seeds]  # one a lane: no lane moves another's ball
-        self._row = np.zeros(lanes, np.int64)
-        self._column = np.zeros(lanes, np.int64)
-        self._paddle = np.zeros(lanes, np.int64)
-        self._over = np.ones(lanes, np.bool_)
-        self._action = np.zeros(lanes, np.int64)
-        self._lane = np.arange(lanes)
-        self._lane.flags.writeable = False
+            raise UsageError("seeds: at least one env is needed")
+        num_envs = len(seeds)
+        self._generators = [np.random.default_rng(seed) for seed in seeds]  # one for each env
+        self._row = np.zeros(num_envs, np.int64)
+        self._column = np.zeros(num_envs, np.int64)
+        self._paddle = np.zeros(num_envs, np.int64)
+        self._over = np.ones(num_envs, np.bool_)
+        self._action = np.zeros(num_envs, np.int64)
+        self._env_ids = np.arange(num_envs)
+        self._env_ids.flags.writeable = False
         self.info: Final = EnvInfo(
-            lanes=lanes,
+            num_envs=num_envs,
             obs_shape=(ROWS, COLUMNS),
             obs_dtype=np.dtype(np.uint8),
             actions=Discrete(ACTIONS),
@@ -50,15 +50,15 @@ class Catch:
         self._inspection = Inspection(name="Catch", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
-        """The first boards, ``[N, 10, 5]``: 255 where ball and paddle are."""
+        """Return the first boards, ``[N, 10, 5]``: 255 at ball and paddle."""
         self._over[:] = True
         self._move(np.ones_like(self._paddle))
         self._over[:] = False
-        return self._inspection.begun(self._drawn())
+        return self._inspection.check_reset(self._boards())
 
     def send(self, action: NDArray[Any]) -> None:
-        """Keep the actions, ``[N]``, for ``recv``."""
-        self._inspection.action(action)
+        """Store the actions, ``[N]``, for ``recv``."""
+        self._inspection.check_action(action)
         self._action = action.astype(np.int64)
 
     def recv(self) -> Step:
@@ -69,48 +69,48 @@ class Catch:
         score = np.where(over, np.where(self._column == self._paddle, 1.0, -1.0), 0.0)
         self._over = over
         step = Step(
-            obs=self._drawn(),
+            obs=self._boards(),
             reward=score.astype(np.float32),
             terminated=over,
             truncated=np.zeros_like(over),
-            lane=self._lane,
+            env_id=self._env_ids,
             score=score,
             over=over,
         )
-        return self._inspection.answered(step)
+        return self._inspection.check_step(step)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def _move(self, action: NDArray[np.int64]) -> None:
-        fresh = self._over
-        moved = np.clip(self._paddle + action - 1, 0, COLUMNS - 1)
-        self._paddle = np.where(fresh, COLUMNS // 2, moved)
-        self._row = np.where(fresh, 0, self._row + 1)
-        for lane in np.flatnonzero(fresh):
-            self._column[lane] = self._generators[lane].integers(COLUMNS)
+        new = self._over
+        paddle = np.clip(self._paddle + action - 1, 0, COLUMNS - 1)
+        self._paddle = np.where(new, COLUMNS // 2, paddle)
+        self._row = np.where(new, 0, self._row + 1)
+        for env_id in np.flatnonzero(new):
+            self._column[env_id] = self._generators[env_id].integers(COLUMNS)
 
-    def _drawn(self) -> NDArray[np.uint8]:
-        board = np.zeros((self.info.lanes, ROWS, COLUMNS), np.uint8)
-        board[self._lane, ROWS - 1, self._paddle] = 255
-        board[self._lane, self._row, self._column] = 255
+    def _boards(self) -> NDArray[np.uint8]:
+        board = np.zeros((self.info.num_envs, ROWS, COLUMNS), np.uint8)
+        board[self._env_ids, ROWS - 1, self._paddle] = 255
+        board[self._env_ids, self._row, self._column] = 255
         return board
 
 
 class Doors:
-    """N corridors, all alike; 1 for passing the last door, where an episode ends, and nothing before."""
+    """N equal corridors; the reward is 1 behind the last door, where the episode ends."""
 
     def __init__(self, *, seeds: Sequence[int]) -> None:
         if not seeds:
-            raise UsageError("seeds: at least one lane is needed")
-        lanes = len(seeds)  # nothing is drawn
-        self._door, self._age = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
-        self._over = np.zeros(lanes, np.bool_)
-        self._action = np.zeros(lanes, np.int64)
-        self._lane = np.arange(lanes)
-        self._lane.flags.writeable = False
+            raise UsageError("seeds: at least one env is needed")
+        num_envs = len(seeds)  # the envs are deterministic
+        self._door, self._age = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
+        self._over = np.zeros(num_envs, np.bool_)
+        self._action = np.zeros(num_envs, np.int64)
+        self._env_ids = np.arange(num_envs)
+        self._env_ids.flags.writeable = False
         self.info: Final = EnvInfo(
-            lanes=lanes,
+            num_envs=num_envs,
             obs_shape=(len(KEYS) + 1,),
             obs_dtype=np.dtype(np.uint8),
             actions=Discrete(int(KEYS.max()) + 1),
@@ -119,17 +119,17 @@ class Doors:
         self._inspection = Inspection(name="Doors", info=self.info, seeds=seeds)
 
     def reset(self) -> Frames:
-        """Before the first door, ``[N, 15]``: 255 where one stands."""
+        """Return the first observations, before the first door, ``[N, 15]``: 255 at the position."""
         self._door[:], self._age[:], self._over[:] = 0, 0, False
-        return self._inspection.begun(self._drawn())
+        return self._inspection.check_reset(self._boards())
 
     def send(self, action: NDArray[Any]) -> None:
-        """Keep the actions, ``[N]``, for ``recv``."""
-        self._inspection.action(action)
+        """Store the actions, ``[N]``, for ``recv``."""
+        self._inspection.check_action(action)
         self._action = action.astype(np.int64)
 
     def recv(self) -> Step:
-        """Try every key."""
+        """Try the key of every env."""
         live = ~self._over
         opened = live & (self._action == KEYS[np.minimum(self._door, len(KEYS) - 1)])
         self._door = np.where(opened, self._door + 1, 0)
@@ -139,20 +139,20 @@ class Doors:
         self._over = terminated | truncated
         score = terminated.astype(np.float64)
         step = Step(
-            obs=self._drawn(),
+            obs=self._boards(),
             reward=score.astype(np.float32),
             terminated=terminated,
             truncated=truncated,
-            lane=self._lane,
+            env_id=self._env_ids,
             score=score,
             over=self._over.copy(),
         )
-        return self._inspection.answered(step)
+        return self._inspection.check_step(step)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
-    def _drawn(self) -> NDArray[np.uint8]:
-        corridor = np.zeros((self.info.lanes, len(KEYS) + 1), np.uint8)
-        corridor[self._lane, self._door] = 255
+    def _boards(self) -> NDArray[np.uint8]:
+        corridor = np.zeros((self.info.num_envs, len(KEYS) + 1), np.uint8)
+        corridor[self._env_ids, self._door] = 255
         return corridor

@@ -26,7 +26,7 @@ from tests.algorithms.contract import compiles_whole, cycled, drawn_from_their_s
 
 OBS, ACTIONS, BATCH = 3, 2, 6
 BOX = Box(low=-np.ones(ACTIONS, np.float32), high=np.ones(ACTIONS, np.float32))
-INFO = EnvInfo(lanes=1, obs_shape=(OBS,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
+INFO = EnvInfo(num_envs=1, obs_shape=(OBS,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
 METHODS: dict[str, offline.Method] = {
     "il": offline.Imitation(),
     "il gaussian": offline.Imitation(policy="gaussian"),

@@ -15,7 +15,7 @@ from rlbench.ops.types import Transition
 
 ROWS, BATCH, MODE, BETTER = 2000, 128, 0.6, 0.3
 BOX = Box(low=-np.ones(1, np.float32), high=np.ones(1, np.float32))
-INFO = EnvInfo(lanes=1, obs_shape=(1,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
+INFO = EnvInfo(num_envs=1, obs_shape=(1,), obs_dtype=np.dtype("float32"), actions=BOX, versions=())
 
 
 def two_modes(better: float = BETTER) -> Transition:

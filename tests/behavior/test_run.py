@@ -74,7 +74,7 @@ def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:
 
 def test_an_environment_that_breaks_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_self: Catch) -> None:
-        raise BrokenEnvironment("Catch: lane 0, step 1: it is broken")
+        raise BrokenEnvironment("Catch: env 0, step 1: it is broken")
 
     monkeypatch.setattr(Catch, "recv", broken)
     with pytest.raises(BrokenEnvironment):

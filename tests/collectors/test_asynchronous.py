@@ -1,4 +1,4 @@
-"""The asynchronous collector on environments whose lanes answer in whatever order a script says."""
+"""The asynchronous collector on environments whose envs answer in whatever order a script says."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from rlbench.envs.base import Discrete, EnvInfo, Step
 
 LANES, ACTIONS = 3, 5
 Order = Callable[[list[int]], list[int]]
-"""Of the lanes on their way, ascending, those that answer."""
+"""Of the envs on their way, ascending, those that answer."""
 
 
 class Lane:
     """One environment: what it shows, pays and when it ends follows from its number, segment and actions alone."""
 
-    def __init__(self, lane: int, segment: int) -> None:
-        self.lane, self.at, self.sum, self.dead, self.episode = lane, 0, segment * 7, False, 0
+    def __init__(self, env_id: int, segment: int) -> None:
+        self.env_id, self.at, self.sum, self.dead, self.episode = env_id, 0, segment * 7, False, 0
 
     def shown(self) -> float:
-        return 1e5 * self.lane + 1e3 * self.episode + 10 * self.at + self.sum % 10
+        return 1e5 * self.env_id + 1e3 * self.episode + 10 * self.at + self.sum % 10
 
     def answer(self, action: int) -> tuple[float, float, bool, bool, float, bool]:
         if self.dead:
@@ -43,16 +43,16 @@ class Lane:
             return self.shown(), 0.0, False, False, 0.0, False
         self.at, self.sum = self.at + 1, self.sum * 3 + action + 1
         terminated = self.sum % 11 == 0
-        truncated = not terminated and self.at == 6 + self.lane
+        truncated = not terminated and self.at == 6 + self.env_id
         self.dead = terminated or truncated
         return self.shown(), float(action - 1), terminated, truncated, 2.0 * action, self.dead
 
 
 class Together:
-    """All lanes answer."""
+    """All envs answer."""
 
     def __init__(self, segment: int) -> None:
-        self.worlds = [Lane(lane, segment) for lane in range(LANES)]
+        self.worlds = [Lane(env_id, segment) for env_id in range(LANES)]
         self.sent: dict[int, int] = {}
         self.closed = False
 
@@ -69,11 +69,11 @@ class Together:
     def recv(self) -> Step:
         return self.answered(sorted(self.sent))
 
-    def answered(self, lanes: list[int]) -> Step:
-        rows = [self.worlds[lane].answer(self.sent.pop(lane)) for lane in lanes]
+    def answered(self, env_ids: list[int]) -> Step:
+        rows = [self.worlds[env_id].answer(self.sent.pop(env_id)) for env_id in env_ids]
         obs, reward, terminated, truncated, score, over = (np.array(part) for part in zip(*rows, strict=True))
         return Step(
-            obs.astype(np.float32), reward.astype(np.float32), terminated, truncated, np.array(lanes), score, over
+            obs.astype(np.float32), reward.astype(np.float32), terminated, truncated, np.array(env_ids), score, over
         )
 
     def close(self) -> None:
@@ -81,22 +81,22 @@ class Together:
 
 
 class Apart(Together):
-    """The lanes that the script says answer."""
+    """The envs that the script says answer."""
 
     def __init__(self, segment: int, order: Order) -> None:
         super().__init__(segment)
         self.order = order
 
-    def send(self, action: NDArray[np.generic], lane: NDArray[np.int64]) -> None:
-        assert not set(lane.tolist()) & set(self.sent), "a lane that is on its way was sent again"
-        self.sent.update(zip(lane.tolist(), action.tolist(), strict=True))
+    def send(self, action: NDArray[np.generic], env_id: NDArray[np.int64]) -> None:
+        assert not set(env_id.tolist()) & set(self.sent), "a env that is on its way was sent again"
+        self.sent.update(zip(env_id.tolist(), action.tolist(), strict=True))
 
     def recv(self) -> Step:
         return self.answered(self.order(sorted(self.sent)))
 
 
 class Shown:
-    """Acts on what is shown alone, so that a lane's actions do not depend on when it answers."""
+    """Acts on what is shown alone, so that a env's actions do not depend on when it answers."""
 
     def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
         assert role == "act"
@@ -127,7 +127,7 @@ def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing
 
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    parts = {"actor": Shown(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "lanes": LANES}
+    parts = {"actor": Shown(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": LANES}
     return AsyncCollector(**parts), buffer, made
 
 
@@ -135,7 +135,7 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
-    made = Collector(actor=Shown(), recorder=buffer, explorer=explorer, open_envs=Together, lanes=LANES)
+    made = Collector(actor=Shown(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=LANES)
     for segment, count in enumerate(steps):
         made.open(segment)
         for _ in range(count):
@@ -143,10 +143,10 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     return made, buffer
 
 
-def stored(buffer: AsyncRing, lane: int) -> list[tuple[float, ...]]:
-    """Every complete row of a lane, in order."""
+def stored(buffer: AsyncRing, env_id: int) -> list[tuple[float, ...]]:
+    """Every complete row of a env, in order."""
     names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
-    return [tuple(getattr(buffer, name)[row, lane].item() for name in names) for row in range(buffer.size[lane])]
+    return [tuple(getattr(buffer, name)[row, env_id].item() for name in names) for row in range(buffer.size[env_id])]
 
 
 @settings(max_examples=40)
@@ -158,13 +158,13 @@ def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject
     made, buffer, _ = apart(order)
     made.open(0)
     counted = sum(made.step() for _ in range(data.draw(st.integers(0, 60))))
-    live = [row for lane in range(LANES) for row in stored(buffer, lane) if not row[5]]
+    live = [row for env_id in range(LANES) for row in stored(buffer, env_id) if not row[5]]
     assert counted == len(live), "not every stored live step was counted, or one twice"
     reference, whole = together([int(buffer.size.max())])
-    for lane in range(LANES):
-        rows = stored(buffer, lane)
-        assert rows == stored(whole, lane)[: len(rows)]
-        assert buffer.newest()[lane, -1] == whole.obs[len(rows), lane]
+    for env_id in range(LANES):
+        rows = stored(buffer, env_id)
+        assert rows == stored(whole, env_id)[: len(rows)]
+        assert buffer.newest()[env_id, -1] == whole.obs[len(rows), env_id]
     ours, theirs = made.games.take(), reference.games.take()
     assert set(zip(*ours, strict=True)) <= set(zip(*theirs, strict=True))
 
@@ -174,7 +174,7 @@ def test_games_and_live_steps_are_counted_lane_by_lane() -> None:
     made, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
     made.open(0)
     counted = sum(made.step() for _ in range(80))
-    assert counted == sum(not row[5] for lane in range(LANES) for row in stored(buffer, lane))
+    assert counted == sum(not row[5] for env_id in range(LANES) for row in stored(buffer, env_id))
     reference, _ = together([80])
     ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (made.games, reference.games))
     assert ours and ours <= theirs
@@ -190,7 +190,7 @@ def test_a_segment_begins_with_every_lane_alive() -> None:
 
 
 def test_a_slow_lane_does_not_hold_the_others() -> None:
-    """Lane 2 answers every tenth time."""
+    """Env 2 answers every tenth time."""
     turns = iter(range(1, 1_000))
     made, buffer, _ = apart(lambda waiting: waiting if next(turns) % 10 == 0 else waiting[:2])
     made.open(0)
@@ -198,8 +198,8 @@ def test_a_slow_lane_does_not_hold_the_others() -> None:
         made.step()
     assert buffer.size.tolist() == [100, 100, 10]
     _, whole = together([100])
-    for lane in range(LANES):
-        assert stored(buffer, lane) == stored(whole, lane)[: len(stored(buffer, lane))]
+    for env_id in range(LANES):
+        assert stored(buffer, env_id) == stored(whole, env_id)[: len(stored(buffer, env_id))]
 
 
 def test_actions_wait_with_their_lane_until_it_answers() -> None:
@@ -211,19 +211,19 @@ def test_actions_wait_with_their_lane_until_it_answers() -> None:
         before = dict(envs[0].sent)
         made.step()
         sizes = buffer.size.tolist()
-        for lane in range(LANES):
-            if sizes[lane] > len(done[lane]):
-                done[lane].append(before[lane])
-    for lane in range(LANES):
-        assert buffer.action[: len(done[lane]), lane].tolist() == done[lane]
-        assert len(done[lane]) > 5
+        for env_id in range(LANES):
+            if sizes[env_id] > len(done[env_id]):
+                done[env_id].append(before[env_id])
+    for env_id in range(LANES):
+        assert buffer.action[: len(done[env_id]), env_id].tolist() == done[env_id]
+        assert len(done[env_id]) > 5
 
 
 def test_a_new_segment_truncates_what_runs_and_loses_what_is_on_its_way() -> None:
     made, buffer, envs = apart(lambda waiting: waiting[:1])
     made.open(0)
     for _ in range(3):
-        made.step()  # lane 0 alone
+        made.step()  # env 0 alone
     made.open(1)
     made.step()
     assert envs[0].closed and not envs[1].closed
@@ -290,7 +290,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
                 recorder=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
-                lanes=LANES,
+                num_envs=LANES,
             )
         else:
             made = AsyncCollector(
@@ -298,22 +298,22 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
                 recorder=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: LanesApart(
-                    lanes=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
+                    envs=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
                 ),
-                lanes=LANES,
+                num_envs=LANES,
             )
         made.open(0)
         for _ in range(55):
             made.step()
         made.close()
         buffers.append(buffer)
-    together, lanes = buffers
-    assert int(lanes.size.sum()) == 2 * 55
+    together, apart = buffers
+    assert int(apart.size.sum()) == 2 * 55
     assert bool(together.terminated.any())
-    for lane in range(LANES):
-        rows = int(lanes.size[lane])
+    for env_id in range(LANES):
+        rows = int(apart.size[env_id])
         for name in ("obs", "action", "reward", "terminated", "done", "dead", "age"):
-            assert torch.equal(getattr(lanes, name)[:rows, lane], getattr(together, name)[:rows, lane]), name
+            assert torch.equal(getattr(apart, name)[:rows, env_id], getattr(together, name)[:rows, env_id]), name
 
 
 def test_a_collector_that_was_not_opened_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Counting by episodes, where lanes differ in how long their games are."""
+"""Counting by episodes, where envs differ in how long their games are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlbench.envs.base import Step
 
 
 class Timed:
-    """Lane n's games take as many live steps as its iterator says next, and pay n + 1 for each."""
+    """Env n's games take as many live steps as its iterator says next, and pay n + 1 for each."""
 
     def __init__(self, lengths: Sequence[Iterator[int]], asked: Callable[[int], list[int]] | None = None) -> None:
         self.lengths, self.asked, self.turn = lengths, asked, 0
@@ -23,41 +23,41 @@ class Timed:
 
     def recv(self) -> Step:
         self.turn += 1
-        lane = np.array(range(len(self.lengths)) if self.asked is None else self.asked(self.turn))
-        live = self.live = ~self.dead[lane]
-        self.left[lane] -= live
-        over = live & (self.left[lane] == 0)
-        self.length[lane] = np.where(over, 0, self.length[lane] + live)
-        self.dead[lane] = over
-        for ended in lane[over]:
+        env_id = np.array(range(len(self.lengths)) if self.asked is None else self.asked(self.turn))
+        live = self.live = ~self.dead[env_id]
+        self.left[env_id] -= live
+        over = live & (self.left[env_id] == 0)
+        self.length[env_id] = np.where(over, 0, self.length[env_id] + live)
+        self.dead[env_id] = over
+        for ended in env_id[over]:
             self.left[ended] = next(self.lengths[ended])
-        frames, none = np.zeros(len(lane), np.float32), np.zeros_like(over)
-        return Step(frames, frames, over, none, lane, np.where(live, lane + 1.0, 0.0), over)
+        frames, none = np.zeros(len(env_id), np.float32), np.zeros_like(over)
+        return Step(frames, frames, over, none, env_id, np.where(live, env_id + 1.0, 0.0), over)
 
 
 def played(envs: Timed, episodes: int) -> tuple[EpisodeQuota, int]:
     """A quota that was met, and the live steps that took."""
-    lanes, steps = len(envs.lengths), 0
+    num_envs, steps = len(envs.lengths), 0
     quota = EpisodeQuota(running=envs.length > 0, episodes=episodes)
     while not quota.met:
         step, live = envs.recv(), envs.live
-        score, over, alive = np.zeros(lanes), np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
-        score[step.lane], over[step.lane], alive[step.lane] = step.score, step.over, live
+        score, over, alive = np.zeros(num_envs), np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+        score[step.env_id], over[step.env_id], alive[step.env_id] = step.score, step.over, live
         quota.add(score, alive, over)
         steps += int(live.sum())
     return quota, steps
 
 
 def lengths(quota: EpisodeQuota) -> list[int]:
-    """Of the games that count, lane by lane."""
-    return [length for lane in quota.games for _, length in lane]
+    """Of the games that count, env by env."""
+    return [length for env_id in quota.games for _, length in env_id]
 
 
 def test_every_lane_gives_as_many_games_however_long_they_are() -> None:
-    """Tianshou gives lengths 1 1 1 1 3 3 5 10 here, mean 3.1 (its issue #1042); the lanes' mean is 4.75."""
+    """Tianshou gives lengths 1 1 1 1 3 3 5 10 here, mean 3.1 (its issue #1042); the envs' mean is 4.75."""
     quota, steps = played(Timed([repeat(length) for length in (1, 3, 5, 10)]), 8)
     assert lengths(quota) == [1, 1, 3, 3, 5, 5, 10, 10]
-    assert [score for lane in quota.games for score, _ in lane] == [1, 1, 6, 6, 15, 15, 40, 40]
+    assert [score for env_id in quota.games for score, _ in env_id] == [1, 1, 6, 6, 15, 15, 40, 40]
     assert steps == 11 + 16 + 18 + 20
     assert quota.surplus == (11 - 2) + (5 - 2) + (3 - 2)
 
@@ -80,14 +80,14 @@ def test_the_mean_length_is_not_biased_over_many_quotas(asked: Callable[[int], l
 def test_a_game_that_is_running_at_the_start_does_not_count() -> None:
     envs = Timed([iter([4, 7, 9]), iter([2, 3, 5, 6, 7, 8, 9])])
     envs.recv()
-    envs.recv()  # lane 0 is in its first game, lane 1 at the end of its own: its next one counts
+    envs.recv()  # env 0 is in its first game, env 1 at the end of its own: its next one counts
     quota, steps = played(envs, 2)
     assert lengths(quota) == [7, 3]
-    assert quota.surplus == 1 + 1  # the rest of lane 0's first, and a second one of lane 1
+    assert quota.surplus == 1 + 1  # the rest of env 0's first, and a second one of env 1
     assert steps == 2 + 7 + 3 + 5
 
 
 @pytest.mark.parametrize("episodes", [0, 3, -2])
 def test_shares_that_are_not_equal_are_refused(episodes: int) -> None:
-    with pytest.raises(ValueError, match="2 lanes cannot play"):
+    with pytest.raises(ValueError, match="2 envs cannot play"):
         EpisodeQuota(running=np.zeros(2, np.bool_), episodes=episodes)

@@ -1,4 +1,4 @@
-"""Evaluation: full games, the same number in every lane, raw points."""
+"""Evaluation: full games, the same number in every env, raw points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlbench.envs.base import Discrete, EnvInfo, Step
 
 
 class Lengths:
-    """Lane n's games take ``lengths[n]`` live steps and pay the lane's number + 1 a step; a life is lost on the way."""
+    """Env n's games take ``lengths[n]`` live steps and pay the env's number + 1 a step; a life is lost on the way."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = np.array(lengths)
@@ -35,13 +35,14 @@ class Lengths:
         assert action.shape == self.lengths.shape
 
     def recv(self) -> Step:
-        lanes = np.arange(len(self.lengths))
+        env_ids = np.arange(len(self.lengths))
         self.at = np.where(self.dead, 0, self.at + 1)
         over = ~self.dead & (self.at == self.lengths)
-        points = np.where(self.dead, 0.0, lanes + 1.0)
+        points = np.where(self.dead, 0.0, env_ids + 1.0)
         self.dead = over
         none = np.zeros_like(over)
-        return Step(np.zeros(len(lanes), np.float32), np.zeros(len(lanes), np.float32), over, none, lanes, points, over)
+        zeros = np.zeros(len(env_ids), np.float32)
+        return Step(zeros, zeros, over, none, env_ids, points, over)
 
     def close(self) -> None:
         self.closed = True
@@ -60,10 +61,10 @@ class Asked:
 
 def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengths, Asked]:
     envs, actor = Lengths(lengths), Asked()
-    lanes = len(lengths)
+    num_envs = len(lengths)
     ring = Ring(
-        capacity=3 * lanes,
-        lanes=lanes,
+        capacity=3 * num_envs,
+        lanes=num_envs,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=1,
@@ -74,7 +75,12 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
     )
     explorer = EpsilonGreedy(actions=2, generator=torch.Generator())
     made = Evaluation(
-        actor=actor, recorder=ring, explorer=explorer, envs=envs, seeds=tuple(range(50, 50 + lanes)), episodes=episodes
+        actor=actor,
+        recorder=ring,
+        explorer=explorer,
+        envs=envs,
+        seeds=tuple(range(50, 50 + num_envs)),
+        episodes=episodes,
     )
     return made, envs, actor
 

@@ -21,7 +21,7 @@ LANES = 2
 
 @dataclass
 class Scripted:
-    """Lane 0 loses a life every 3 live steps and the game every 6; lane 1 is truncated every 4. Shows a count."""
+    """Env 0 loses a life every 3 live steps and the game every 6; env 1 is truncated every 4. Shows a count."""
 
     segment: int
     shift: int = 0
@@ -90,13 +90,13 @@ def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, li
 
     buffer = ring()
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    return Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, lanes=LANES), buffer, made
+    return Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=LANES), buffer, made
 
 
 def test_only_live_steps_are_counted() -> None:
     made, _, _ = collector()
     made.open(0)
-    # lane 0 ends at its 3rd live step, lane 1 at its 4th; the step after each is the idle one
+    # env 0 ends at its 3rd live step, env 1 at its 4th; the step after each is the idle one
     assert [made.step() for _ in range(10)] == [2, 2, 2, 1, 1, 2, 2, 1, 2, 1]
 
 
@@ -105,7 +105,7 @@ def test_a_game_is_all_its_lives_in_raw_points() -> None:
     made.open(0)
     for _ in range(8):
         made.step()
-    assert made.games.take() == ((20.0, 30.0), (4, 6))  # lane 1's four steps, then lane 0's six over two lives
+    assert made.games.take() == ((20.0, 30.0), (4, 6))  # env 1's four steps, then env 0's six over two lives
     assert made.games.take() == ((), ())
     assert made.games.last == 30.0
     assert buffer.reward[:3, 0].tolist() == [1.0, 1.0, 1.0]  # the learner is paid the sign

@@ -41,7 +41,7 @@ def atari(adapter: str, game: str, *, seeds: Sequence[int], training: bool, thre
         case "envpool":
             return EnvPoolVector(task=settings, seeds=seeds, training=training, threads=threads)
         case _:
-            factory = atari_wrappers.documented(settings, training=training)
+            factory = atari_wrappers.reference_env(settings, training=training)
             return GymnasiumVector(name=game, factory=factory, seeds=seeds, versions=atari_wrappers.versions())
 
 

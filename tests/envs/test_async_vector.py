@@ -1,4 +1,4 @@
-"""Lanes that do not wait for each other: each lives as it does in step, and a late one holds nobody."""
+"""Asynchronous vectors: each env answers as a synchronous one, and a late env holds up no other."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ def made(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None
     seeds = seeds or SEEDS
     if kind == "envpool-hopper":
         return EnvPoolMujocoAsync(task="Hopper-v4", seeds=seeds, threads=2, async_batch=answers)
-    return AsyncVector(lanes=[make_any(kind, seeds=[seed]) for seed in seeds], async_batch=answers)
+    return AsyncVector(envs=[make_any(kind, seeds=[seed]) for seed in seeds], async_batch=answers)
 
 
 def rows_of(step: Step) -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """What each lane answered, every column but the lane's number."""
-    for i, lane in enumerate(step.lane.tolist()):
-        yield lane, tuple(column[i].tobytes() for column in step._replace(lane=step.reward))
+    """What each env answered, every column but the env's number."""
+    for i, env_id in enumerate(step.env_id.tolist()):
+        yield env_id, tuple(column[i].tobytes() for column in step._replace(env_id=step.reward))
 
 
 @pytest.mark.parametrize("answers", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_lane_answers_its_actions_as_it_does_in_step(make_any: Make, draw: Draw, kind: str, answers: int) -> None:
-    """Lives, FIRE, resets and scores too, to the bit: no lane knows in what company or order it is asked."""
-    together, lanes = make_any(kind, seeds=SEEDS), made(make_any, kind, answers)
+    """Lives, FIRE, resets and scores too, to the bit: no env knows in what company or order it is asked."""
+    together, envs = make_any(kind, seeds=SEEDS), made(make_any, kind, answers)
     action = draw(together.info.actions, seed=7, size=(STEPS, len(SEEDS)))
-    assert np.array_equal(together.reset(), lanes.reset())
+    assert np.array_equal(together.reset(), envs.reset())
     expected: list[list[tuple[bytes, ...]]] = [[] for _ in SEEDS]
     ends = 0
     for row in action:
         together.send(row)
         step = together.recv()
         ends += int((step.terminated | step.truncated).sum())
-        for lane, answer in rows_of(step):
-            expected[lane].append(answer)
+        for env_id, answer in rows_of(step):
+            expected[env_id].append(answer)
     found: list[list[tuple[bytes, ...]]] = [[] for _ in SEEDS]
     ready = np.arange(len(SEEDS))
     while max(len(one) for one in found) < STEPS:
-        lanes.send(np.stack([action[len(found[lane]), lane] for lane in ready.tolist()]), ready)
-        step = lanes.recv()
-        assert len(step.lane) == answers and (np.diff(step.lane) > 0).all()
-        for lane, answer in rows_of(step):
-            found[lane].append(answer)
-        ready = step.lane
-    lanes.close()
+        envs.send(np.stack([action[len(found[env_id]), env_id] for env_id in ready.tolist()]), ready)
+        step = envs.recv()
+        assert len(step.env_id) == answers and (np.diff(step.env_id) > 0).all()
+        for env_id, answer in rows_of(step):
+            found[env_id].append(answer)
+        ready = step.env_id
+    envs.close()
     together.close()
     assert ends >= 4
     assert all(ours == theirs[: len(ours)] for ours, theirs in zip(found, expected, strict=True))
@@ -68,24 +68,24 @@ def test_every_lane_answers_its_actions_as_it_does_in_step(make_any: Make, draw:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lanes_apart_promise_what_they_promise_together(make_any: Make, kind: str) -> None:
-    together, lanes = make_any(kind, seeds=SEEDS), made(make_any, kind, 2)
-    ours, theirs = lanes.info, together.info
-    assert (ours.lanes, ours.obs_shape, ours.obs_dtype, ours.versions) == (4, *theirs[1:3], theirs.versions)
+    together, envs = make_any(kind, seeds=SEEDS), made(make_any, kind, 2)
+    ours, theirs = envs.info, together.info
+    assert (ours.num_envs, ours.obs_shape, ours.obs_dtype, ours.versions) == (4, *theirs[1:3], theirs.versions)
     assert [np.asarray(part).tolist() for part in ours.actions] == [np.asarray(p).tolist() for p in theirs.actions]
-    frames = lanes.reset()
+    frames = envs.reset()
     assert frames.shape == (4, *ours.obs_shape) and frames.dtype == ours.obs_dtype
     action = np.zeros(4, np.int64) if isinstance(ours.actions, Discrete) else np.zeros((4, 3), np.float32)
-    lanes.send(action, np.arange(4))
-    step = lanes.recv()
+    envs.send(action, np.arange(4))
+    step = envs.recv()
     assert step.obs.dtype == ours.obs_dtype
     assert [c.dtype for c in step[1:]] == [np.float32, bool, bool, np.int64, np.float64, bool]
     assert [c.shape for c in step[1:]] == [(2,)] * 6
-    lanes.close()  # two of them are on their way
-    lanes.close()
+    envs.close()  # two of them are on their way
+    envs.close()
 
 
 class Held:
-    """One lane that answers when it is let go, with how often it was sent."""
+    """One env that answers when it is let go, with how often it was sent."""
 
     info = EnvInfo(1, (), np.dtype(np.float32), Discrete(9), ())
 
@@ -98,13 +98,13 @@ class Held:
 
     def send(self, action: np.ndarray) -> None:
         if action[0] < 0:
-            raise Diverged("held: lane 0: action is not finite")
+            raise Diverged("held: env 0: action is not finite")
         self.sent += 1
 
     def recv(self) -> Step:
         assert self.free.wait(30)
         if self.cause:
-            raise BrokenEnvironment(f"held: lane 0, step {self.sent}: {self.cause}")
+            raise BrokenEnvironment(f"held: env 0, step {self.sent}: {self.cause}")
         flag, number = np.zeros(1, bool), np.full(1, self.sent)
         return Step(number.astype(np.float32), flag.astype(np.float32), flag, flag, number * 0, number * 1.0, flag)
 
@@ -113,35 +113,35 @@ class Held:
 
 
 def held(count: int, answers: int) -> tuple[AsyncVector, list[Held]]:
-    lanes = [Held() for _ in range(count)]
-    env = AsyncVector(lanes=lanes, async_batch=answers)
+    envs = [Held() for _ in range(count)]
+    env = AsyncVector(envs=envs, async_batch=answers)
     env.reset()
-    return env, lanes
+    return env, envs
 
 
 def test_a_lane_that_is_late_holds_nobody_and_is_heard_once_it_is_done() -> None:
-    env, lanes = held(3, 2)
-    lanes[1].free.clear()
+    env, envs = held(3, 2)
+    envs[1].free.clear()
     env.send(np.arange(3), np.arange(3))
     for turn in range(1, 6):
         step = env.recv()
-        assert step.lane.tolist() == [0, 2]
+        assert step.env_id.tolist() == [0, 2]
         assert step.score.tolist() == [turn, turn]
-        env.send(np.zeros(2, np.int64), step.lane)
-    lanes[1].free.set()
+        env.send(np.zeros(2, np.int64), step.env_id)
+    envs[1].free.set()
     heard: Counter[int] = Counter()
     while not heard[1]:
         step = env.recv()
-        heard.update(step.lane.tolist())
-        env.send(np.zeros(2, np.int64), step.lane)
-    assert lanes[1].sent == 2
+        heard.update(step.env_id.tolist())
+        env.send(np.zeros(2, np.int64), step.env_id)
+    assert envs[1].sent == 2
     env.close()
-    assert all(lane.closed for lane in lanes)
+    assert all(one.closed for one in envs)
 
 
 def test_every_action_goes_to_its_own_lane(make_any: Make) -> None:
-    lanes = [make_any("cartpole", seeds=[3]) for _ in range(2)]
-    env = AsyncVector(lanes=lanes, async_batch=2)
+    envs = [make_any("cartpole", seeds=[3]) for _ in range(2)]
+    env = AsyncVector(envs=envs, async_batch=2)
     env.reset()
     env.send(np.array([1, 0]), np.array([1, 0]))
     pushed = env.recv().obs[:, 1]
@@ -150,12 +150,12 @@ def test_every_action_goes_to_its_own_lane(make_any: Make) -> None:
 
 
 def test_what_breaks_in_a_lane_is_told_with_the_lane() -> None:
-    env, lanes = held(3, 1)
-    lanes[2].cause = "reward is not finite"
+    env, envs = held(3, 1)
+    envs[2].cause = "reward is not finite"
     env.send(np.zeros(1, np.int64), np.array([2]))
-    with pytest.raises(BrokenEnvironment, match="number 2: held: lane 0, step 1: reward is not finite"):
+    with pytest.raises(BrokenEnvironment, match="async env 2: held: env 0, step 1: reward is not finite"):
         env.recv()
-    with pytest.raises(Diverged, match="number 1: held: lane 0: action is not finite"):
+    with pytest.raises(Diverged, match="async env 1: held: env 0: action is not finite"):
         env.send(np.array([0, -1]), np.array([0, 1]))
     env.close()
 
@@ -163,18 +163,18 @@ def test_what_breaks_in_a_lane_is_told_with_the_lane() -> None:
 @pytest.mark.parametrize("answers", [0, 5])
 @pytest.mark.parametrize("kind", ["ale", "envpool-hopper"])
 def test_answers_that_can_never_come_are_refused(make_any: Make, kind: str, answers: int) -> None:
-    with pytest.raises(UsageError, match="from 1 to 4 lanes can answer"):
+    with pytest.raises(UsageError, match="from 1 to 4 envs can answer"):
         made(make_any, kind, answers)
 
 
 def test_an_impossible_action_of_some_lanes_is_refused_with_its_lane(make_any: Make) -> None:
     env = made(make_any, "envpool-hopper", 2)
     env.reset()
-    refused: Callable[[Any], None] = partial(env.send, lane=np.array([1, 3]))
+    refused: Callable[[Any], None] = partial(env.send, env_id=np.array([1, 3]))
     action = np.zeros((2, 3), np.float32)
     with pytest.raises(RlbenchError, match=r"actions must be \[2, 3\] float32"):
         refused(np.zeros((4, 3), np.float32))
     action[1, 0] = np.nan
-    with pytest.raises(Diverged, match="lane 3, step 0: action is not finite"):
+    with pytest.raises(Diverged, match="env 3, step 0: action is not finite"):
         refused(action)
     env.close()

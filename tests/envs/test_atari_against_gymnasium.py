@@ -19,7 +19,7 @@ STEPS = 300
 
 
 class Oracle:
-    """One lane as the contract has it, told in straight lines."""
+    """One env as the contract has it, told in straight lines."""
 
     def __init__(self, env: gymnasium.Env, *, training: bool) -> None:
         self.env, self.training = env, training
@@ -58,8 +58,8 @@ def colour_first(name: str, noops: int) -> gymnasium.Env:
     return ResizeObservation(grey, (84, 84))
 
 
-CASES = [  # the game, its Gymnasium name, lanes, training
-    ("breakout", "Breakout", 2, True),  # two lanes: one loses a life and presses FIRE while the other plays on
+CASES = [  # the game, its Gymnasium name, envs, training
+    ("breakout", "Breakout", 2, True),  # two envs: one loses a life and presses FIRE while the other plays on
     ("breakout", "Breakout", 2, False),
     ("seaquest", "Seaquest", 1, True),
     ("seaquest", "Seaquest", 1, False),
@@ -80,23 +80,23 @@ def test_every_row_equals_gymnasiums_own_wrappers(
 ) -> None:
     noops, yardstick = YARDSTICKS[adapter]
     env = make_atari(adapter, game, seeds=range(count), training=training, noops=noops)
-    lanes = [Oracle(yardstick(name, noops), training=training) for _ in range(count)]
+    num_envs = [Oracle(yardstick(name, noops), training=training) for _ in range(count)]
     first = env.reset()
-    for lane, oracle in enumerate(lanes):
-        assert np.array_equal(first[lane], oracle.begin()), f"lane {lane}"
+    for env_id, oracle in enumerate(num_envs):
+        assert np.array_equal(first[env_id], oracle.begin()), f"env {env_id}"
     generator = np.random.default_rng(1)
     lost = over = 0
     for at in range(STEPS):
         action = generator.integers(env.info.actions.n, size=count)
         env.send(action)
         step = env.recv()
-        for lane, oracle in enumerate(lanes):
-            obs, *rest = oracle.row(int(action[lane]))
+        for env_id, oracle in enumerate(num_envs):
+            obs, *rest = oracle.row(int(action[env_id]))
             columns = (step.reward, step.terminated, step.truncated, step.score, step.over)
-            assert [column[lane] for column in columns] == rest, f"lane {lane}, step {at}"
+            assert [column[env_id] for column in columns] == rest, f"env {env_id}, step {at}"
             # what a game shows as it ends is each engine's own (see their docstrings): ALE's is AtariPreprocessing's
-            if adapter == "ale" or not step.over[lane]:
-                assert np.array_equal(step.obs[lane], obs), f"lane {lane}, step {at}"
+            if adapter == "ale" or not step.over[env_id]:
+                assert np.array_equal(step.obs[env_id], obs), f"env {env_id}, step {at}"
         lost += int((step.terminated & ~step.over).sum())
         over += int(step.over.sum())
     env.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlbench.envs.atari import Answers, Referee, one_seed_per_lane
+from rlbench.envs.atari import Answers, Referee, one_seed_per_env
 from rlbench.envs.base import Step
 
 
@@ -28,8 +28,8 @@ def flags(step: Step) -> tuple[float, float, bool, bool, bool]:
 
 @pytest.fixture
 def training() -> Referee:
-    referee = Referee(lanes=1, episodic_life=True, clip=True)
-    referee.begun(np.array([3]))
+    referee = Referee(num_envs=1, episodic_life=True, clip=True)
+    referee.begin(np.array([3]))
     return referee
 
 
@@ -38,9 +38,9 @@ QUIET = (0, 0, False, False, False)
 
 def test_a_lost_life_ends_the_episode_but_not_the_game(training: Referee) -> None:
     assert flags(told(training, points=30, lives=2)) == (1, 30, True, False, False)
-    assert training.chosen(np.array([5])).tolist() == [0]
+    assert training.emulator_action(np.array([5])).tolist() == [0]
     assert flags(told(training, points=10, lives=2)) == QUIET
-    assert training.chosen(np.array([5])).tolist() == [5]
+    assert training.emulator_action(np.array([5])).tolist() == [5]
     assert flags(told(training, points=-7, lives=2)) == (-1, -7, False, False, False)
 
 
@@ -75,21 +75,21 @@ def test_a_game_that_ends_while_a_life_is_begun_says_so_one_row_later_and_is_not
 ) -> None:
     told(training, lives=2)
     assert flags(told(training, points=5, lives=2, **{why: True})) == QUIET
-    assert not training.asked[0]
+    assert not training.active[0]
     last = flags(told(training, points=5, lives=3))  # nobody was asked: these are words of no meaning
     assert last == (0, 0, why == "ended", why == "capped", True)
-    assert training.asked[0]
-    assert training.chosen(np.array([5])).tolist() == [0]
+    assert training.active[0]
+    assert training.emulator_action(np.array([5])).tolist() == [0]
     assert flags(told(training, lives=3)) == QUIET
 
 
 def test_evaluation_plays_whole_games_for_raw_points() -> None:
-    referee = Referee(lanes=1, episodic_life=False, clip=False)
-    referee.begun(np.array([3]))
+    referee = Referee(num_envs=1, episodic_life=False, clip=False)
+    referee.begin(np.array([3]))
     assert flags(told(referee, points=30, lives=2)) == (30, 30, False, False, False)
     assert flags(told(referee, points=-2, lives=0, ended=True)) == (-2, -2, True, False, True)
 
 
 def test_seeds_are_folded_into_what_every_engine_takes() -> None:
-    assert one_seed_per_lane([0, 1, 2**31 - 3, 2**31 - 2, 2**63 + 5])[:4] == (1, 2, 2**31 - 2, 1)
-    assert all(0 < seed < 2**31 - 1 for seed in one_seed_per_lane([0, 2**31, 2**62, 2**64 - 1]))
+    assert one_seed_per_env([0, 1, 2**31 - 3, 2**31 - 2, 2**63 + 5])[:4] == (1, 2, 2**31 - 2, 1)
+    assert all(0 < seed < 2**31 - 1 for seed in one_seed_per_env([0, 2**31, 2**62, 2**64 - 1]))

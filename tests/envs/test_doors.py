@@ -60,5 +60,5 @@ def test_the_action_after_an_end_does_nothing() -> None:
 
 
 def test_a_corridor_without_lanes_is_refused() -> None:
-    with pytest.raises(UsageError, match="lane"):
+    with pytest.raises(UsageError, match="env"):
         Doors(seeds=[])

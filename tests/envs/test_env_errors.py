@@ -43,12 +43,12 @@ class Frail(gymnasium.Env[Any, Any]):
         return obs, self.reward if broken else 0.0, False, False, {}
 
 
-def run(*lanes: Frail) -> None:
-    ready = iter(lanes)
-    env = GymnasiumVector(name="Frail-v0", factory=lambda: next(ready), seeds=range(len(lanes)))
+def run(*num_envs: Frail) -> None:
+    ready = iter(num_envs)
+    env = GymnasiumVector(name="Frail-v0", factory=lambda: next(ready), seeds=range(len(num_envs)))
     env.reset()
     for _ in range(4):
-        env.send(np.zeros(len(lanes), np.int64))
+        env.send(np.zeros(len(num_envs), np.int64))
         env.recv()
 
 
@@ -104,7 +104,7 @@ def test_an_action_that_is_not_finite_or_not_in_its_range_is_refused(make_any: M
     action = np.zeros((2, *env.info.actions.low.shape), np.float32)
     for wrong in (np.nan, np.inf, -np.inf):
         action[1, -1] = wrong
-        with pytest.raises(Diverged, match="lane 1, step 0: action is not finite"):
+        with pytest.raises(Diverged, match="env 1, step 0: action is not finite"):
             env.send(action)
     action[1, -1] = -1.25
     with pytest.raises(RlbenchError, match=r"step 0: actions must be from -1 to 1 \(1.25 is outside\)"):
@@ -126,13 +126,13 @@ def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
     "kind", ["ale", "envpool", "gymnasium", "cartpole", "catch", "hopper", "fetch", "envpool-hopper"]
 )
 def test_no_lanes_are_refused(make_any: Make, kind: str) -> None:
-    with pytest.raises(UsageError, match="at least one lane"):
+    with pytest.raises(UsageError, match="at least one env"):
         make_any(kind, seeds=[])
 
 
 def test_what_an_environment_raises_comes_out_with_its_name_step_and_cause() -> None:
     with pytest.raises(
-        BrokenEnvironment, match=r"Frail-v0: lane 1, step 2: ValueError: the joint is loose .*seed is 1"
+        BrokenEnvironment, match=r"Frail-v0: env 1, step 2: ValueError: the joint is loose .*seed is 1"
     ) as caught:
         run(Frail(), Frail(raises=True))
     assert isinstance(caught.value.__cause__, ValueError)
@@ -148,19 +148,19 @@ def test_what_an_environment_raises_comes_out_with_its_name_step_and_cause() -> 
     ids=["shape", "type", "nan"],
 )
 def test_a_first_step_that_is_not_as_promised_is_refused_with_its_lane(first: np.ndarray, what: str) -> None:
-    with pytest.raises(BrokenEnvironment, match=rf"Frail-v0: lane 1, step \d: observation .*{what}"):
+    with pytest.raises(BrokenEnvironment, match=rf"Frail-v0: env 1, step \d: observation .*{what}"):
         run(Frail(), Frail(first=first))
 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf])
 def test_a_reward_that_is_not_finite_is_refused_at_any_step(reward: float) -> None:
-    with pytest.raises(BrokenEnvironment, match="Frail-v0: lane 1, step 3: reward is not finite"):
+    with pytest.raises(BrokenEnvironment, match="Frail-v0: env 1, step 3: reward is not finite"):
         run(Frail(), Frail(reward=reward))
 
 
 @pytest.mark.parametrize("shows", [np.nan, -np.inf])
 def test_an_observation_that_is_not_finite_is_refused_at_any_step(shows: float) -> None:
-    with pytest.raises(BrokenEnvironment, match="Frail-v0: lane 1, step 3: observation is not finite"):
+    with pytest.raises(BrokenEnvironment, match="Frail-v0: env 1, step 3: observation is not finite"):
         run(Frail(), Frail(shows=shows))
 
 
@@ -189,5 +189,5 @@ def test_an_environment_that_ends_for_two_reasons_is_terminated() -> None:
 
 
 def test_observations_that_are_not_boxes_are_refused() -> None:
-    with pytest.raises(UsageError, match="only Box is played"):
+    with pytest.raises(UsageError, match="only Box is supported"):
         GymnasiumVector(name="FrozenLake-v1", factory=made("FrozenLake-v1"), seeds=[1])

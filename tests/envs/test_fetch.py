@@ -20,10 +20,10 @@ def test_what_is_shown_is_observation_achieved_and_desired_in_this_order(draw: D
     shown = env.reset()
     assert shown.shape == (2, 16) and shown.dtype == np.float32
     for action in draw(env.info.actions, seed=0, size=(60, 2)):
-        for lane, one in enumerate(env._envs):
+        for env_id, one in enumerate(env._envs):
             parts = one.unwrapped._get_obs()
             for where, part in zip(env.layout, ("observation", "achieved_goal", "desired_goal"), strict=True):
-                assert np.array_equal(shown[lane, where], parts[part].astype(np.float32))
+                assert np.array_equal(shown[env_id, where], parts[part].astype(np.float32))
         env.send(action)
         shown = env.recv().obs
     assert [(where.start or 0, where.stop) for where in env.layout] == [(0, 10), (10, 13), (13, 16)]

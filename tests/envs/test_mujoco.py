@@ -157,12 +157,12 @@ def test_threads_that_share_the_lanes_answer_the_same_to_the_bit(threads: int, d
     many.close()
 
 
-@pytest.mark.parametrize("lane", [0, 4], ids=["in the own share", "in another thread's"])
-def test_a_lane_that_breaks_is_reported_from_any_thread(lane: int, draw: Draw) -> None:
+@pytest.mark.parametrize("env_id", [0, 4], ids=["in the own share", "in another thread's"])
+def test_a_lane_that_breaks_is_reported_from_any_thread(env_id: int, draw: Draw) -> None:
     env = MujocoVector(task="Hopper-v4", seeds=range(5), threads=2)
     env.reset()
-    env._envs[lane].unwrapped.model = None
+    env._envs[env_id].unwrapped.model = None
     env.send(draw(env.info.actions, seed=4, size=(1, 5))[0])
-    with pytest.raises(BrokenEnvironment, match=f"Hopper-v4: lane {lane}, step 0: "):
+    with pytest.raises(BrokenEnvironment, match=f"Hopper-v4: env {env_id}, step 0: "):
         env.recv()
     env.close()

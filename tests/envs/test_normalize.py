@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlbench.assembly.environments import environments
 from rlbench.config.tasks import MujocoTask, ToyTask
 from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
-from rlbench.envs.normalize import CUT, Normalized, NormalizedSnapshot, Scale
+from rlbench.envs.normalize import CLIP, Normalized, NormalizedSnapshot, Scale
 
 LANES, SIZE = 3, 2
 
@@ -85,10 +85,10 @@ def test_what_lies_far_out_is_cut_at_ten() -> None:
     scale.count(np.array([[-1, 0], [1, 2]], np.float32))
     assert scale(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
         pytest.approx([9.9, 0]),
-        [CUT, -CUT],
-        [-CUT, CUT],
+        [CLIP, -CLIP],
+        [-CLIP, CLIP],
     ]
-    assert CUT == 10
+    assert CLIP == 10
 
 
 def test_before_anything_is_known_nothing_is_changed_and_what_never_varies_becomes_zero() -> None:

@@ -24,15 +24,15 @@ BREAKOUT = AtariTask(id="BreakoutNoFrameskip-v4", game="breakout", max_frames=40
 
 def played(envs: VectorEnv, steps: int, *, seed: int = 0) -> list[Step]:
     """Some steps of random actions."""
-    draw, actions, lanes = np.random.default_rng(seed), envs.info.actions, envs.info.lanes
+    draw, actions, num_envs = np.random.default_rng(seed), envs.info.actions, envs.info.num_envs
     envs.reset()
     answers = []
     for _ in range(steps):
         real = isinstance(actions, Box)
         chosen: NDArray[Any] = (
-            draw.uniform(-1, 1, (lanes, len(actions.low))).astype(np.float32)
+            draw.uniform(-1, 1, (num_envs, len(actions.low))).astype(np.float32)
             if real
-            else draw.integers(actions.n, size=lanes)
+            else draw.integers(actions.n, size=num_envs)
         )
         envs.send(chosen)
         answers.append(envs.recv())
@@ -42,19 +42,19 @@ def played(envs: VectorEnv, steps: int, *, seed: int = 0) -> list[Step]:
 class Renderer:
     """Shows where the first joint is, without OpenGL."""
 
-    def __init__(self, lane: Any) -> None:
-        self.lane = lane
+    def __init__(self, env_id: Any) -> None:
+        self.env_id = env_id
 
     def render(self, mode: str) -> Frame:
         assert mode == "rgb_array"
-        return np.full((4, 4, 3), round(1000 * float(self.lane.data.qpos[0])) % 256, np.uint8)
+        return np.full((4, 4, 3), round(1000 * float(self.env_id.data.qpos[0])) % 256, np.uint8)
 
 
 def rendered(envs: MujocoVector) -> Rendered:
     """A camera whose pictures need no OpenGL."""
-    lane: Any = envs.inside(0)
-    lane.mujoco_renderer = Renderer(lane)
-    return Rendered(lane)
+    env_id: Any = envs.inside(0)
+    env_id.mujoco_renderer = Renderer(env_id)
+    return Rendered(env_id)
 
 
 def test_a_toy_is_filmed_to_the_end_of_its_first_episode_and_its_board_is_seen() -> None:
@@ -105,7 +105,7 @@ def test_a_double_that_goes_astray_is_noticed() -> None:
     task = BREAKOUT.model_copy(update={"max_frames": 200})
     envs = AleVector(task=BREAKOUT, seeds=(5,), training=False)
     double = AleVector(task=task, seeds=(5,), training=False, coloured=True)
-    with pytest.raises(BrokenEnvironment, match="went apart; leave --video out"):
+    with pytest.raises(BrokenEnvironment, match="differ; leave --video out"):
         played(RecordVideo(envs, ShadowEmulator(double, frame_skip=4)), 110)
 
 
@@ -116,10 +116,10 @@ def test_without_opengl_a_simulation_is_refused_with_the_remedy(backend: str, mo
     monkeypatch.setenv("MUJOCO_GL", backend)
     complaints: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
-    lane = MujocoVector(task="InvertedPendulum-v4", seeds=(1,)).inside(0)
+    env_id = MujocoVector(task="InvertedPendulum-v4", seeds=(1,)).inside(0)
     with pytest.raises(UsageError, match=rf"MUJOCO_GL={backend}: \w+\); .* set MUJOCO_GL=egl, or leave --video out"):
-        Rendered(lane)
-    del lane
+        Rendered(env_id)
+    del env_id
     gc.collect()
     assert not complaints
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rlbench.envs.base import Snapshot, Step
 from rlbench.envs.classic import ClassicVector
 from rlbench.envs.fetch import FetchVector
-from rlbench.envs.gymnasium import GymnasiumVector, _stream, _words
+from rlbench.envs.gymnasium import GymnasiumVector, _generator_state, _pcg64
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State
@@ -112,7 +112,7 @@ def test_who_cannot_be_put_back_does_not_say_so() -> None:
 def test_a_random_stream_goes_on_where_it_was_even_within_a_draw() -> None:
     here, there = np.random.default_rng(1), np.random.default_rng(2)
     here.integers(5, dtype=np.uint32)  # half of 64 bits; the other half is the next one's
-    there.bit_generator.state = _stream(_words(here))
+    there.bit_generator.state = _pcg64(_generator_state(here))
     assert (
         here.integers(2**32, dtype=np.uint32, size=3).tolist()
         == there.integers(2**32, dtype=np.uint32, size=3).tolist()

@@ -25,7 +25,7 @@ SEEDS = [11, 13, 11]
 
 
 def actions(env: VectorEnv, steps: int) -> np.ndarray:
-    size = (steps, env.info.lanes)
+    size = (steps, env.info.num_envs)
     if isinstance(env.info.actions, Discrete):
         return np.random.default_rng(7).integers(env.info.actions.n, size=size)
     return np.random.default_rng(7).uniform(-1, 1, (*size, len(env.info.actions.low))).astype(np.float32)
@@ -36,7 +36,7 @@ def played(env: VectorEnv, steps: int, *, after_an_end: int | None = None) -> li
     env.reset()
     rows: list[Step] = []
     for action in actions(env, steps):
-        ended = rows[-1].terminated | rows[-1].truncated if rows else np.zeros(env.info.lanes, bool)
+        ended = rows[-1].terminated | rows[-1].truncated if rows else np.zeros(env.info.num_envs, bool)
         ignored = action if after_an_end is None else np.full_like(action, after_an_end)
         env.send(np.where(ended.reshape(-1, *[1] * (action.ndim - 1)), ignored, action))
         rows.append(env.recv())
@@ -83,7 +83,7 @@ def test_rows_have_the_promised_shapes_and_types(kind: str, rows: list[Step], ma
         assert row.obs.shape == (3, *env.info.obs_shape) and row.obs.dtype == first.dtype
         assert [column.shape for column in row[1:]] == [(3,)] * 6
         assert [column.dtype for column in row[1:]] == [np.float32, bool, bool, np.int64, np.float64, bool]
-        assert row.lane.tolist() == [0, 1, 2]
+        assert row.env_id.tolist() == [0, 1, 2]
     env.close()
     env.close()
 
@@ -113,7 +113,7 @@ def test_lanes_differ_by_their_seeds_and_by_nothing_else(kind: str, rows: list[S
     for action in actions(env, STEPS):
         env.send(np.repeat(action[:1], 4, axis=0))
         alike.append(env.recv().obs)
-    one, *others, again = (np.stack(alike)[:, lane].tobytes() for lane in range(4))
+    one, *others, again = (np.stack(alike)[:, env_id].tobytes() for env_id in range(4))
     assert one == again
     assert {one} < {one, *others}  # in Breakout a no-op more is not always seen
     assert not all(np.array_equal(row.obs[0], row.obs[2]) for row in rows)  # the same seed, other actions
@@ -260,7 +260,7 @@ def test_sticky_actions_follow_the_seed(make_atari: Make, adapter: str) -> None:
         for action in np.random.default_rng(7).integers(6, size=40):
             env.send(np.full(3, action))
             shown.append(env.recv().obs)
-        return [np.stack(shown)[:, lane].tobytes().hex() for lane in range(3)]
+        return [np.stack(shown)[:, env_id].tobytes().hex() for env_id in range(3)]
 
     one, other, again = games(0.5)
     assert one == again != other

@@ -83,7 +83,7 @@ def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
         assert isinstance(value, Expected) and isinstance(goal, Expected)
         error = value.at(batch.action).distance(goal)
     seen = {
-        2: (collector.shown, ring.obs[0], ring.reward[0]),
+        2: (collector.obs, ring.obs[0], ring.reward[0]),
         3: (batch.obs, batch.next_obs, batch.weight),
         6: (batch.obs, features),
         7: (features, streams),

@@ -23,7 +23,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "abort": os.abort,
     "exit": lambda: os._exit(3),
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "raise": lambda: raising(BrokenEnvironment("lane 1, step 7: the joint is loose")),
+    "raise": lambda: raising(BrokenEnvironment("env 1, step 7: the joint is loose")),
     "memory": lambda: raising(MemoryError("std::bad_alloc")),
     "other": lambda: raising(KeyError("a bug")),
 }

@@ -52,7 +52,7 @@ def test_what_breaks_in_the_middle_of_training_fails_the_run_with_lane_seed_step
     found = record(tmp_path)
     assert found.outcome is not None
     assert found.outcome.status == "failed"
-    where = rf"BrokenEnvironment: CartPole-v1: lane {LANE}, step \d+: {what} \(this lane's seed is \d+\)"
+    where = rf"BrokenEnvironment: CartPole-v1: env {LANE}, step \d+: {what} \(this env's seed is \d+\)"
     assert re.fullmatch(where, found.outcome.reason)
     failure = (found.folder / "failure.txt").read_text()
     assert "Traceback" in failure

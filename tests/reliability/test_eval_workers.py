@@ -111,7 +111,7 @@ def read_status(results: Path) -> str:
 @pytest.mark.parametrize(
     ("way", "error", "what"),
     [
-        ("raise", BrokenEnvironment, "BrokenEnvironment: lane 1, step 7: the joint is loose"),
+        ("raise", BrokenEnvironment, "BrokenEnvironment: env 1, step 7: the joint is loose"),
         pytest.param("other", RunFailed, "RunFailed: KeyError: 'a bug'", marks=pytest.mark.soak),
         ("abort", BrokenEnvironment, r"BrokenEnvironment: the process that judged epoch 1 ended \(SIGABRT\): .*"),
         pytest.param(
