@@ -21,6 +21,7 @@ from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
+from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
 from rlbench.cli.panels import PanelCommand
@@ -51,6 +52,7 @@ app.command("report", epilog=examples.of("report"))(report)
 app.command("plot", epilog=examples.of("plot"))(plot)
 app.command("eval", epilog=examples.of("eval"))(evaluate)
 app.command("compare", epilog=examples.of("compare"))(compare)
+app.command("import", epilog=examples.of("import"))(import_curves)
 app.command("check", epilog=examples.of("check"))(check)
 app.command("baseline", epilog=examples.of("baseline"))(baseline)
 app.command("list", epilog=examples.of("list"))(listing)

@@ -43,6 +43,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("as many episodes as its protocol plays", "rlbench eval RUN"),
         ("three of them, and a film of the first", "rlbench eval RUN --episodes 3 --video play.gif"),
     ),
+    "import": (
+        ("ten seeds in a table, and their verdict", "rlbench import runs.csv --as mujoco/sac --results theirs"),
+        ("", "rlbench table mujoco --results theirs"),
+        ("the evaluations of RL Zoo", "rlbench import logs/sac --as mujoco/sac --results theirs"),
+    ),
     "export": (
         ("curves of every run, then look at them", "rlbench export tensorboard --output tracked"),
         ("only one suite's", "rlbench export tensorboard mujoco --output tracked"),

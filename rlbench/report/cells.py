@@ -22,6 +22,8 @@ from rlbench.report.estimate import (
     within,
     without_optimism,
 )
+from rlbench.report.imported_runs import remarks as imported_remarks
+from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_scores import (
     OPTIMUM,
     CellKey,
@@ -84,6 +86,7 @@ class Measured:
     env_id: str
     seeds: tuple[float, ...] = ()  # one score a seed, failed ones last
     roots: tuple[int, ...] = ()  # the seeds themselves, in rising order
+    imported: bool = False  # by another program
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +126,7 @@ def every_cell(
 
     Verdicts are corrected over a suite's table, whatever part of it is shown; ``share`` replaces the margin's own.
     """
-    runs = gather(results)
+    runs = with_imported(gather(results), results)
     known = noted(run for group in runs.values() for run in group.all)
     found: list[Cell] = []
     for suite in suites:
@@ -284,12 +287,13 @@ def _measured(
         env_id=", ".join(sorted({run.env_id for run in counted})),
         seeds=tuple(scores),
         roots=tuple(sorted(roots)),
+        imported=found.of_others,
     )
 
 
 def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
     """What must stand beside the numbers, in a fixed order."""
-    runs, found = cell.runs, list(notes(cell.key))
+    runs, found = cell.runs, [*imported_remarks(cell.runs), *notes(cell.key)]
     if verdict.word == "NOT COMPARABLE":
         found.append("another protocol or environment" if cell.document else "not documented")
     if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:

@@ -20,6 +20,7 @@ from rlbench.report.cells import SUITES
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.compare_pairs import ended, matched
 from rlbench.report.estimate import mean, seed_scores
+from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey, Estimator
 from rlbench.report.references import in_points, reference
@@ -75,7 +76,7 @@ def compare(left: str, right: str, evidence: Sources, suite: str | None) -> Comp
 
 
 def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
-    left, right = (_of_suite(gather(Path(name)), suite) for name in names)
+    left, right = (_of_suite(with_imported(gather(Path(name)), Path(name)), suite) for name in names)
     for name, side in zip(names, (left, right), strict=True):
         if not ended(side.values()):
             of = f" of {suite}" if suite else ""
@@ -91,7 +92,7 @@ def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
 
 def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> Comparison:
     left, right = names
-    found = _of_suite(evidence.runs(), suite)
+    found = _of_suite(evidence.with_imported(), suite)
     known = sorted({key.algorithm for key in found})
     if not known:
         raise UsageError(f"{evidence.own}: no runs to compare{f' of {suite}' if suite else ''}; see: rlbench list runs")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rlbench.report.imported_runs import origin_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, file_of
 from rlbench.report.runs import Run
@@ -86,7 +87,11 @@ def _settings(runs: Runs) -> Sequence[Side]:
 
 def _unlike(left: Side, right: Side) -> list[str]:
     """The rules in which two sides differ, in words."""
-    a, b = (_rules(side.runs.scored[0]) for side in (left, right))
+    first = [side.runs.scored[0] for side in (left, right)]
+    if any(map(origin_of, first)):
+        kinds = {origin_of(run).get("kind", "evaluation") for run in first}
+        return ["kind of return"] if len(kinds) > 1 else []
+    a, b = map(_rules, first)
     found = [rule for rule in RULES if a[rule] != b[rule]]
     files = {digest for side in (left, right) for run in side.runs.scored if (digest := file_of(run)) is not None}
     return found + (["data"] if len(files) > 1 else [])

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from rlbench.errors import RefusedFile, UsageError, beside
-from rlbench.records import files, manifest, store
+from rlbench.records import files, imported, manifest, store
 from rlbench.records.folders import folders
 from rlbench.records.locks import held
 from rlbench.records.manifest import Manifest
@@ -78,6 +78,12 @@ def _all(place: Path, found: Findings) -> Iterator[str]:
     for folder in folders(place):
         found.runs += 1
         yield from _run(folder, found)
+    for folder in imported.folders(place):
+        found.runs += 1
+        try:
+            imported.read(folder)
+        except RefusedFile as error:
+            yield str(error)
     if (place / BASELINE).is_file():
         found.baselines += 1
         try:

@@ -66,7 +66,7 @@ def panels(
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    found = chosen(suite, evidence.runs(), tasks, algorithms)
+    found = chosen(suite, evidence.with_imported(), tasks, algorithms)
     drawn: dict[str, list[CellKey]] = {}
     for key, runs in found.items():
         if tasks or _shown(runs):
@@ -74,7 +74,7 @@ def panels(
     documents = _documents(suite)
     return tuple(
         Panel(
-            title=title,
+            title=title + (" (imported)" if any(found[key].of_others for key in keys) else ""),
             lines=tuple(line for key in keys if (line := line_of(key.algorithm, _shown(found[key]), clock))),
             curves={key.algorithm: documented_curves()[key] for key in keys if key in documented_curves()},
             scores={key.algorithm: documents[key] for key in keys if key in documents},
@@ -88,7 +88,7 @@ def standings(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
-    found = {k: runs for k, runs in chosen(suite, evidence.runs(), tasks, algorithms).items() if runs.complete}
+    found = {k: r for k, r in chosen(suite, evidence.with_imported(), tasks, algorithms).items() if r.complete}
     scores = {key: row for key, runs in found.items() if (row := scores_of(key, runs))}
     documents = _documents(suite)
     keys = list(scores)

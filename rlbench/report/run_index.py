@@ -33,6 +33,8 @@ class Runs:
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
     rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
+    imported: list[Run] = field(default_factory=list)  # curves that other programs measured
+    of_others: bool = False  # the imported curves stand in the place of runs
     budget: int = 0  # documented steps of a run
 
     @property
@@ -83,6 +85,12 @@ def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> Non
 def key_of(run: Run) -> CellKey:
     """The cell that a run speaks of."""
     return CellKey(run.suite, run.algorithm, *row_of(run.suite, run.task, run.dataset))
+
+
+def budget_of(run: Run) -> int:
+    """The documented steps of a run's cell; its own where none are documented."""
+    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
+    return usual.budget.steps if usual else run.budget
 
 
 def differences(run: Run) -> list[str]:

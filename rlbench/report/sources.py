@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 import rlbench
 from rlbench.report.cells import SUITES, Cell, every_cell
+from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import DATA, CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run, epoch_numbers, read
@@ -43,6 +44,10 @@ class Sources(NamedTuple):
         """The runs of each cell, of one source: own ones where there are any."""
         own = gather(self.own)
         return own if self.rlbench is None else gather(self.rlbench) | own
+
+    def with_imported(self) -> dict[CellKey, Runs]:
+        """The same, and of a cell without a run the imported curves."""
+        return with_imported(self.runs(), self.own)
 
     def every_run(self) -> dict[CellKey, Runs]:
         """The runs of both sources together, for speeds; no verdict reads them."""
@@ -134,7 +139,8 @@ def _adapter() -> TypeAdapter[tuple[Cell, ...]]:
 
 def _joined(own: Cell | None, brought: Cell | None, matched: str) -> Cell:
     """A cell of both sources, judged by own runs where there are any."""
-    if own is not None and own.verdict.word != "NOT RUN":
+    theirs = own is not None and own.measured is not None and own.measured.imported
+    if own is not None and own.verdict.word != "NOT RUN" and not (theirs and brought and brought.measured):
         note = "; ".join(filter(None, (own.note, matched)))
         measured = brought.measured if brought else None
         return replace(own, note=note, rlbench=measured, origin="own")

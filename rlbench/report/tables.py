@@ -213,13 +213,17 @@ def document(cell: Cell) -> dict[str, object]:
         "task": cell.key.task,
         "dataset": cell.key.dataset or None,
         "documented": _documented(cell.documented) if cell.documented else None,
-        "measured": {**_measured(cell.measured), "origin": cell.origin or "own"} if cell.measured else None,
+        "measured": {**_measured(cell.measured), "origin": _origin(cell)} if cell.measured else None,
         "rlbench": _measured(cell.rlbench) if cell.rlbench else None,
         "behaviour": cell.experience.behaviour,
         "expert": cell.experience.expert,
         "verdict": str(cell.verdict),
         "note": cell.note,
     }
+
+
+def _origin(cell: Cell) -> str:
+    return "imported" if cell.measured and cell.measured.imported else cell.origin or "own"
 
 
 def columns(cells: Sequence[Cell]) -> list[str]:
@@ -318,7 +322,7 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
     measured = cell.measured
     texts = {
         "Suite": cell.key.suite,
-        "Algorithm": cell.key.algorithm,
+        "Algorithm": cell.key.algorithm + (" (imported)" if measured and measured.imported else ""),
         "Task": task_name(cell.key),
         "Dataset return": _worth(cell.experience.behaviour),
         "Behavior policy": _worth(cell.experience.expert),

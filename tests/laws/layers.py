@@ -17,7 +17,7 @@ from tests.laws.source import ROOT, Finding, Import, Module
 LAYERS: Final = (
     {"errors", "config", "faults", "disk"},  # 0 what a run is, what can go wrong, where a test makes it, safe writing
     {"suites", "records", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
-    {"ops"},  # 2 pure functions of tensors
+    {"ops", "curves"},  # 2 pure functions of tensors; curves that other programs measured
     {"nets", "buffers", "envs"},  # 3
     {"algorithms", "collectors"},  # 4
     {"training"},  # 5
@@ -47,6 +47,7 @@ LIGHT: Final = {
     "records",
     "report",
     "datasets",
+    "curves",
 }  # never import what is heavy
 READS_BY_LIBRARY: Final = {
     "rlbench/datasets/torchfile.py",  # reads a file of torch by torch
@@ -54,7 +55,7 @@ READS_BY_LIBRARY: Final = {
 }
 LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
 
-IMPORTED_AS: Final = {"pillow": "PIL"}  # distributions whose package has another name
+IMPORTED_AS: Final = {"pillow": "PIL", "protobuf": "google"}  # distributions whose package has another name
 
 
 def only_known_units(module: Module) -> Iterator[Finding]:

@@ -1,0 +1,134 @@
+"""``rlbench import``: learning curves of other programs become records, marked by their origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rlbench.cli.options import Json, folder_named
+from rlbench.cli.output import emit, emit_json, remark
+from rlbench.errors import UnknownName, UsageError, suggest
+
+if TYPE_CHECKING:
+    from rlbench.records.imported import ImportedCurve
+
+IMPORT_SCHEMA = 1
+FORMATS = ("auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable")
+
+
+def import_curves(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of curves, or folders of them.")],
+    *,
+    results: Annotated[
+        Path,
+        typer.Option("--results", metavar="DIR", help="Write the records to this folder.", parser=folder_named),
+    ],
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SUITE/ALGO",
+            help="The row of a table that the curves belong to; default: columns suite and algo of the file.",
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task", metavar="TASK", help="The task of every curve; default: the file's.", show_default=False
+        ),
+    ] = None,
+    style: Annotated[
+        str, typer.Option("--format", metavar="|".join(FORMATS), help="Format of the files; auto: recognise it.")
+    ] = "auto",
+    kind: Annotated[
+        Literal["training", "evaluation"] | None,
+        typer.Option("--kind", help="The kind of the returns; default: as the format says, else evaluation."),
+    ] = None,
+    steps_are: Annotated[
+        Literal["frames", "decisions"] | None,
+        typer.Option(
+            "--steps-are", help="The unit of the steps; four Atari frames are one decision. Default: decisions."
+        ),
+    ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            "--tag",
+            metavar="NAME",
+            help="The tag of TensorBoard, metric of W&B or agent of Dopamine to take; default: the usual one.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Import learning curves that other programs measured.
+
+    CSV (columns task, seed, step, return; or a column a seed), Stable-Baselines3, CleanRL, W&B, TensorBoard, d3rlpy,
+    Dopamine and rliable. The records name the file's SHA-256 and the parts of the protocol that it does not state.
+    `rlbench table SUITE --results DIR` then shows them beside the references. They never count as runs of rlbench.
+    """
+    from rlbench.curves.formats import FORMATS as KNOWN
+    from rlbench.curves.formats import ImportOptions, imported
+    from rlbench.records.imported import folder_of, write
+
+    suite, _, algorithm = (cell or "").partition("/")
+    if cell is not None and (not suite or not algorithm or "/" in algorithm):
+        raise UsageError(f"--as {cell}: is no row of a table; say SUITE/ALGO, such as mujoco/sac")
+    known = next((name for name in KNOWN if name == style), None)
+    if style != "auto" and known is None:
+        raise UnknownName("format", style, FORMATS, where="--format")
+    options = ImportOptions(
+        suite=suite, algorithm=algorithm, task=task, format=known, kind=kind, unit=steps_are, tag=tag
+    )
+    curves = imported(paths, options)
+    _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
+    changed = [write(curve, results) for curve in curves]
+    if json:
+        rows = [
+            {"folder": str(folder_of(curve, results)), "changed": new, **_document(curve)}
+            for curve, new in zip(curves, changed, strict=True)
+        ]
+        emit_json({"schema_version": IMPORT_SCHEMA, "curves": rows})
+    else:
+        emit("\n".join([*_lines(curves), f"{results}: {len(curves)} curves, {sum(changed)} of them new"]))
+
+
+def _remark_unknown(cells: set[tuple[str, str]]) -> None:
+    """Say on stderr that no reference speaks of an algorithm, which may be mistyped."""
+    from rlbench import suites
+
+    for suite, algorithm in sorted(cells):
+        known = suites.algorithms(suite)
+        if algorithm not in known:
+            remark(f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, known)}")
+
+
+def _document(curve: ImportedCurve) -> dict[str, object]:
+    return {
+        "suite": curve.suite,
+        "algorithm": curve.algorithm,
+        "task": curve.task,
+        "dataset": curve.dataset or None,
+        "seed": curve.seed,
+        "kind": curve.kind,
+        "points": len(curve.steps),
+        "last_step": curve.steps[-1],
+        "format": curve.origin.format,
+        "sha256": curve.origin.sha256,
+        "unknown": list(curve.origin.unknown),
+    }
+
+
+def _lines(curves: list[ImportedCurve]) -> list[str]:
+    """One line a cell: its format, kind, seeds and last step."""
+    cells: dict[str, list[ImportedCurve]] = {}
+    for curve in curves:
+        cells.setdefault(f"{curve.suite}/{curve.algorithm}/{curve.dataset or curve.task}", []).append(curve)
+    return [
+        f"{name}: {len(group)} seed{'' if len(group) == 1 else 's'} to step "
+        f"{max(curve.steps[-1] for curve in group):,}, {group[0].kind} returns, read as {group[0].origin.format}"
+        for name, group in cells.items()
+    ]

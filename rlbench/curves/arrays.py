@@ -1,0 +1,108 @@
+"""Curves in numpy's ``.npz``: Stable-Baselines3's ``evaluations.npz``, and rliable's matrices of final scores.
+
+An array of objects, which only a pickle can hold, is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.config.names import named
+from rlbench.curves.points import Label, Points, shown
+from rlbench.errors import RefusedFile
+
+UNPACKED: Final = 2**28  # bytes
+MEMBERS: Final = 1_000
+EVALUATIONS: Final = {"timesteps", "results"}
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
+    """The arrays of an ``.npz`` by name.
+
+    Raises:
+        RefusedFile: it is no such file, too large, or holds objects.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as members:
+            sizes = [member.file_size for member in members.infolist()]
+        if sum(sizes) > UNPACKED or len(sizes) > MEMBERS:
+            raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes, {UNPACKED:,} are allowed; look at the file")
+        with np.load(io.BytesIO(raw), allow_pickle=False) as members:
+            return {name: np.asarray(members[name]) for name in members.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, OSError):
+        raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
+
+
+def evaluations(found: Arrays, path: Path, label: Label) -> list[Points]:
+    """``evaluations.npz`` of EvalCallback: ``timesteps [N]``, ``results [N, episodes]`` and ``ep_lengths`` alike.
+
+    Raises:
+        RefusedFile: the arrays do not fit together.
+    """
+    steps, results, lengths = found["timesteps"], found["results"], found.get("ep_lengths")
+    shaped = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
+    shaped &= lengths is None or lengths.shape == results.shape
+    if not shaped or not all(array.dtype.kind in "fiu" for array in (steps, results)):
+        raise RefusedFile(f"{path}: timesteps {steps.shape} and results {results.shape} do not fit; restore it")
+    return [
+        Points(
+            label=label,
+            kind="evaluation",
+            steps=steps.astype(np.float64),
+            returns=results.astype(np.float64).mean(axis=1),
+            lengths=None if lengths is None else lengths.astype(np.float64).mean(axis=1),
+        )
+    ]
+
+
+def score_matrices(found: Arrays, path: Path, algorithm: str) -> list[Points]:
+    """Final scores ``[seeds, tasks]`` an algorithm, named ``ALGO`` or ``SUITE/ALGO``, beside ``tasks`` and ``seeds``.
+
+    A NaN is a seed that a task has not. The steps are not known: they are NaN.
+
+    Raises:
+        RefusedFile: an array is of another shape, or no names of the tasks are there.
+    """
+    curves = []
+    for name, scores in found.items():
+        suite, _, last = name.rpartition("/")
+        if last in {"tasks", "seeds"}:
+            continue
+        tasks = found.get(f"{suite}/tasks" if suite else "tasks")
+        if tasks is None or tasks.dtype.kind != "U" or scores.ndim != 2 or scores.shape[1:] != tasks.shape:
+            raise RefusedFile(
+                f"{path}: {shown([name])} has the shape {scores.shape}; give scores [seeds, tasks] and an array 'tasks'"
+            )
+        if scores.dtype.kind not in "fiu":
+            raise RefusedFile(f"{path}: {shown([name])} holds no numbers; write scores")
+        seeds = found.get(f"{name}/seeds", np.arange(len(scores)))
+        if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
+            raise RefusedFile(f"{path}: the seeds of {shown([name])} do not fit; give one number a row")
+        for place, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
+            task, _, dataset = str(tasks[place]).partition(" on ")
+            label = Label(suite, last if suite else algorithm or last, task, dataset, int(seeds[seed]))
+            curves.append(
+                Points(
+                    label=label,
+                    kind="evaluation",
+                    steps=np.array([np.nan]),
+                    returns=scores[[seed], [place]].astype(np.float64),
+                    unknown=("steps", "estimator") if suite == "" else ("curve",),
+                )
+            )
+    for text in {str(part) for curve in curves for part in curve.label[:4] if part}:
+        try:
+            named(text)
+        except ValueError as error:
+            raise RefusedFile(f"{path}: {error}") from None
+    return curves

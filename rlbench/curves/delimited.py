@@ -1,0 +1,276 @@
+"""Curves in CSV files: long and wide tables, exports of W&B, Stable-Baselines3's monitor files, d3rlpy's metrics.
+
+Cells are numbers or names and are never more than text; a whole column is parsed at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from rlbench.config.names import named, printable
+from rlbench.curves.points import Column, Label, Points, factorized, grouped, label_of, shown
+from rlbench.errors import RefusedFile
+from rlbench.records.imported import Kind
+
+LINE: Final = 2**20  # letters
+COLUMNS: Final = 1_000
+ALIASES: Final = {
+    "suite": ("suite",),
+    "algorithm": ("algo", "algorithm"),
+    "task": ("task", "env", "env_id", "environment", "game"),
+    "dataset": ("dataset",),
+    "seed": ("seed",),
+    "step": ("step", "steps", "env_steps", "global_step", "timesteps", "timestep", "total_timesteps", "num_timesteps"),
+    "return": ("return", "episodic_return", "charts/episodic_return", "mean_return", "score", "mean_reward", "reward"),
+    "length": ("length", "episodic_length", "charts/episodic_length", "episode_length"),
+    "kind": ("kind", "evaluation_kind"),
+}
+SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
+SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(\d+)")
+
+
+class Table:
+    """The columns of a CSV file by name."""
+
+    def __init__(self, header: Sequence[str], rows: Sequence[Sequence[str]], where: str) -> None:
+        self.where, self.header = where, header
+        self.columns: Mapping[str, Sequence[str]] = dict(zip(header, zip(*rows, strict=True), strict=True))
+        self.size = len(rows)
+
+    def name_of(self, field: str) -> str | None:
+        """The name that a column has in this file."""
+        names = {name.strip().lower(): name for name in self.header}
+        return next((names[alias] for alias in ALIASES[field] if alias in names), None)
+
+    def texts(self, field: str, *, usual: str = "") -> Sequence[str]:
+        """A column of names, each checked once; ``usual`` where there is none.
+
+        Raises:
+            RefusedFile: a cell is no name.
+        """
+        name = self.name_of(field)
+        if name is None:
+            return [usual] * self.size
+        for text in dict.fromkeys(self.columns[name]):
+            try:
+                named(text) if text else None
+            except ValueError as error:
+                raise RefusedFile(f"{self.where}: column {name}: {error}") from None
+        return self.columns[name]
+
+    def numbers(self, name: str, *, gaps: bool = False) -> Column:
+        """A column of numbers ``[N]``; with ``gaps`` an empty cell is NaN.
+
+        Raises:
+            RefusedFile: a cell is no number, or NaN; the message names the line.
+        """
+        texts = self.columns[name]
+        if gaps:
+            texts = [text.strip() or "nan" for text in texts]
+        try:
+            values = np.array(texts).astype(np.float64)
+        except ValueError:
+            values = np.array([_number(text) for text in texts])
+            gaps = False
+        if not gaps and np.isnan(values).any():
+            line = int(np.flatnonzero(np.isnan(values))[0])
+            raise RefusedFile(
+                f"{self.where}: row {line + 1} has {printable(texts[line], 40)!r} as {printable(name, 60)}; "
+                "a finite number is needed"
+            )
+        return values
+
+
+def tables(text: str, where: str) -> Table:
+    """A CSV file as columns; a header-less one has its columns numbered.
+
+    Raises:
+        RefusedFile: it is no CSV, has too many columns, or rows of unequal length.
+    """
+    try:
+        rows = [row for row in csv.reader(_lines(text, where), strict=True) if row]
+    except csv.Error as error:
+        raise RefusedFile(f"{where}: not CSV ({error}); write one row a line") from None
+    if len(rows) < 1 or len(rows[0]) > COLUMNS:
+        have = f"{len(rows[0]):,} columns, {COLUMNS:,} are allowed" if rows else "no row"
+        raise RefusedFile(f"{where}: has {have}; write a header and one row a point")
+    plain = all(_number(cell) == _number(cell) for cell in rows[0])
+    header = [str(place) for place in range(len(rows[0]))] if plain else rows.pop(0)
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise RefusedFile(
+                f"{where}: row {number + 1} has {len(row):,} cells, the header {len(header)}; mend the row"
+            )
+    if not rows or len(set(header)) < len(header):
+        have = "a column twice" if rows else "no row below the header"
+        raise RefusedFile(f"{where}: has {have}; write each column once, and one row a point")
+    return Table(header, rows, where)
+
+
+def _lines(text: str, where: str) -> Iterator[str]:
+    for number, line in enumerate(io.StringIO(text), start=1):
+        if len(line) > LINE:
+            raise RefusedFile(
+                f"{where}: line {number} has {len(line):,} letters, {LINE:,} are allowed; look at the file"
+            )
+        yield line
+
+
+def long(table: Table, *, kind: Kind | None) -> list[Points]:
+    """A table with a row a point: columns step and return, and, where there are several, task, seed, algo and suite.
+
+    Raises:
+        RefusedFile: a column is missing, or a cell does not fit it.
+    """
+    step, score = table.name_of("step"), table.name_of("return")
+    if step is None or score is None:
+        missing = "step" if step is None else "return"
+        raise RefusedFile(f"{table.where}: no column {missing!r} among {shown(table.header)}; rename one")
+    episodes = "episodic" in score
+    returns = table.numbers(score, gaps=episodes)
+    kept = np.isfinite(returns) if episodes else np.ones(table.size, bool)
+    seed = table.name_of("seed")
+    fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
+    seeds = table.columns[seed] if seed else [""] * table.size
+    suites, algorithms, tasks, datasets, kinds = fields
+    codes, labels = factorized(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True))
+    steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
+    lengths = table.numbers(name, gaps=True) if name else None
+    found = []
+    for rows in grouped(codes):
+        suite, algorithm, task, dataset, stated, number = labels[int(codes[rows[0]])]
+        points = rows[kept[rows]]
+        own = None if lengths is None else lengths[points]
+        found.append(
+            Points(
+                label=Label(suite, algorithm, task, dataset, _seed(number, table.where)),
+                kind=kind or _kind(stated, table.where) or ("training" if episodes else "evaluation"),
+                steps=steps[points],
+                returns=returns[points],
+                lengths=own if own is not None and np.isfinite(own).all() else None,
+                unknown=() if kind or stated or episodes else ("kind",),
+                episodes=episodes,
+            )
+        )
+    return found
+
+
+def wide(table: Table, *, kind: Kind | None) -> list[Points]:
+    """A table with a column a seed beside the steps; an empty cell is a seed that has ended."""
+    first = table.name_of("step") or table.header[0]
+    steps, found = table.numbers(first), []
+    for name in table.header:
+        if name != first:
+            returns = table.numbers(name, gaps=True)
+            match, kept = SEED_NAME.fullmatch(name.strip().lower()), np.isfinite(returns)
+            found.append(
+                Points(
+                    label=Label(seed=int(match[1]) if match else None),
+                    kind=kind or "evaluation",
+                    steps=steps[kept],
+                    returns=returns[kept],
+                    unknown=() if kind else ("kind",),
+                )
+            )
+    return found
+
+
+def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
+    """W&B's export of a chart: a column a run, called ``RUN - METRIC``, and its bounds, which are left out.
+
+    Raises:
+        RefusedFile: it has several metrics and no ``tag`` names one.
+    """
+    series = {name: match for name in table.header if (match := SERIES.fullmatch(name)) and not match["bound"]}
+    metrics = list(dict.fromkeys(match["metric"] for match in series.values()))
+    chosen = tag or metrics[0]
+    if chosen not in metrics or (tag is None and len(metrics) > 1):
+        raise RefusedFile(f"{table.where}: holds the metrics {shown(metrics)}; name one with --tag")
+    steps, found = table.numbers(table.header[0]), []
+    for name, match in series.items():
+        if match["metric"] == chosen:
+            returns = table.numbers(name, gaps=True)
+            kept = np.isfinite(returns)
+            found.append(
+                Points(
+                    label=label_of(match["run"]),
+                    kind=kind or kind_of(chosen),
+                    steps=steps[kept],
+                    returns=returns[kept],
+                    unknown=("averaging over steps",),
+                )
+            )
+    return found
+
+
+def monitor(text: str, where: str) -> list[Points]:
+    """Stable-Baselines3's ``monitor.csv``: return, length and time of each training episode of one environment.
+
+    Raises:
+        RefusedFile: its header or a column is missing.
+    """
+    head, _, rest = text.partition("\n")
+    try:
+        task = json.loads(head.removeprefix("#"))["env_id"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise RefusedFile(f"{where}: its first line is no header of Monitor; restore it") from None
+    table = tables(rest, where)
+    if not {"r", "l"} <= set(table.header):
+        raise RefusedFile(f"{where}: no columns 'r' and 'l' among {shown(table.header)}; restore it")
+    lengths = table.numbers("l")
+    label = Label(task=task if isinstance(task, str) else "")
+    return [Points(label=label, kind="training", steps=np.cumsum(lengths), returns=table.numbers("r"), lengths=lengths)]
+
+
+def d3rlpy(table: Table) -> list[Points]:
+    """d3rlpy's ``environment.csv``: epoch, gradient step and mean return of each evaluation, without a header."""
+    return [Points(label=Label(), kind="evaluation", steps=table.numbers("1"), returns=table.numbers("2"))]
+
+
+def kind_of(metric: str) -> Kind:
+    """Evaluation returns where the name of a metric says so, else training returns."""
+    return "evaluation" if re.search(r"(^|[/_.])(eval|test)", metric.lower()) else "training"
+
+
+def _kind(text: str, where: str) -> Kind | None:
+    match text:
+        case "":
+            return None
+        case "training" | "evaluation":
+            return text
+        case _:
+            raise RefusedFile(f"{where}: kind {printable(text, 40)!r} is unknown; write training or evaluation")
+
+
+def _seed(text: str, where: str) -> int | None:
+    if text and not (text.isdecimal() and len(text) < 10):
+        raise RefusedFile(f"{where}: seed {printable(text, 40)!r} is no number; write 0, 1, 2 …")
+    return int(text) if text else None
+
+
+def _number(text: str) -> float:
+    """The number in a cell; NaN where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def content(raw: bytes, path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        RefusedFile: it is not UTF-8.
+    """
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None

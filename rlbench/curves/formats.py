@@ -1,0 +1,246 @@
+"""From files of any library to curves of a cell: the format is recognised, the task and the unit of steps resolved."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from rlbench import disk, suites
+from rlbench.config.names import LONGEST, named
+from rlbench.curves import arrays, delimited, dopamine, events
+from rlbench.curves.points import Label, Points, clean, label_of, numbered
+from rlbench.errors import RefusedFile, UnknownName, UsageError, beside
+from rlbench.records.imported import ImportedCurve, Kind, Origin
+
+Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+Unit: TypeAlias = Literal["frames", "decisions"]
+
+LARGEST: Final = 2**28  # bytes of a file
+MOST_FILES: Final = 10_000
+FRAME_SKIP: Final = 4
+OVER: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
+PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
+"""What no file says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportOptions:
+    """What the command line says about the files."""
+
+    suite: str
+    algorithm: str
+    task: str | None
+    format: Format | None
+    kind: Kind | None
+    unit: Unit | None
+    tag: str | None
+
+
+def imported(paths: Sequence[Path], options: ImportOptions) -> list[ImportedCurve]:
+    """The curves of all files, each checked.
+
+    Raises:
+        UsageError: a file is missing, or an option is needed.
+        RefusedFile: a file is not of the format, or holds what is no curve.
+    """
+    found: list[tuple[Points, Origin]] = []
+    for path in (inside for named_path in paths for inside in _files(named_path, options.format)):
+        raw = _content(path)
+        format_, curves = _read(raw, path, options)
+        digest = sha256(raw).hexdigest()
+        found += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
+    if not found:
+        raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
+    seeded = numbered([points for points, _ in found])
+    return _distinct([_curve(points, origin, options) for points, (_, origin) in zip(seeded, found, strict=True)])
+
+
+def _files(path: Path, format_: Format | None) -> Iterator[Path]:
+    """A file itself, or the files of a folder that hold curves; no link is followed."""
+    if not path.is_dir() or path.is_symlink():
+        yield path
+        return
+    every = [
+        Path(place, name) for place, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
+    ]
+    if len(every) > MOST_FILES:
+        raise UsageError(
+            f"{path}: holds {len(every):,} files, {MOST_FILES:,} are allowed; name the folder of one experiment"
+        )
+    by_kind = {
+        "sb3": [p for p in every if p.name == "evaluations.npz"]
+        or [p for p in every if p.name.endswith("monitor.csv")],
+        "d3rlpy": [p for p in every if p.name == "environment.csv"],
+        "tensorboard": [p for p in every if "tfevents" in p.name],
+        "csv": [p for p in every if p.suffix == ".csv"],
+    }
+    if format_ is not None:
+        yield from by_kind.get("tensorboard" if format_ == "cleanrl" else format_, every)
+    else:
+        yield from next((names for names in by_kind.values() if names), [])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with disk.opened(path, largest=LARGEST) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file{beside(path)}; check the path") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+
+
+def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
+    """The curves of a file, and its format."""
+    if raw[:4] == b"PK\x03\x04":
+        found = arrays.arrays(raw, path)
+        if set(found) >= arrays.EVALUATIONS:
+            return _as("sb3", options), arrays.evaluations(found, path, label_of(path.parent))
+        return _as("rliable", options), arrays.score_matrices(found, path, options.algorithm)
+    if "tfevents" in path.name or options.format == "tensorboard":
+        curves = events.curves(raw, path, tag=options.tag, label=label_of(path.parent))
+        cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}
+        return _as("cleanrl" if cleanrl else "tensorboard", options), curves
+    text = delimited.content(raw, path)
+    if text.lstrip()[:1] == "[":
+        _as("dopamine", options)
+        return "dopamine", dopamine.curves(text, path, algorithm=options.algorithm, tag=options.tag)
+    if text.startswith("#{"):
+        curves = delimited.monitor(text, str(path))
+        seed = label_of(path.parent).seed
+        return _as("sb3", options), [replace(c, label=c.label._replace(seed=seed)) for c in curves]
+    return _table(delimited.tables(text, str(path)), options)
+
+
+def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list[Points]]:
+    if table.header == ["0", "1", "2"]:
+        return _as("d3rlpy", options), delimited.d3rlpy(table)
+    if any(delimited.SERIES.fullmatch(name) for name in table.header):
+        if table.header[0].lower() in {"step", "_step"} and options.unit is None:
+            raise UsageError(
+                f"{table.where}: its column Step counts W&B's log calls unless the chart says otherwise; "
+                "export it over global_step, or say --steps-are decisions"
+            )
+        return _as("wandb", options), delimited.wandb(table, kind=options.kind, tag=options.tag)
+    score = table.name_of("return")
+    if score is None and table.name_of("step") is not None and not {"seed", "task"} & set(table.header):
+        return _as("csv", options), delimited.wide(table, kind=options.kind)
+    cleanrl = score is not None and "episodic_return" in score
+    return _as("cleanrl" if cleanrl else "csv", options), delimited.long(table, kind=options.kind)
+
+
+def _as(format_: Format, options: ImportOptions) -> Format:
+    """The format that a file has, or the one that the command line says where both are CSV or event files."""
+    chosen = options.format
+    if chosen is None or chosen == format_:
+        return format_
+    alike = ({"csv", "cleanrl", "wandb"}, {"tensorboard", "cleanrl"})
+    if any({format_, chosen} <= group for group in alike):
+        return chosen
+    raise UsageError(f"--format {chosen}: the file is of the format {format_}; leave the option out")
+
+
+def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCurve:
+    label = points.label
+    suite, algorithm = label.suite or options.suite, label.algorithm or options.algorithm
+    for given, stated in ((options.suite, suite), (options.algorithm, algorithm)):
+        if given and given != stated:
+            raise UsageError(
+                f"--as {options.suite}/{options.algorithm}: the file holds {suite}/{algorithm}; leave --as out"
+            )
+    if not suite or not algorithm:
+        raise UsageError("--as: the file names no algorithm; say --as SUITE/ALGO, such as --as mujoco/sac")
+    name = options.task or label.task
+    if not name:
+        raise UsageError("--task: the file names no task; say --task TASK, such as --task Hopper-v4")
+    task = resolved_task(suite, name)
+    where = f"{suite}/{algorithm}/{task}"
+    points = clean(_in_decisions(points, suite, algorithm, task, options.unit), where)
+    if not len(points.steps):
+        raise RefusedFile(f"{where}: seed {label.seed} has no return; remove it")
+    return ImportedCurve(
+        suite=suite,
+        algorithm=_named(algorithm),
+        task=task,
+        dataset=_named(label.dataset) if label.dataset else "",
+        seed=label.seed or 0,
+        kind=options.kind or points.kind,
+        steps=tuple(map(int, points.steps.tolist())),
+        returns=tuple(points.returns.tolist()),
+        lengths=None if points.lengths is None else tuple(points.lengths.tolist()),
+        origin=replace(origin, env_id=_named(label.task or name), unknown=(*PROTOCOL, *points.unknown)),
+    )
+
+
+def _named(text: str) -> str:
+    try:
+        return named(text)
+    except ValueError as error:
+        raise RefusedFile(str(error)) from None
+
+
+def resolved_task(suite: str, name: str) -> str:
+    """The suite's own id of a task, whatever version, and of Atari whatever spelling, a file names.
+
+    Raises:
+        UnknownName: the suite has no such task, or does not exist.
+    """
+    known = suites.tasks(suite)
+    folded = {task.lower(): task for task in known}
+    last = name.rpartition("/")[2].lower()
+    base = re.sub(r"-v\d+$", "", last)
+    for candidate in (name.lower(), last, f"{base}-v4", f"{base}noframeskip-v4"):
+        if candidate in folded:
+            return folded[candidate]
+    raise UnknownName("task", name[:LONGEST], known, where=suite)
+
+
+def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:
+    """Steps in agent steps: frames are divided by Atari's frame skip, unknown ones are the budget's.
+
+    Raises:
+        UsageError: the unit is in doubt, or frames are counted where there are none.
+    """
+    try:
+        budget = suites.spec(suite, algorithm, task).budget.steps
+    except (UnknownName, UsageError):
+        budget = 0
+    if np.isnan(points.steps).all() and points.steps.size:
+        return replace(points, steps=np.full(points.steps.shape, float(budget or 1)))
+    if suite != "atari":
+        if unit == "frames":
+            raise UsageError(f"--steps-are frames: only Atari counts frames, {suite} counts decisions; leave it out")
+        return points
+    if unit == "frames":
+        return replace(points, steps=points.steps // FRAME_SKIP)
+    last = float(points.steps.max(initial=0.0))
+    if unit is None and budget and last > OVER * budget:
+        raise UsageError(
+            f"{suite}/{algorithm}/{task}: the steps reach {last:,.0f}, the reference's {budget:,} decisions; "
+            "say --steps-are frames, or --steps-are decisions if they are"
+        )
+    return points
+
+
+def _distinct(curves: list[ImportedCurve]) -> list[ImportedCurve]:
+    """The curves, none of the same cell and seed as another.
+
+    Raises:
+        UsageError: two are.
+    """
+    seen = set[Label]()
+    for curve in curves:
+        label = Label(curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed)
+        if label in seen:
+            place = f"{curve.suite}/{curve.algorithm}/{curve.task}"
+            raise UsageError(f"{place}: seed {curve.seed} is in two files; import one of them, or name other seeds")
+        seen.add(label)
+    return curves

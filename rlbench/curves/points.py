@@ -1,0 +1,126 @@
+"""Points of learning curves as columns, and their way to one curve a seed: sorted, without duplicates, all finite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlbench.config.names import printable
+from rlbench.errors import RefusedFile
+from rlbench.records.imported import Kind
+
+Column: TypeAlias = NDArray[np.float64]
+ValueT = TypeVar("ValueT", bound=Hashable)
+
+LARGEST_STEP: Final = 2**53
+RUN_NAMES: Final = (
+    re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
+    re.compile(r"(?P<task>.+-v\d+)_(?P<seed>\d+)"),  # RL Zoo: env_id_number
+    re.compile(r"(?P<task>)(?:.*[^a-zA-Z])?seed[=_ :-]?(?P<seed>\d+)"),
+    re.compile(r"(?P<task>)(?P<seed>\d{1,6})"),
+)
+
+
+class Label(NamedTuple):
+    """The cell and the seed of a curve, as far as its file names them."""
+
+    suite: str = ""
+    algorithm: str = ""
+    task: str = ""
+    dataset: str = ""
+    seed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Points:
+    """One curve of a file; the arrays have shape ``[N]``."""
+
+    label: Label
+    kind: Kind
+    steps: Column
+    returns: Column
+    lengths: Column | None = None
+    unknown: tuple[str, ...] = ()
+    episodes: bool = False  # a point is one episode, so that several may end at a step
+
+
+def label_of(path: PurePath | str) -> Label:
+    """The task and the seed that the names of a path's folders, or of a run, say; the deepest name wins."""
+    task, seed = "", None
+    for part in reversed(PurePath(path).parts):
+        for pattern in RUN_NAMES:
+            if match := pattern.fullmatch(part):
+                task, seed = task or match["task"], int(match["seed"]) if seed is None else seed
+                break
+        else:
+            task = task or (part if re.fullmatch(r"[A-Za-z]\w*-v\d+", part) else "")
+    return Label(task=task, seed=seed)
+
+
+def numbered(curves: Sequence[Points]) -> list[Points]:
+    """Curves with a seed each: those without one are numbered in their order, cell by cell."""
+    found, following = [], dict[Hashable, int]()
+    for curve in curves:
+        if curve.label.seed is None:
+            cell = curve.label[:4]
+            seed = following[cell] = following.get(cell, -1) + 1
+            unknown = (*curve.unknown, "seeds")
+            found.append(replace(curve, label=curve.label._replace(seed=seed), unknown=unknown))
+        else:
+            found.append(curve)
+    return found
+
+
+def clean(curve: Points, where: str) -> Points:
+    """A curve in order of its steps; episodes that end at one step are averaged.
+
+    Raises:
+        RefusedFile: a step is twice there or no whole number, or a return is not finite; the message names it.
+    """
+    seed = curve.label.seed
+    whole = (curve.steps >= 0) & (curve.steps < LARGEST_STEP) & (curve.steps == np.floor(curve.steps))
+    if not whole.all():
+        raise RefusedFile(f"{where}: step {curve.steps[~whole][0]:g} of seed {seed} is no count of steps; mend the row")
+    finite = np.isfinite(curve.returns)
+    if not finite.all():
+        step = curve.steps[~finite][0]
+        raise RefusedFile(f"{where}: the return of seed {seed} at step {step:.0f} is not finite; remove the row")
+    order = np.argsort(curve.steps, kind="stable")
+    steps, returns = curve.steps[order], curve.returns[order]
+    lengths = None if curve.lengths is None else curve.lengths[order]
+    twice = np.flatnonzero(np.diff(steps) == 0)
+    if twice.size and not curve.episodes:
+        raise RefusedFile(
+            f"{where}: seed {seed} has step {steps[twice[0]]:.0f} twice; remove one row, or average the episodes first"
+        )
+    if twice.size:
+        starts = np.flatnonzero(np.diff(steps, prepend=-1.0))
+        counts = np.diff(np.append(starts, len(steps)))
+        steps, returns = steps[starts], np.add.reduceat(returns, starts) / counts
+        lengths = None if lengths is None else np.add.reduceat(lengths, starts) / counts
+    return replace(curve, steps=steps, returns=returns, lengths=lengths)
+
+
+def factorized(column: Iterable[ValueT]) -> tuple[NDArray[np.int64], list[ValueT]]:
+    """Codes ``[N]`` of the values of a column in their first order, and the values."""
+    values: dict[ValueT, int] = {}
+    codes = np.fromiter((values.setdefault(value, len(values)) for value in column), np.int64)
+    return codes, list(values)
+
+
+def grouped(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The places ``[N]`` of each code, in the order of the codes."""
+    order = np.argsort(codes, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def shown(names: Iterable[object]) -> str:
+    """Some names of a file in one line of a message."""
+    every = [printable(str(name), 40) for name in names]
+    return ", ".join(every[:8]) + (", …" if len(every) > 8 else "")

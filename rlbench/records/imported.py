@@ -1,0 +1,137 @@
+"""Learning curves that other programs measured, one sealed file a seed: ``SUITE/ALGO/TASK/imported/seed=N/curve.json``.
+
+An imported curve has no Spec: how it was made is known from its ``origin`` alone, so it never stands for a run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from rlbench import faults
+from rlbench.config.names import cleaned, named
+from rlbench.config.overrides import one_line
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records import files
+
+FILE: Final = "curve.json"
+LONGEST: Final = 400_000  # points that a sealed line holds
+Kind: TypeAlias = Literal["training", "evaluation"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """The file that an imported curve comes from."""
+
+    format: str
+    sha256: str
+    env_id: str  # the task as the file names it
+    unknown: tuple[str, ...]  # parts of the protocol that the file does not say
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedCurve:
+    """The returns of one seed; ``steps``, ``returns`` and, where known, ``lengths`` are equally long."""
+
+    suite: str
+    algorithm: str
+    task: str
+    dataset: str  # empty where the task names all there is
+    seed: int
+    kind: Kind
+    steps: tuple[int, ...]  # agent steps, offline gradient steps; rising
+    returns: tuple[float, ...]  # raw points
+    lengths: tuple[float, ...] | None  # agent steps an episode
+    origin: Origin
+
+
+_CURVE: Final = TypeAdapter(ImportedCurve)
+
+
+def folder_of(curve: ImportedCurve, results: Path) -> Path:
+    """The folder of one imported seed."""
+    place = f"{curve.task}@{curve.dataset}" if curve.dataset else curve.task
+    return results / curve.suite / curve.algorithm / place / "imported" / f"seed={curve.seed}"
+
+
+def folders(results: Path) -> Iterator[Path]:
+    """Yield the folder of every imported curve below ``results``, in order of name; no link is followed.
+
+    Raises:
+        RefusedFile: a curve is reached by a link.
+    """
+    for place, names, found in os.walk(results):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if FILE in found and Path(place).parent.name == "imported":
+            files.refuse_links(Path(place), results)
+            yield Path(place)
+
+
+def write(curve: ImportedCurve, results: Path) -> bool:
+    """Write a curve; False where the same one is there already.
+
+    Raises:
+        UsageError: another curve of that seed is there, or the folder cannot be written.
+        RefusedFile: a name is no name, a number is no number, or the folder holds a link.
+    """
+    folder = folder_of(_checked(curve, curve.task), results)
+    files.refuse_links(folder, results)
+    if (folder / FILE).exists():
+        if read(folder) == curve:
+            return False
+        raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
+        ) from None
+    faults.point("claim.made")
+    files.replace(folder / FILE, files.sealed({"schema_version": files.SCHEMA_VERSION, **asdict(curve)}) + "\n")
+    return True
+
+
+def read(folder: Path) -> ImportedCurve:
+    """The curve of a folder.
+
+    Raises:
+        RefusedFile: the file is damaged, missing, newer than this version, or holds what is no curve.
+    """
+    path = folder / FILE
+    content = files.read_sealed(path)
+    content.pop("schema_version", None)
+    return _checked(_parsed(content, path), str(path))
+
+
+def _parsed(content: Mapping[str, object], path: Path) -> ImportedCurve:
+    try:
+        return _CURVE.validate_python({**content, "origin": cleaned(content.get("origin"))})
+    except ValidationError as error:
+        raise RefusedFile(f"{path}: not a curve of this schema ({one_line(error)})") from None
+
+
+def _checked(curve: ImportedCurve, where: str) -> ImportedCurve:
+    try:
+        for name in (curve.suite, curve.algorithm, curve.task, curve.dataset, curve.origin.env_id):
+            named(name) if name else None
+    except ValueError as error:
+        raise RefusedFile(f"{where}: {error}") from None
+    if "/" in curve.suite + curve.algorithm:
+        raise RefusedFile(f"{where}: {curve.suite}/{curve.algorithm}: a name without / is needed")
+    size = len(curve.steps)
+    if not 0 < size <= LONGEST or len(curve.returns) != size or len(curve.lengths or curve.returns) != size:
+        raise RefusedFile(
+            f"{where}: seed {curve.seed} has {size:,} points; 1 to {LONGEST:,} are allowed, thin the file"
+        )
+    if curve.seed < 0 or curve.steps[0] < 0 or any(b <= a for a, b in pairwise(curve.steps)):
+        raise RefusedFile(f"{where}: the steps of seed {curve.seed} do not rise; sort the file")
+    if not all(map(math.isfinite, (*curve.returns, *(curve.lengths or ())))):
+        raise RefusedFile(f"{where}: a return of seed {curve.seed} is not finite; remove the row")
+    return curve

@@ -1,0 +1,109 @@
+"""Imported curves as runs of a report: they stand only where a cell has no run of rlbench, and never beside one.
+
+A training return is no evaluation: it is compared only with a reference of its own kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from rlbench.records import imported
+from rlbench.records.imported import ImportedCurve
+from rlbench.report.reference_scores import documented
+from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
+from rlbench.report.run_index import Runs, budget_of, key_of
+from rlbench.report.runs import Evaluation, Run
+
+FULL = 0.99
+"""Share of the budget at which a curve is whole: the last training episode ends before it."""
+
+
+def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, Runs]:
+    """Runs by cell; a cell without a run of rlbench has the imported curves in their place.
+
+    Raises:
+        RefusedFile: a curve is damaged or newer than this version; the message names the file.
+    """
+    found = dict(runs)
+    curves: dict[CellKey, list[Run]] = {}
+    for folder in imported.folders(results):
+        run = _run(folder, imported.read(folder))
+        curves.setdefault(key_of(run), []).append(run)
+    for key, group in curves.items():
+        group.sort(key=lambda run: run.seed)
+        own = found.get(key, Runs())
+        found[key] = _in_place(key, group) if not own.all else own
+        found[key].imported = group
+    return found
+
+
+def kind_of(key: CellKey, reference: ReferenceScore | None) -> str:
+    """The kind of return that a reference gives."""
+    trained = reference is not None and "training return" in protocol_of(key, reference).text
+    return "training" if trained else "evaluation"
+
+
+def origin_of(run: Run) -> Mapping[str, object]:
+    """The origin of an imported curve; empty of a run of rlbench."""
+    origin = run.environment.get("origin")
+    return origin if isinstance(origin, Mapping) else {}
+
+
+def remarks(runs: Runs) -> Iterator[str]:
+    """The origin of the curves of a cell, and the parts of the protocol that nobody states."""
+    if not runs.imported:
+        return
+    origins = [origin_of(run) for run in runs.imported]
+    if not runs.of_others:
+        yield f"{len(origins)} imported curves are not counted"
+        return
+    formats = sorted({str(origin["format"]) for origin in origins})
+    files = {origin["sha256"] for origin in origins}
+    unknown = dict.fromkeys(
+        part for origin in origins if isinstance(parts := origin["unknown"], tuple) for part in parts
+    )
+    yield f"imported ({', '.join(formats)}, {len(files)} file{'' if len(files) == 1 else 's'})"
+    yield f"not stated: {', '.join(unknown)}"
+    if runs.elsewhere:
+        kinds = sorted({str(origin_of(run)["kind"]) for run in runs.elsewhere})
+        yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
+
+
+def _in_place(key: CellKey, curves: list[Run]) -> Runs:
+    """Imported curves of one cell, sorted as runs are."""
+    reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
+    found = Runs(of_others=True, budget=budget_of(curves[0]))
+    kind = kind_of(key, reference)
+    for run in curves:
+        if origin_of(run)["kind"] != kind:
+            found.elsewhere.append(run)
+        elif run.env_steps >= FULL * found.budget:
+            found.complete.append(run)
+        else:
+            found.short.append(run)
+    return found
+
+
+def _run(folder: Path, curve: ImportedCurve) -> Run:
+    origin = {**asdict(curve.origin), "kind": curve.kind}
+    return Run(
+        folder=folder,
+        suite=curve.suite,
+        algorithm=curve.algorithm,
+        task=curve.task,
+        dataset=curve.dataset,
+        seed=curve.seed,
+        id="imported",
+        smoke=False,
+        budget=curve.steps[-1],
+        settings={},
+        environment={"env": {"env": curve.origin.env_id}, "origin": origin},
+        evaluations=tuple(Evaluation(s, 0.0, r) for s, r in zip(curve.steps, curve.returns, strict=True)),
+        speeds=(),
+        env_steps=curve.steps[-1],
+        seconds=0.0,
+        status="done",
+        reason="",
+    )

@@ -1,0 +1,149 @@
+"""Every format on a file that the library itself wrote; ``fixtures/README.md`` says how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from rlbench.curves.formats import ImportOptions, imported, resolved_task
+from rlbench.errors import UnknownName
+from rlbench.records.imported import ImportedCurve
+
+FIXTURES = Path(__file__).parent / "fixtures"
+PLAIN = ImportOptions(suite="toy", algorithm="ppo", task=None, format=None, kind=None, unit=None, tag=None)
+
+CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int, ...], tuple[float, ...]]] = {
+    "sb3": ("sb3", {}, ("sb3", "CartPole-v1", 1, "evaluation"), (256, 512, 768, 1024), (9.0, 35.5, 72.0, 85.0)),
+    "monitor": (
+        "sb3/ppo/CartPole-v1_1/0.monitor.csv",
+        {},
+        ("sb3", "CartPole-v1", 1, "training"),
+        (15, 55),
+        (15.0, 40.0),
+    ),
+    "cleanrl": ("cleanrl", {}, ("cleanrl", "Pendulum-v1", 1, "training"), (200,), ()),
+    "tensorboard": (
+        "tianshou",
+        {"algorithm": "dqn"},
+        ("tensorboard", "CartPole-v1", 0, "evaluation"),
+        (0, 100, 200, 300),
+        (11.5, 9.0, 9.5),
+    ),
+    "d3rlpy": (
+        "d3rlpy",
+        {"algorithm": "td3", "task": "Pendulum-v1"},
+        ("d3rlpy", "Pendulum-v1", 0, "evaluation"),
+        (20, 40, 60),
+        (-1601.1832163964084, -1201.064269151761, -1487.7470465705003),
+    ),
+    "dopamine": (
+        "dopamine/pong.json",
+        {"suite": "atari", "algorithm": "dqn"},
+        ("dopamine", "PongNoFrameskip-v4", 0, "training"),
+        (250_000, 500_000, 750_000),
+        (),
+    ),
+    "wandb": (
+        "wandb/chart.csv",
+        {"suite": "mujoco", "algorithm": "sac"},
+        ("wandb", "Hopper-v4", 1, "training"),
+        (1000, 2000),
+        (12.5, 30.25),
+    ),
+}
+
+
+def read(path: Path, **changes: str) -> list[ImportedCurve]:
+    return imported([path], replace(PLAIN, **changes))  # type: ignore[arg-type]  # names of fields with texts
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_of_a_library_is_recognised_and_read(name: str) -> None:
+    path, changes, (format_, task, seed, kind), steps, returns = CASES[name]
+    curves = read(FIXTURES / path, **changes)
+    first = curves[0]
+    assert (first.origin.format, first.task, first.seed, first.kind) == (format_, task, seed, kind)
+    assert first.steps[: len(steps)] == steps
+    assert first.returns[: len(returns)] == pytest.approx(returns)
+    assert len({curve.seed for curve in curves}) == len(curves)
+    assert first.origin.sha256 in {sha256(p.read_bytes()).hexdigest() for p in FIXTURES.rglob("*") if p.is_file()}
+
+
+def test_monitor_and_evaluations_hold_what_numpy_and_csv_read_from_them() -> None:
+    folder = FIXTURES / "sb3/ppo/CartPole-v1_2"
+    curve = next(c for c in read(FIXTURES / "sb3") if c.seed == 2)
+    with np.load(folder / "evaluations.npz") as arrays:
+        assert curve.steps == tuple(arrays["timesteps"].tolist())
+        assert curve.returns == tuple(arrays["results"].mean(axis=1).tolist())
+        assert curve.lengths == tuple(arrays["ep_lengths"].mean(axis=1).tolist())
+    rows = [line.split(",") for line in (folder / "0.monitor.csv").read_text().splitlines()[2:]]
+    (monitor,) = read(folder / "0.monitor.csv")
+    assert (monitor.seed, monitor.steps[-1]) == (2, sum(int(row[1]) for row in rows))
+    assert monitor.returns == tuple(float(row[0]) for row in rows)
+
+
+def test_an_event_file_holds_what_tensorboard_reads_from_it() -> None:
+    (path,) = (FIXTURES / "cleanrl").glob("*__1__*/*")
+    accumulator = EventAccumulator(str(path))
+    accumulator.Reload()
+    events = accumulator.Scalars("charts/episodic_return")
+    (curve,) = read(path)
+    assert curve.steps == tuple(event.step for event in events)
+    assert curve.returns == pytest.approx([event.value for event in events])
+
+
+def test_long_and_wide_tables_give_the_same_curves(tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_text(
+        "task,seed,step,return\nCartPole-v1,3,20,2.5\nCartPole-v1,3,10,1\nCartPole-v1,4,10,7\n"
+    )
+    (tmp_path / "wide.csv").write_text("step,seed_3,seed_4\n10,1,7\n20,2.5,\n")
+    tables = [read(tmp_path / name, task="CartPole-v1") for name in ("long.csv", "wide.csv")]
+    curves = [[(c.seed, c.steps, c.returns) for c in table] for table in tables]
+    assert curves[0] == curves[1] == [(3, (10, 20), (1.0, 2.5)), (4, (10,), (7.0,))]
+
+
+def test_episodes_that_end_at_one_step_are_averaged(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text(
+        "global_step,charts/episodic_return,losses/q\n10,1,\n10,3,\n15,,0.5\n20,5,\n", encoding="utf-8"
+    )
+    (curve,) = read(tmp_path / "c.csv", task="CartPole-v1")
+    assert (curve.origin.format, curve.kind) == ("cleanrl", "training")
+    assert (curve.steps, curve.returns) == ((10, 20), (2.0, 5.0))
+
+
+def test_score_matrices_give_one_point_at_the_budget(tmp_path: Path) -> None:
+    scores = np.array([[1.0, np.nan], [3.0, 4.0]])
+    np.savez(tmp_path / "scores.npz", ppo=scores, tasks=np.array(["CartPole-v1", "Pendulum-v1"]))
+    curves = read(tmp_path / "scores.npz")
+    assert [(c.task, c.seed, c.returns) for c in curves] == [
+        ("CartPole-v1", 0, (1.0,)),
+        ("CartPole-v1", 1, (3.0,)),
+        ("Pendulum-v1", 1, (4.0,)),
+    ]
+    assert curves[0].steps == (200_000,)
+
+
+def test_frames_become_decisions(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("step,return\n40000,1\n40000000,2\n")
+    curve = read(tmp_path / "f.csv", suite="atari", algorithm="dqn", task="Pong", unit="frames")[0]
+    assert curve.steps == (10_000, 10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "task"),
+    [
+        ("mujoco", "hopper-v5", "Hopper-v4"),
+        ("atari", "ALE/Pong-v5", "PongNoFrameskip-v4"),
+        ("atari", "spaceinvaders", "SpaceInvadersNoFrameskip-v4"),
+        ("offline", "hopper-medium-v2", "hopper-medium-v2"),
+    ],
+)
+def test_a_task_is_known_under_the_names_that_libraries_give_it(suite: str, name: str, task: str) -> None:
+    assert resolved_task(suite, name) == task
+    with pytest.raises(UnknownName, match="unknown task"):
+        resolved_task(suite, f"{name}-of-nobody")

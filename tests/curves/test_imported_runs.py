@@ -1,0 +1,132 @@
+"""Imported curves in reports: compared with the reference, marked, and never counted as runs of rlbench."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.errors import RefusedFile
+from rlbench.records import files, imported
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.run_index import gather
+from tests.conftest import RecordRun
+
+TASK = "Hopper-v4"
+
+
+def curves(path: Path, scores: Sequence[float], *, steps: int = 1_000_000, more: Sequence[str] = ()) -> int:
+    """Import a CSV of one seed a score, each at its score from half the steps on."""
+    rows = [f"{TASK},{seed},{at},{score}" for seed, score in enumerate(scores) for at in (steps // 2, steps)]
+    file = path / "runs.csv"
+    file.write_text("\n".join(["task,seed,step,return", *rows]))
+    return main(["import", str(file), "--as", "mujoco/sac", "--results", str(path / "results"), *more])
+
+
+def cell_of(path: Path) -> Cell:
+    return next(c for c in every_cell(["mujoco"], path / "results") if c.key[1:3] == ("sac", TASK))
+
+
+def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert curves(tmp_path, [3_500.0 + seed for seed in range(10)]) == 0
+    cell = cell_of(tmp_path)
+    assert cell.verdict.word == "REPRODUCED"
+    assert cell.note.startswith("imported (csv, 1 file); not stated: settings")
+    capsys.readouterr()
+    assert main(["table", "mujoco", "--algo", "sac", "--task", TASK, "--results", str(tmp_path / "results")]) == 0
+    assert "sac (imported)" in capsys.readouterr().out
+    assert main(["table", "mujoco", "--algo", "sac", "--json", "--results", str(tmp_path / "results")]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
+
+
+def test_bad_curves_fail_the_check(tmp_path: Path) -> None:
+    curves(tmp_path, [100.0 + seed for seed in range(10)])
+    assert cell_of(tmp_path).verdict.word == "BELOW"
+    assert main(["check", "mujoco", "--results", str(tmp_path / "results")]) == 3
+
+
+def test_a_curve_short_of_the_budget_is_partial(tmp_path: Path) -> None:
+    curves(tmp_path, [3_500.0, 3_600.0], steps=500_000)
+    assert cell_of(tmp_path).verdict.word == "PARTIAL"
+
+
+def test_training_returns_are_not_compared_with_evaluations(tmp_path: Path) -> None:
+    curves(tmp_path, [3_500.0, 3_600.0], more=("--kind", "training"))
+    cell = cell_of(tmp_path)
+    assert cell.verdict.word == "NOT COMPARABLE" and "training returns" in cell.note
+
+
+def test_imported_curves_never_count_as_runs_of_rlbench(record_run: RecordRun, tmp_path: Path) -> None:
+    for seed in range(3):
+        record_run([0.0, 100.0], suite="mujoco", algo="sac", task=TASK, seed=seed, sets=["budget.epoch=1000000"])
+    record_run([0.0, 100.0, 100.0] * 67, suite="mujoco", algo="sac", task=TASK, seed=5)
+    before = cell_of(tmp_path)
+    curves(tmp_path, [3_500.0 + seed for seed in range(10)])
+    after = cell_of(tmp_path)
+    assert (after.measured, after.verdict) == (before.measured, before.verdict)
+    assert "10 imported curves are not counted" in after.note
+    assert all(not run.id.startswith("imported") for runs in gather(tmp_path / "results").values() for run in runs.all)
+
+
+def test_a_baseline_and_a_plan_know_no_imported_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves(tmp_path, [3_500.0, 3_600.0])
+    assert gather(tmp_path / "results") == {}
+    assert main(["baseline", "save", str(tmp_path / "b.json"), "--results", str(tmp_path / "results")]) == 2
+    assert main(["list", "runs", "--results", str(tmp_path / "results")]) == 0
+    assert "imported" not in capsys.readouterr().out
+
+
+def test_compare_takes_imported_curves_and_refuses_another_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, kind in (("a", "evaluation"), ("b", "evaluation"), ("c", "training")):
+        (tmp_path / name).mkdir()
+        curves(tmp_path / name, [3_500.0, 3_600.0], more=("--kind", kind))
+    a, b, c = (str(tmp_path / name / "results") for name in "abc")
+    capsys.readouterr()
+    assert main(["compare", a, b]) == 0
+    assert "mujoco/sac/Hopper-v4" in capsys.readouterr().out
+    assert main(["compare", a, c]) == 2
+    assert "kind of return" in capsys.readouterr().err
+
+
+def test_the_same_curve_twice_changes_nothing_and_another_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [curves(tmp_path, [1.0]), curves(tmp_path, [1.0])] == [0, 0]
+    assert "1 curves, 0 of them new" in capsys.readouterr().out
+    assert curves(tmp_path, [2.0]) == 2
+    assert "holds another curve of seed 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"Hopper-v4"', '"Hopper-v4/../.."'), ("[1.0,1.0]", "[1.0]"), ("[1.0,1.0]", "[1.0,2.0]"), ("500000", "1000000")],
+)
+def test_a_forged_curve_is_refused_by_every_reader(
+    old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curves(tmp_path, [1.0])
+    (folder,) = imported.folders(tmp_path / "results")
+    text = (folder / imported.FILE).read_text()
+    forged = text.replace(old, new)
+    assert forged != text
+    (folder / imported.FILE).write_text(forged)
+    with pytest.raises(RefusedFile, match="checksum differs"):
+        imported.read(folder)
+    content = {k: v for k, v in json.loads(forged).items() if k != "checksum"}
+    if new != "[1.0,2.0]":  # with its checksum mended only a curve is left
+        (folder / imported.FILE).write_text(files.sealed(content) + "\n")
+        with pytest.raises(RefusedFile):
+            imported.read(folder)
+    capsys.readouterr()
+    if new != "[1.0,2.0]":
+        for verb in (
+            ["verify", str(tmp_path / "results")],
+            ["table", "mujoco", "--results", str(tmp_path / "results")],
+        ):
+            assert main(verb) == 2

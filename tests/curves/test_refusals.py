@@ -1,0 +1,149 @@
+"""A curve that is refused: by name, in one line, with exit code 2, and without anything written."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlbench.cli.app import main
+
+HEAD = "task,seed,step,return\n"
+GOOD = HEAD + "Hopper-v4,0,1,2\n"
+
+BAD: dict[str, tuple[str, Sequence[str], str]] = {
+    "duplicate": (HEAD + "Hopper-v4,0,5,2\nHopper-v4,0,5,3\n", (), "seed 0 has step 5 twice"),
+    "NaN": (HEAD + "Hopper-v4,0,5,nan\n", (), "row 1 has 'nan' as return"),
+    "infinite": (HEAD + "Hopper-v4,0,5,inf\n", (), "return of seed 0 at step 5 is not finite"),
+    "empty return": (HEAD + "Hopper-v4,0,5,\n", (), "row 1 has '' as return"),
+    "half a step": (HEAD + "Hopper-v4,0,1.5,2\n", (), "step 1.5 of seed 0"),
+    "negative step": (HEAD + "Hopper-v4,0,-1,2\n", (), "step -1 of seed 0"),
+    "seed": (HEAD + "Hopper-v4,a,1,2\n", (), "seed 'a' is no number"),
+    "no return": ("task,seed,step,reward_\nHopper-v4,0,1,2\n", (), "no column 'return'"),
+    "no step": ("task,seed,epoch,return\nHopper-v4,0,1,2\n", (), "no column 'step'"),
+    "formula in a cell": (HEAD + "Hopper-v4,0,1,=1+1\n", (), "'=1+1' as return"),
+    "formula in a name": (HEAD + "=cmd|' /C calc'!A0,0,1,2\n", (), "is no name"),
+    "HTML": (HEAD + "<script>alert(1)</script>,0,1,2\n", (), "is no name"),
+    "ANSI": (HEAD + "\x1b[31mHopper,0,1,2\n", (), "is no name"),
+    "path": (HEAD + "../../Hopper-v4,0,1,2\n", (), "is no name"),
+    "unknown task": (HEAD + "Hoper-v4,0,1,2\n", (), "did you mean 'Hopper-v4'"),
+    "short row": (HEAD + "Hopper-v4,0,1\n", (), "row 1 has 3 cells, the header 4"),
+    "a million columns": (",".join(["x"] * 400_000) + "\n1\n", (), "columns, 1,000 are allowed"),
+    "a long line": (HEAD + "," * 2**21 + "\n", (), "letters, 1,048,576 are allowed"),
+    "empty": ("", (), "no row"),
+    "header alone": (HEAD, (), "no row below the header"),
+    "twice a column": ("step,step\n1,2\n", (), "a column twice"),
+    "kind": ("step,return,kind\n1,2,best\n", ("--task", "Hopper-v4"), "kind 'best' is unknown"),
+    "no task": ("step,return\n1,2\n", (), "--task: the file names no task"),
+    "frames of MuJoCo": (GOOD, ("--steps-are", "frames"), "only Atari counts frames"),
+    "format": (GOOD, ("--format", "dopamine"), "the file is of the format csv"),
+    "unknown format": (GOOD, ("--format", "xls"), "unknown format 'xls'"),
+    "log calls of W&B": ("Step,run - return\n1,2\n", (), "counts W&B's log calls"),
+    "other algorithm": ("algo,task,step,return\ntd3,Hopper-v4,1,2\n", (), "the file holds mujoco/td3"),
+    "no JSON": ("[{", (), "no rows of Agent, Iteration and Value"),
+    "deep JSON": ("[" * 100_000, (), "no rows of Agent, Iteration and Value"),
+    "monitor": ("#{}\nr,l,t\n1,2,3\n", (), "no header of Monitor"),
+}
+
+
+def refused(path: Path, results: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    assert main(["import", str(path), "--as", "mujoco/sac", "--results", str(results), *more]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and "\x1b" not in message
+    assert not results.exists()
+    return message
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_table_is_refused_by_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, more, reason = BAD[name]
+    (tmp_path / "curves.csv").write_text(text)
+    assert reason in refused(tmp_path / "curves.csv", tmp_path / "results", capsys, *more)
+
+
+def test_frames_for_decisions_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.csv").write_text("task,step,return\nPongNoFrameskip-v4,40000000,20\n")
+    line = ["import", str(tmp_path / "f.csv"), "--as", "atari/dqn", "--results", str(tmp_path / "r")]
+    assert main(line) == 2
+    assert "say --steps-are frames" in capsys.readouterr().err
+    assert main([*line, "--steps-are", "frames"]) == 0
+
+
+def test_a_seed_in_two_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(GOOD)
+    assert "seed 0 is in two files" in refused(tmp_path, tmp_path / "results", capsys)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (os.mkdir, ("code-was-run",))
+
+
+def npz(content: bytes, name: str = "results.npy") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
+def objects() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array([Bomb()], object), allow_pickle=True)
+    return npz(file.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("objects.npz", objects()),
+        ("pickle.npz", npz(pickle.dumps(Bomb()))),
+        ("cut.npz", npz(b"x" * 99)[:60]),
+        ("huge.npz", npz(b"\0" * (2**28 + 1))),
+        ("pickle.csv", pickle.dumps(Bomb())),
+        ("events.out.tfevents.1", b"\0" * 64),
+        ("noise.csv", bytes(range(256))),
+    ],
+)
+def test_a_hostile_file_is_refused_and_runs_nothing(
+    name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    refused(tmp_path / name, tmp_path / "results", capsys, "--task", "Hopper-v4")
+    assert not Path("code-was-run").exists()
+
+
+def test_no_link_and_no_pipe_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "secret.csv").write_text(GOOD)
+    inside = tmp_path / "logs"
+    inside.mkdir()
+    (inside / "runs.csv").symlink_to(tmp_path / "secret.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "is a link" in refused(inside, tmp_path / "results", capsys)
+    assert "is no regular file" in refused(tmp_path / "pipe.csv", tmp_path / "results", capsys)
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs.csv").write_text(GOOD)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "mujoco").symlink_to(tmp_path / "outside")
+    assert (
+        main(["import", str(tmp_path / "runs.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]) == 2
+    )
+    assert "is a link" in capsys.readouterr().err
+    assert not any((tmp_path / "outside").iterdir())
+
+
+def test_a_metric_among_several_is_named_by_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "w.csv").write_text("global_step,a - eval/return,a - rollout/return\n1,2,3\n")
+    assert "name one with --tag" in refused(tmp_path / "w.csv", tmp_path / "results", capsys, "--task", "Hopper-v4")
+    line = ["import", str(tmp_path / "w.csv"), "--as", "mujoco/sac", "--task", "Hopper-v4", "--tag", "eval/return"]
+    assert main([*line, "--results", str(tmp_path / "results"), "--json"]) == 0
+    assert '"kind": "evaluation"' in capsys.readouterr().out
