@@ -1,0 +1,55 @@
+"""The GitHub Action: its step is run as GitHub runs it, and no input stands in a script's text."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "action.yml").read_text(encoding="utf-8")
+SCRIPT = dedent(TEXT.split("      run: |\n")[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("score", "code"), [(3_550.0, 0), (100.0, 3)])
+def test_the_step_writes_the_table_and_fails_below_the_reference(score: float, code: int, tmp_path: Path) -> None:
+    rows = [f"Hopper-v4,{seed},{step},{score + seed}" for seed in range(10) for step in (500_000, 1_000_000)]
+    (tmp_path / "my runs.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+    (tmp_path / "rlbench").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m rlbench "$@"\n')
+    (tmp_path / "rlbench").chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "FILES": "\nmy runs.csv\n",
+        "CELLS": "mujoco/sac",
+        "TASK": "",
+        "FORMAT": "auto",
+        "STRICT": "false",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+    }
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", SCRIPT]
+    done = subprocess.run(
+        shell, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert "| sac (imported) | Hopper-v4 |" in (tmp_path / "summary.md").read_text()
+
+
+def test_inputs_reach_the_script_by_the_environment_alone() -> None:
+    assert "${{" not in SCRIPT
+    assert {line.strip().split(":")[0] for line in TEXT.splitlines() if "${{ inputs." in line} == {
+        "FILES",
+        "CELLS",
+        "TASK",
+        "FORMAT",
+        "STRICT",
+    }
+    assert set(re.findall(r"inputs\.(\w+)", TEXT)) == set(
+        re.findall(r"^  (\w+):$", TEXT.split("runs:")[0], re.MULTILINE)
+    )
