@@ -52,6 +52,14 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("curves of every run, then look at them", "rlbench export tensorboard --output tracked"),
         ("only one suite's", "rlbench export tensorboard mujoco --output tracked"),
     ),
+    "export csv": (
+        ("every curve in one table", "rlbench export csv --output curves.csv"),
+        ("only one suite's", "rlbench export csv mujoco --output curves.csv"),
+    ),
+    "export npz": (
+        ("scores for rliable", "rlbench export npz mujoco --output scores.npz"),
+        ("of your own runs only", "rlbench export npz --results runs --output scores.npz"),
+    ),
     "export tensorboard": (
         ("curves of every run", "rlbench export tensorboard --output tracked"),
         ("of one run", "rlbench export tensorboard RUN --output tracked"),

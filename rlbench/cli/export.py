@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -11,12 +11,19 @@ from rlbench.cli import examples
 from rlbench.cli.options import Json, Records
 from rlbench.cli.output import complain, emit, emit_json
 from rlbench.cli.runs import run_folder
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UnknownName
+
+if TYPE_CHECKING:
+    from rlbench.report.reference_table import CellKey
+    from rlbench.report.run_index import Runs
 
 EXPORT_SCHEMA = 1
+SuiteNames: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="[SUITE]…", help="Only these suites; default: all.")
+]
 
 export = typer.Typer(
-    help="Records for other programs: tensorboard.",
+    help="Records for other programs: csv, npz, tensorboard.",
     epilog=examples.of("export"),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -25,7 +32,7 @@ export = typer.Typer(
 
 @export.callback()
 def group() -> None:
-    """Records for other programs: tensorboard."""
+    """Records for other programs: csv, npz, tensorboard."""
 
 
 @export.command("tensorboard", epilog=examples.of("export tensorboard"))
@@ -68,6 +75,62 @@ def tensorboard(
         emit(f"{output}: {len(rows)} run{'' if len(rows) == 1 else 's'}, {count} with something new")
     if damaged:
         raise typer.Exit(RefusedFile.exit_code)
+
+
+@export.command("csv", epilog=examples.of("export csv"))
+def to_csv(
+    names: SuiteNames = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.csv", help="The table to write.")],
+    results: Records = None,
+    json: Json = False,
+) -> None:
+    """Write every measured curve as one tidy table.
+
+    One row an evaluation: suite, algo, task, dataset, seed, step, return, length, kind, origin. `rlbench import` reads
+    it back.
+    """
+    from rlbench.report import tidy
+
+    _save(output, *tidy.to_csv(_cells(names, results)), noun="curve", json=json)
+
+
+@export.command("npz", epilog=examples.of("export npz"))
+def to_npz(
+    names: SuiteNames = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.npz", help="The arrays to write.")],
+    results: Records = None,
+    json: Json = False,
+) -> None:
+    """Write final scores as the matrices that rliable takes.
+
+    SUITE/ALGO holds raw scores [seeds, tasks], SUITE/tasks the names of the columns, SUITE/ALGO/seeds the rows' seeds.
+    A seed that a task lacks is NaN. `rlbench import` reads it back.
+    """
+    from rlbench.report import tidy
+
+    _save(output, *tidy.to_npz(_cells(names, results)), noun="matrix", json=json)
+
+
+def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
+    from rlbench import suites
+    from rlbench.report.sources import sources
+
+    for name in names or ():
+        if name not in suites.names():
+            raise UnknownName("suite", name, suites.names())
+    return {key: runs for key, runs in sources(results).with_imported().items() if not names or key.suite in names}
+
+
+def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
+    from rlbench.report.tensorboard import bring_up
+
+    changed = bring_up(output, content)
+    if json:
+        emit_json({"schema_version": EXPORT_SCHEMA, "file": str(output), "count": count, "changed": changed})
+    else:
+        emit(f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}")
 
 
 def _meant(names: list[str], results: Path | None) -> list[Path]:

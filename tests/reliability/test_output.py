@@ -44,6 +44,8 @@ PRINTED: dict[str, list[str]] = {
     "doctor": ["doctor", "toy"],
     "run": ["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--quiet"],  # both have ended
     "export": ["export", "tensorboard", "toy", "--output", "board"],
+    "export-file": ["export", "csv", "--output", "curves.csv"],
+    "import": ["import", "theirs.csv", "--as", "mujoco/sac", "--results", "theirs"],
 }
 
 
@@ -57,6 +59,7 @@ def printed(name: str) -> dict[str, object]:
 def in_a_copy_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(CORPUS, tmp_path / "corpus")
     monkeypatch.chdir(tmp_path / "corpus")
+    Path("theirs.csv").write_text("task,seed,step,return\nHopper-v4,0,5,1.5\n", encoding="utf-8")
     for variable in ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(variable, str(tmp_path / "corpus"))
 
