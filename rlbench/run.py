@@ -1,7 +1,7 @@
-"""One run from its first step, or from where it stopped, to its last: the loop that sees every record.
+"""Training of one run, from its first step or its checkpoint to its end.
 
-Between two records everything is at rest. That is where epochs reach the disk, checkpoints are written, broken
-numbers end the run and a signal is honoured; no other module does any of it.
+Between two records of the trainer nothing is in progress. There epochs and checkpoints are written, numbers that are
+not finite end the run, and a signal stops it; no other module does any of this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -31,6 +31,7 @@ from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
 from rlbench.records.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
+from rlbench.signals import Stop
 from rlbench.training.clock import Clock
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
@@ -39,14 +40,6 @@ Trainer: TypeAlias = Online | Offline
 
 EXHAUSTED: Final = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "can't start new thread")
 """What torch, the system and threads say on a machine without memory, which all raise a plain RuntimeError."""
-
-
-@dataclass(slots=True)
-class Stop:
-    """Set by a signal handler; the run ends at the next record, its state saved."""
-
-    signal: int | None = None
-    under_way: bool = False  # whoever iterates says so; before the first record there is nothing to save
 
 
 class Saved(NamedTuple):
@@ -58,45 +51,122 @@ class Saved(NamedTuple):
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
-    """Carry a run on to its end, giving every record as it is made; how it ended is in ``store.outcome``.
+    """Train a run to its end and yield each record; its outcome is in ``store.outcome``.
 
-    A run that has ended gives nothing. ``seal`` is what the data were found to be just now, so that no byte of them is
-    hashed twice.
+    A run that has ended yields nothing. ``seal`` holds the checksum of the data set, if it was computed just now.
 
     Raises:
         Interrupted: ``stop`` was set; the state is on disk and the same call resumes.
-        RunFailed: the run cannot go on; its outcome says why.
+        RunFailed: the run cannot go on; its outcome gives the reason.
         RefusedFile: the checkpoint is damaged, another run's, or of older code.
         ResourceExhausted: memory is exhausted, or the disk full; the same call resumes.
     """
-    if store.outcome is not None and store.outcome.status != "interrupted":
-        if store.outcome.status == "done":
-            _swept(store.folder / "checkpoint")
+    if _has_ended(store):
         return
     trainer: Trainer | None = None
+    begun = False
     try:
         saved = _saved(spec, device_of(runtime).type, store)
         trainer = build(spec, _as_saved(runtime, saved), describe(spec), seal)
         _take_over(trainer, saved, store)
         store.note_resumption()
-        yield from _under_way(spec, runtime, store, stop, trainer)
-    except (Interrupted, ResourceExhausted, UsageError, RefusedFile):
+        recorder, begun = _Recorder(spec, runtime, store, trainer), True
+        yield trainer.progress()
+        for record in trainer:
+            if isinstance(record, Epoch):
+                recorder.keep(record)
+            yield record
+            if recorder.has_reached(record):
+                break
+            recorder.save_if_due(stop)
+        recorder.finish()
+    except (Interrupted, ResourceExhausted, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
+    except UsageError as error:
+        if not begun:
+            raise
+        raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
-        if _wants_memory(error):
-            what = f"memory is exhausted ({_first_line(error)})"
-            raise ResourceExhausted(
-                f"{spec.name}: {what}; free some and run the same command again: it resumes"
-            ) from error
-        if trainer is None:
-            raise  # nothing has been tried
-        store.explain(traceback.format_exc())
-        _brought_in(spec, store, trainer, stop)
-        _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
-        raise error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}") from error
+        raise _failure(error, spec, store, trainer, stop) from error
     finally:
         if trainer is not None:
             trainer.close()
+
+
+def _has_ended(store: Store) -> bool:
+    """Return whether the run has ended; a crash after a run's outcome leaves checkpoints, which are removed."""
+    outcome = store.outcome
+    if outcome is not None and outcome.status == "done":
+        _remove_resume(store.folder / "checkpoint")
+    return outcome is not None and outcome.status != "interrupted"
+
+
+class _Recorder:
+    """Puts epochs and checkpoints of a running trainer on disk."""
+
+    def __init__(self, spec: Spec, runtime: Runtime, store: Store, trainer: Trainer) -> None:
+        self.spec, self.runtime, self.store, self.trainer = spec, runtime, store, trainer
+        self.folder = store.folder / "checkpoint"
+        self.reason, self.refusals = "the budget is spent", tuple[str, ...]()
+        self._saved, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
+
+    def keep(self, epoch: Epoch) -> None:
+        """Append an epoch, and keep its policy where it is the best so far."""
+        _healthy(epoch, self.trainer)
+        _keep(self.spec, self.store, epoch, self.trainer)
+        self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
+
+    def has_reached(self, record: Progress | Epoch) -> bool:
+        """Return whether an epoch's evaluation reaches the score where the protocol stops."""
+        stop, evaluated = self.spec.protocol.stop, record.evaluated if isinstance(record, Epoch) else None
+        if stop is None or evaluated is None or evaluated.mean < stop:
+            return False
+        self.reason = f"reached {stop:g}, where the protocol stops"
+        return True
+
+    def save_if_due(self, stop: Stop) -> None:
+        """Write the resume checkpoint at each segment, at each interval, and at a signal.
+
+        Raises:
+            Interrupted: ``stop`` is set.
+        """
+        clock, segment = self.trainer.clock, self.trainer.clock.steps // self.spec.budget.segment
+        overdue = monotonic() - self._saved > self.runtime.checkpoint_seconds
+        if stop.signal is not None or segment != self._segment or overdue:
+            _sound(self.trainer)
+            computing = _computing(self.trainer, device_of(self.runtime).type)._asdict()
+            origin = manifest.origin(self.spec, self.store.environment)
+            self.store.assert_held()
+            state = {"trainer": self.trainer.state_dict(), "run": {**origin}, **computing}
+            checkpoint.save(self.folder / "resume", state)
+            self._saved, self._segment = monotonic(), segment
+        if stop.signal is not None:
+            _finish(self.store, clock, self.trainer.inexact, f"signal {stop.signal}", "interrupted")
+            raise Interrupted(
+                f"{self.store.folder}: stopped at {clock.steps:,} steps; the same command resumes", signal=stop.signal
+            )
+
+    def finish(self) -> None:
+        """Save the last policy, write the outcome and remove the resume checkpoint."""
+        trainer, store = self.trainer, self.store
+        policy = of_module(trainer.learner.policy())
+        store.assert_held()
+        checkpoint.save(self.folder / "last", _kept(self.spec, store, trainer, policy, trainer.clock.epochs - 1))
+        _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
+        _remove_resume(self.folder)
+
+
+def _failure(error: Exception, spec: Spec, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
+    """Record a run as failed, unless the machine is at fault; return the error to raise."""
+    if _wants_memory(error):
+        reason = f"memory is exhausted ({_first_line(error)})"
+        return ResourceExhausted(f"{spec.name}: {reason}; free some and run the same command again: it resumes")
+    if trainer is None:
+        return error  # nothing has been tried
+    store.explain(traceback.format_exc())
+    _keep_outstanding(spec, store, trainer, stop)
+    _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
+    return error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}")
 
 
 def lost(store: Store, reason: str) -> None:
@@ -188,8 +258,8 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _brought_in(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
-    """Record what was judged beside the training before it failed, as if each had been judged at its time."""
+def _keep_outstanding(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
+    """Record epochs whose evaluation was still under way when training failed."""
     with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
@@ -199,50 +269,8 @@ def _brought_in(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
                 return
 
 
-def _under_way(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
-    """The records; a folder that is closed meanwhile is the machine's fault, no longer a wrong request."""
-    try:
-        yield from _followed(spec, runtime, store, stop, trainer)
-    except UsageError as error:
-        raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
-
-
-def _followed(spec: Spec, runtime: Runtime, store: Store, stop: Stop, trainer: Trainer) -> Iterator[Progress | Epoch]:
-    folder, saved, segment = store.folder / "checkpoint", monotonic(), trainer.clock.steps // spec.budget.segment
-    reason, refused = "the budget is spent", tuple[str, ...]()
-    yield trainer.progress()  # where it goes on from
-    for record in trainer:
-        if isinstance(record, Epoch):
-            _healthy(record, trainer)
-            _keep(spec, store, record, trainer)
-            refused = _noted(store, trainer, refused)
-        yield record
-        if isinstance(record, Epoch) and _reached(spec, (record,)):
-            reason = f"reached {spec.protocol.stop:g}, where the protocol stops"
-            break
-        now = trainer.clock.steps // spec.budget.segment
-        if stop.signal is not None or now != segment or monotonic() - saved > runtime.checkpoint_seconds:
-            _sound(trainer)
-            made = _computing(trainer, device_of(runtime).type)._asdict()
-            whose = manifest.origin(spec, store.environment)
-            store.assert_held()
-            checkpoint.save(folder / "resume", {"trainer": trainer.state_dict(), "run": {**whose}, **made})
-            saved, segment = monotonic(), now
-        if stop.signal is not None:
-            _finish(store, trainer.clock, trainer.inexact, f"signal {stop.signal}", "interrupted")
-            raise Interrupted(
-                f"{store.folder}: stopped at {trainer.clock.steps:,} steps; the same command resumes",
-                signal=stop.signal,
-            )
-    policy = of_module(trainer.learner.policy())
-    store.assert_held()
-    checkpoint.save(folder / "last", _kept(spec, store, trainer, policy, trainer.clock.epochs - 1))
-    _finish(store, trainer.clock, trainer.inexact, reason, "done", weights(trainer))
-    _swept(folder)
-
-
-def _swept(folder: Path) -> None:
-    """Of a run that has ended only its policies stay, also where a crash came before."""
+def _remove_resume(folder: Path) -> None:
+    """Keep only the policies of a run that has ended."""
     checkpoint.discard(folder / "resume")
     for kept in ("best", "last"):
         checkpoint.recover(folder / kept)
@@ -257,8 +285,8 @@ def _keep(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
         checkpoint.save(folder, _kept(spec, store, trainer, trainer.judged, epoch.number))
 
 
-def _noted(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Write down why updates are eager although the record's environment names another engine; once each."""
+def _note_refusals(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Log once each reason why updates are eager although the record names another engine."""
     reasons = refusals(trainer.updater, trainer.learner)
     for reason in reasons:
         if reason not in known:
@@ -279,11 +307,6 @@ def weights(trainer: Trainer) -> str:
     for name, value in sorted(trainer.learner.policy().state_dict().items()):
         total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
-
-
-def _reached(spec: Spec, epochs: tuple[Epoch, ...]) -> bool:
-    best = _best(epochs)
-    return spec.protocol.stop is not None and best is not None and best.mean >= spec.protocol.stop
 
 
 def _best(epochs: tuple[Epoch, ...]) -> Evaluated | None:

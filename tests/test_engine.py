@@ -13,13 +13,14 @@ from rlbench import suites
 from rlbench.accel.compiled import Compiled
 from rlbench.assembly import engine as engines
 from rlbench.assembly.engine import Engine, engine_of
-from rlbench.cli.run_one import _machine
+from rlbench.cli.inline import environment_of
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import attempts
 from rlbench.records.store import Store
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 from tests.accel.graph_tape import Tape
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")
@@ -64,7 +65,7 @@ def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_record_says_how_its_updates_were_computed() -> None:
-    assert _machine(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
+    assert environment_of(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
 
 
 class FailingCompiled(Compiled[object, object]):

@@ -1,4 +1,4 @@
-"""The command ``rlbench``: one file per verb, and the one place where an error becomes a line and an exit code."""
+"""The command ``rlbench``: one file a verb, and the one place where an error becomes a line and an exit code."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ app.add_typer(export, name="export")
 
 
 UNMAPPED: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
-"""What the loader of libraries says on a machine without memory."""
+"""Messages of the dynamic loader when memory is exhausted."""
 
 
 class Terminated(BaseException):
-    """SIGTERM, where no run is under way that would save itself; no error, so that nobody takes it for one."""
+    """SIGTERM outside of training, where there is no state to save; no ``Exception``, which handlers would catch."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def top(
     reproduced. `rlbench VERB --help` explains a verb. After --install-completion, Tab completes verbs, options and
     names in a new shell; in a checkout, put its folder scripts on your PATH first.
     """
-    del debug  # ``main`` has taken it out of the line; it is here for --help
+    del debug  # ``main`` has taken it from the arguments; it is here for --help
     if version:
         emit(f"rlbench {__version__}")
         raise typer.Exit
@@ -132,7 +132,7 @@ def top(
 
 
 def _terminate(number: int, _frame: object) -> None:
-    """What is half written is swept away, as after Ctrl-C."""
+    """Raise, so that half-written files are removed, as after Ctrl-C."""
     raise Terminated(128 + number)
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
+from rlbench.cli.choices import BASELINE_ACTIONS
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json, terminal_width, write_file
 from rlbench.errors import UnknownName, UsageError
 
 BASELINE_SCHEMA = 1
-ACTIONS = ("save", "show")
 
 
 def baseline(
@@ -45,8 +45,8 @@ def baseline(
     from rlbench.report.cells import SUITES
     from rlbench.report.run_index import gather
 
-    if action not in ACTIONS:
-        raise UnknownName("action", action, ACTIONS, where="baseline")
+    if action not in BASELINE_ACTIONS:
+        raise UnknownName("action", action, BASELINE_ACTIONS, where="baseline")
     for name in suite or ():
         if name not in SUITES:
             raise UnknownName("suite", name, SUITES)

@@ -1,6 +1,6 @@
-"""What the shell offers after Tab: names that fit what was typed before. It answers in a blink or not at all.
+"""Shell completion: names that fit the words typed before.
 
-A completion says nothing on a prompt: what cannot be read has no names.
+A completion prints no error; a file that cannot be read has no names.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import Final
 
 import typer
 
+from rlbench.cli import choices
 from rlbench.errors import RlbenchError
 
-KINDS: Final = ("curves", "walltime", "profile", "interval", "improvement")
-"""Of pictures; here, because where they are drawn takes long to import."""
-
 SAFE: Final = re.compile(r"[\w./=@+,:-]+")
-"""What a shell takes for a plain word: Tab puts a name on the line as it is, and ``$(…)`` in it would run."""
+"""Plain words of a shell: Tab inserts a name unquoted, and a shell would run ``$(…)`` in it."""
 
 MOST: Final = 2_000
-"""Runs beyond which nobody reads on."""
+"""Most runs that a completion offers."""
 
 
 def suites() -> list[str]:
@@ -33,19 +31,19 @@ def suites() -> list[str]:
 
 
 def suites_or_all() -> list[str]:
-    """Every suite, and the word for all of them."""
+    """Every suite, and ``all``."""
     return [*suites(), "all"]
 
 
 def algorithms(context: typer.Context) -> list[str]:
-    """The algorithms of the suite that was typed before, or of all."""
+    """Algorithms of the typed suite, or of all suites."""
     from rlbench import suites as tables
 
     return list(dict.fromkeys(name for suite in _suites(context) for name in tables.algorithms(suite)))
 
 
 def tasks(context: typer.Context) -> list[str]:
-    """The tasks of the suite that was typed before; where one algorithm was too, those that it plays."""
+    """Tasks of the typed suite, and of the typed algorithm."""
     from rlbench import suites as tables
 
     algo = _typed(context, "algo")
@@ -58,9 +56,9 @@ def tasks(context: typer.Context) -> list[str]:
 
 
 def fields(context: typer.Context, incomplete: str) -> list[str]:
-    """``algo.lr=`` for each field of the run that was typed before; the only one left with the value it has, too.
+    """``algo.lr=`` for each field of the typed run; a single match is offered with its value, too.
 
-    Two offers that begin alike keep a shell from putting a space behind the ``=``.
+    Two offers with a common beginning keep a shell from adding a space after the ``=``.
     """
     from rlbench import suites as tables
     from rlbench.cli.resolve import IDENTITY, resolve, written
@@ -100,7 +98,7 @@ def policies(context: typer.Context) -> list[str]:
 
 
 def datasets() -> list[str]:
-    """Every data set that is here, can be fetched from D4RL, or has a recipe."""
+    """Data sets on this machine, of D4RL, or with a recipe."""
     from rlbench.datasets import locations
 
     with suppress(RlbenchError, OSError):
@@ -116,77 +114,69 @@ def downloads() -> list[str]:
 
 
 def recipes() -> list[str]:
-    """The data sets that can be made of nothing."""
+    """Data sets that a recipe generates."""
     from rlbench.datasets.catalogue import STANDINS
 
     return sorted(set(STANDINS.values()))
 
 
 def played() -> list[str]:
-    """What data can be generated of: recipes, and the tasks of suites that play."""
+    """Sources of generated data: recipes, and the tasks of online suites."""
     from rlbench import suites as tables
 
     return [*recipes(), *tables.tasks("mujoco"), *tables.tasks("atari")]
 
 
 def formats() -> list[str]:
-    """How a table can be written."""
-    from rlbench.cli.table import FORMATS
-
-    return list(FORMATS)
+    """Formats of a table."""
+    return list(choices.FORMATS)
 
 
 def kinds() -> list[str]:
-    """What a picture can show."""
-    return list(KINDS)
+    """Kinds of plots."""
+    return list(choices.PLOTS)
 
 
 def lists() -> list[str]:
-    """What can be listed."""
-    from rlbench.cli.list import KINDS as LISTS
-
-    return list(LISTS)
+    """Kinds of lists."""
+    return list(choices.LISTS)
 
 
 def baseline_actions() -> list[str]:
-    """What can be done with a baseline."""
-    from rlbench.cli.baseline import ACTIONS
-
-    return list(ACTIONS)
+    """Actions on a baseline."""
+    return list(choices.BASELINE_ACTIONS)
 
 
 def kept() -> list[str]:
-    """The policies that a run keeps."""
+    """Policies that a run keeps."""
     return ["best", "last"]
 
 
 def jobs() -> list[str]:
-    """A number of processes that is no number."""
+    """``auto``, the only number of processes that is a word."""
     return ["auto"]
 
 
 def executors() -> list[str]:
-    """Where runs can be carried on."""
-    from rlbench.cli.sweep import EXECUTORS
-
-    return list(EXECUTORS)
+    """Executors of runs."""
+    return list(choices.EXECUTORS)
 
 
 def devices() -> list[str]:
-    """Where networks can be."""
+    """Devices."""
     return ["auto", "cpu", "cuda"]
 
 
 def _suites(context: typer.Context) -> list[str]:
-    """The suites that were typed before, or all."""
+    """The typed suites, or all."""
     named, known = _words(_typed(context, "suite")), suites()
     return [suite for suite in known if suite in named] or known
 
 
 def _typed(context: typer.Context, name: str) -> object:
-    """An argument or option that was typed before.
+    """Value of a typed argument or option.
 
-    Behind an option that still wants its value, as ``run atari dqn --set``, the arguments have not been told apart yet.
+    After an option without its value, as in ``run atari dqn --set``, typer has not assigned the arguments yet.
     """
     if context.params.get(name):
         return context.params[name]

@@ -36,7 +36,7 @@ FEW = 1_000
 """Transitions of replay below which nothing is learned."""
 
 OWN = {"goals": "gymnasium-robotics"}
-"""What steps a suite whose tasks leave no choice."""
+"""Engine of a suite whose tasks have only one."""
 
 IMPORT_OPENGL = {"mujoco", "gymnasium_robotics"}
 """Packages that import the OpenGL backend of ``MUJOCO_GL``."""
@@ -154,7 +154,7 @@ def _roms() -> Iterator[Finding]:
 
 
 def _rom(roms: ModuleType, game: str) -> bool:
-    """Whether the ROM of a game is there, whole."""
+    """Check the ROM of a game."""
     with suppress(OSError), redirect_stdout(StringIO()):  # ale-py says on stdout where it looks
         return roms.get_rom_path(game) is not None
     return False
@@ -218,7 +218,7 @@ def _memory(suites: list[str]) -> Iterator[Finding]:
 
 
 def _smaller(spec: Spec, free: int) -> str:
-    """What takes less memory: a replay that fits, where there is one; else the smallest run of all."""
+    """Remedy for too little memory: a replay that fits, else the smallest run."""
     from rlbench.config.footprint import footprint
 
     need, replay = footprint(spec), getattr(spec.algo, "replay", None)
@@ -262,7 +262,7 @@ def _threads() -> Iterator[Finding]:
 
 
 def _engines(suites: list[str]) -> Iterator[Finding]:
-    """What will step the environments of each suite and where its learners compute, were a run to start now."""
+    """Engine of each suite's environments and device of its learners, for a run that starts now."""
     torch = _imported("torch")
     cuda = isinstance(torch, ModuleType) and torch.cuda.is_available()
     where = "cuda" if cuda else "cpu"
@@ -281,7 +281,7 @@ def _engines(suites: list[str]) -> Iterator[Finding]:
 
 
 def _updates() -> Iterator[Finding]:
-    """How updates will be computed, were a run to start now."""
+    """Update engine of a run that starts now."""
     if not isinstance(_imported("torch"), ModuleType):
         return
     from rlbench.assembly.device import device_of
@@ -294,7 +294,7 @@ def _updates() -> Iterator[Finding]:
 
 
 def _data() -> Iterator[Finding]:
-    """Where recorded experience is looked for, and how much is there."""
+    """Folders of data sets, and the number of sets in each."""
     from rlbench.datasets import locations
 
     sets = locations.local()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.experience import dataset_of, documented
+from rlbench.cli.experience import dataset_of, reference_score
 from rlbench.cli.options import Json, Records
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.cli.runs import Run, run_folder
@@ -32,7 +32,7 @@ SILENCE = 5.0  # seconds between two words on how far it is
 
 @dataclass(frozen=True, slots=True)
 class _EvalOptions:
-    """What the command line says."""
+    """Options of the command."""
 
     folder: Path
     checkpoint: str
@@ -54,7 +54,7 @@ class _Clip:
 
 @dataclass(frozen=True, slots=True)
 class _EvalResult:
-    """What came of it."""
+    """Result of an evaluation."""
 
     spec: Spec
     epoch: int  # after which the policy was kept
@@ -220,10 +220,10 @@ def _in_rounds(played: Evaluated, lanes: int) -> tuple[tuple[float, int, int], .
 
 
 def _published(spec: Spec) -> tuple[float, ReferenceScore] | None:
-    """What the cell is judged against: raw points, and the document."""
+    """Reference score of the cell in raw points, and its source."""
     from rlbench.report.reference_scores import primary
 
-    points, found = documented(spec), primary(spec.suite, spec.algorithm, spec.task.id)
+    points, found = reference_score(spec), primary(spec.suite, spec.algorithm, spec.task.id)
     return None if points is None or found is None else (points, found)
 
 

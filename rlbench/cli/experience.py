@@ -1,4 +1,4 @@
-"""What ``--dataset`` says: which recorded experience to learn from, by name or by where it lies."""
+"""The option ``--dataset``: an offline data set by name or by path."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Data:
-    """What ``--dataset`` said: the name of a known set, or where one lies."""
+    """Value of ``--dataset``: the name of a known data set, or a path."""
 
     given: str | None
 
     @property
     def path(self) -> str | None:
-        """Where it lies, if that was said."""
-        return str(Path(self.given).expanduser()) if self.given and self._lies() else None
+        """The path, where one was given."""
+        return str(Path(self.given).expanduser()) if self.given and self._is_path() else None
 
     def tasks(self, suite: str, globs: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """What ``--task`` says; where it does not, the task that a named set is of, or says that it is of.
+        """Task patterns of ``--task``; without it the task of a named data set.
 
         Raises:
-            UsageError: a path says where something lies, not what it is; or there is no set of that name, or it is of
-                no task that is judged here; or ``--task`` names a set of D4RL's that is no row of the table.
+            UsageError: ``--dataset`` is a path without ``--task``; no data set has the name, or policies of its task
+                cannot be evaluated here; ``--task`` names a D4RL data set that is no row of the table.
         """
         from rlbench import suites
         from rlbench.errors import UsageError
@@ -42,7 +42,7 @@ class Data:
         _rows(globs)
         row = self.path is None and self.given in suites.tasks(suite)
         if row and globs == (suites.offline.world_of(str(self.given)),):
-            return (str(self.given),)  # the row itself, said in two ways
+            return (str(self.given),)  # the row itself, given twice
         if globs or self.given is None:
             return globs
         if self.path is not None or not self.given:
@@ -51,13 +51,13 @@ class Data:
             )
         if self.given in RECORDINGS:
             return (RECORDINGS[self.given],)
-        return (self.given,) if row else (_judged(self.given),)
+        return (self.given,) if row else (_environment_of(self.given),)
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
-        """What the data are called where they are not the task's own.
+        """Name of the data set; empty for the task's own.
 
         Raises:
-            UsageError: the suite learns from no data, nothing says which, or there is none.
+            UsageError: the suite is online, or no option names a data set.
         """
         from rlbench.datasets.checksums import sealed
         from rlbench.datasets.loader import data_file
@@ -80,13 +80,13 @@ class Data:
             return lies.stem  # what reads it says that it is missing
         return f"{lies.stem}-{sealed(data_file(found('', lies))).sha256[:8]}"
 
-    def _lies(self) -> bool:
+    def _is_path(self) -> bool:
         text = self.given or ""
         return Path(text).exists() or text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
 
 
 def _rows(globs: tuple[str, ...]) -> None:
-    """Refuse the names of data sets that D4RL has and the table does not."""
+    """Refuse names of D4RL data sets that are no row of the table."""
     from rlbench import suites
     from rlbench.datasets import catalogue
     from rlbench.errors import UsageError
@@ -94,12 +94,16 @@ def _rows(globs: tuple[str, ...]) -> None:
     for name in globs:
         if name in catalogue.d4rl() and name not in suites.tasks("offline"):
             world = catalogue.known(name).env_id
-            use = f"learn from it with --task {world} --dataset {name}" if world else "nothing here judges its task"
+            use = (
+                f"learn from it with --task {world} --dataset {name}"
+                if world
+                else "its policies cannot be evaluated here"
+            )
             raise UsageError(f"--task {name}: is a data set, but no row of the table; {use}")
 
 
-def _judged(name: str) -> str:
-    """The world that judges what is learned from a set without a row of its own, as far as the set says."""
+def _environment_of(name: str) -> str:
+    """Environment that evaluates policies of a data set without a row, by the set's metadata."""
     from rlbench.assembly.dataset_compatibility import recorded_on
     from rlbench.datasets import catalogue
     from rlbench.datasets.loader import told
@@ -109,17 +113,17 @@ def _judged(name: str) -> str:
 
     known = catalogue.d4rl().get(name)
     if known is not None and known.env_id is None:
-        raise UsageError(f"--dataset {name}: nothing here judges its task; the table has: {', '.join(WORLDS)}")
+        raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(WORLDS)}")
     path = found(name)
-    said = recorded_on(told(path), name, path)
-    if said not in WORLDS:
-        of = "does not say what it is of" if said is None else f"is of {said}, which judges nothing here"
-        raise UsageError(f"--dataset {name}: {of}; say with --task on what to judge: {', '.join(WORLDS)}")
-    return said
+    env_id = recorded_on(told(path), name, path)
+    if env_id not in WORLDS:
+        of = "names no environment" if env_id is None else f"is of {env_id}, which is not available here"
+        raise UsageError(f"--dataset {name}: {of}; name its environment with --task: {', '.join(WORLDS)}")
+    return env_id
 
 
 def steps_of(given: str | None) -> Callable[[Spec], int | None]:
-    """Tell the steps of a run's recorded experience, ``given`` or its task's own; None where it is not there."""
+    """Return a function from a run to the number of transitions in its data set; None where the file is missing."""
     from rlbench.config.tasks import OfflineTask
 
     path = Data(given).path
@@ -133,27 +137,27 @@ def steps_of(given: str | None) -> Callable[[Spec], int | None]:
     return lambda spec: of(spec.task.data) if isinstance(spec.task, OfflineTask) else None
 
 
-class Checked(NamedTuple):
-    """What is learned from, every byte of it hashed just now."""
+class CheckedData(NamedTuple):
+    """The data set of a run and its checksum, computed just now."""
 
     name: str
     path: Path
     seal: Seal
 
-    def told(self) -> dict[str, object]:
-        """Its name, its file, the SHA-256 of that, its worth; for the record."""
+    def metadata(self) -> dict[str, object]:
+        """Name, file, SHA-256 and dataset return, for the record."""
         from rlbench.datasets.dataset_return import dataset_return
 
         file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
         return {**file, **dataset_return(self.path, self.name)._asdict()}
 
 
-def checked(spec: Spec, runtime: Runtime) -> Checked | None:
-    """The data of a run; None where it learns from what it plays.
+def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
+    """Check the data set of a run; None for an online run.
 
     Raises:
-        UsageError: they are nowhere.
-        RefusedFile: they are damaged, or of another task.
+        UsageError: the file is missing.
+        RefusedFile: the file is damaged, or of another task.
     """
     from rlbench.assembly.dataset_compatibility import check_identity
     from rlbench.assembly.offline import source
@@ -165,14 +169,14 @@ def checked(spec: Spec, runtime: Runtime) -> Checked | None:
         return None
     seal = checksums.verified(loader.data_file(path))  # before HDF5 opens it: damage could end the process
     check_identity(spec.task, path)  # before anything is recorded
-    return Checked(spec.task.data, path, seal)
+    return CheckedData(spec.task.data, path, seal)
 
 
-def same(ended: Record, runtime: Runtime) -> None:
-    """Refuse to call a run done that learned from another file than the one that is meant now, if there is one.
+def refuse_other_data(ended: Record, runtime: Runtime) -> None:
+    """Refuse a finished run that learned from another data file than the present one.
 
     Raises:
-        RefusedFile: the SHA-256 of its data is another.
+        RefusedFile: the SHA-256 of the two files differ.
     """
     from rlbench.config.tasks import OfflineTask
     from rlbench.datasets.checksums import sealed
@@ -195,14 +199,14 @@ def same(ended: Record, runtime: Runtime) -> None:
 
 
 def dataset_of(spec: Spec) -> str:
-    """What was learned from, where it is not the task's own."""
+    """Name of a run's data set; empty for the task's own."""
     from rlbench.config.tasks import OfflineTask
 
     return spec.task.dataset if isinstance(spec.task, OfflineTask) else ""
 
 
-def documented(spec: Spec) -> float | None:
-    """What a run's best evaluation is shown beside, in raw points; nothing where it learned from other data."""
+def reference_score(spec: Spec) -> float | None:
+    """Reference score of a run in raw points; None where it learns from other data than the reference."""
     from rlbench.report.reference_scores import CellKey, primary, row_of
     from rlbench.report.references import in_points, reference
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json, Quiet, parse_count
+from rlbench.cli.choices import parse_count
+from rlbench.cli.options import Json, Quiet
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.errors import UsageError, beside, suggest
 

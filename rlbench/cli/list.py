@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
+from rlbench.cli.choices import LISTS
 from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import emit, emit_json
 from rlbench.errors import UnknownName
 
 LIST_SCHEMA = 1
-KINDS = ("suites", "algos", "tasks", "runs")
 
 
 def listing(
     kind: Annotated[
-        str, typer.Argument(metavar="|".join(KINDS), help="What to list.", autocompletion=completion.lists)
+        str, typer.Argument(metavar="|".join(LISTS), help="What to list.", autocompletion=completion.lists)
     ],
     *,
     suite: OnlySuite = None,
@@ -30,8 +30,8 @@ def listing(
     Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
     runs; `--results results` lists those that a checkout of rlbench brings.
     """
-    if kind not in KINDS:
-        raise UnknownName("kind", kind, KINDS, where="list")
+    if kind not in LISTS:
+        raise UnknownName("kind", kind, LISTS, where="list")
     rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
     if json:
         emit_json({"schema_version": LIST_SCHEMA, kind: [{"suite": of, "name": name} for of, name in rows]})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from rlbench.cli import completion, panels
+from rlbench.cli.choices import parse_count
 from rlbench.errors import UsageError
 
 Suite: TypeAlias = Annotated[
@@ -134,21 +134,6 @@ def folder_named(text: str | Path) -> Path:
     if not str(text):
         raise UsageError("--results: is empty; name a folder, or . for the current one")
     return Path(text)
-
-
-def parse_count(text: str | int, option: str = "--steps") -> int:
-    """A number of steps: ``100000``, ``100_000``, ``1e5``, ``100k`` or ``1M``.
-
-    Raises:
-        UsageError: it is no whole number of at least 1.
-    """
-    written = str(text).replace("_", "").replace(",", "")
-    unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(written[-1:], 1.0)
-    with suppress(ValueError, OverflowError):
-        count = round(float(written[:-1] if unit > 1 else written) * unit, 6)
-        if 1 <= count <= 1e15 and count.is_integer():
-            return int(count)
-    raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
 
 
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=panels.OUTPUT)]

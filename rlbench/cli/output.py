@@ -1,4 +1,4 @@
-"""Where results go: stdout, whole, and quietly when the reader has left. Everything else goes to stderr."""
+"""Output: results go to stdout, whole; everything else goes to stderr."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rlbench.config.names import printable
 from rlbench.errors import UsageError
 
 BROKEN_PIPE = 141
-"""128 + SIGPIPE: what a shell reports for every tool whose reader closed the pipe."""
+"""128 + SIGPIPE, as a shell reports it when the reader has closed the pipe."""
 
 
 def emit(text: str) -> None:
-    """Write to stdout and be sure it arrived."""
+    """Write to stdout and flush; a failed write is an error."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
@@ -58,37 +58,37 @@ def write_file(path: Path, content: str | bytes, option: str = "--output") -> No
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that stdout is, or None: what a pipe or a file gets is never folded."""
+    """Columns of stdout's terminal; None for a pipe or a file, where no line is folded."""
     try:
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    except (AttributeError, ValueError):  # closed, which ``emit`` will tell
+    except (AttributeError, ValueError):  # closed; ``emit`` reports it
         return None
 
 
 def remark(message: str) -> None:
-    """One line on stderr that is no error."""
-    _aside(_one_line(message))
+    """Write a line to stderr that is no error."""
+    _write_line(_one_line(message))
 
 
 def complain(message: str) -> None:
-    """One line on stderr, whatever the message holds."""
-    _aside(f"rlbench: {_one_line(message)}")
+    """Write an error to stderr, as one line."""
+    _write_line(f"rlbench: {_one_line(message)}")
 
 
 def tolerate_narrow_encodings() -> None:
-    """A terminal that cannot show ≈ or 84×84 gets a question mark, not a traceback."""
+    """Let a terminal that cannot show ≈ or 84×84 show a question mark, not a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
-def _aside(line: str) -> None:
-    """A line on stderr, or nowhere when nobody listens: a lost terminal must not end a run."""
+def _write_line(line: str) -> None:
+    """Write a line to stderr, unless it is closed: a lost terminal must not end a run."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
 
 def _one_line(message: str) -> str:
-    """The message without line breaks, and without the escape codes that a name or a file may have brought along."""
+    """Remove line breaks and the escape codes that a name or a file may hold."""
     return printable(message, len(message))

@@ -91,7 +91,7 @@ def plan(
 def _affordable(
     found: Sequence[RemainingRuns], suites: Sequence[str], evidence: Sources, budget: str, *, lines: bool, json: bool
 ) -> None:
-    """What decides most verdicts in the time, the next in line, and how much is left out."""
+    """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
     from rlbench.cli.status import spoken
     from rlbench.report.budget_choice import chosen, parse_budget
     from rlbench.report.cells import every_cell
@@ -118,7 +118,7 @@ def _affordable(
 
 
 def _whole(rows: Sequence[RemainingRuns]) -> str:
-    """What the table would cost if nothing of it had been run."""
+    """Format the cost of the whole table without any record."""
     from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
 

@@ -1,4 +1,4 @@
-"""What a command would need of this machine, refused with the number before anything is made."""
+"""Checks before training: memory, disk and links; a refusal gives the number."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
-    """Refuse runs that would not fit into memory, or onto the disk below ``results``."""
+    """Refuse runs that do not fit into memory, or onto the disk of ``results``."""
     due = [spec for spec in specs if _to_come(spec, results)]
     _memory(due, runtime)
     _disk(due, results)
 
 
 def refuse_links(specs: list[Spec], results: Path) -> None:
-    """Refuse runs whose folders are reached by links, or hold any: their files may be somebody else's."""
+    """Refuse runs whose folders hold links or are reached by links."""
     from rlbench.records import files
     from rlbench.records.store import folder_of
 
@@ -31,10 +31,10 @@ def refuse_links(specs: list[Spec], results: Path) -> None:
 
 
 def room(folder: Path, needed: int, what: str, remedy: str) -> None:
-    """Refuse ``what`` takes ``needed`` bytes, if the disk that ``folder`` is or will be on has fewer.
+    """Refuse ``what`` if it needs more bytes than the disk of ``folder`` has free.
 
     Raises:
-        DoesNotFit: it has; the message says how many.
+        DoesNotFit: the disk has fewer bytes; the message says how many.
     """
     from rlbench.config.footprint import size
 
@@ -47,10 +47,10 @@ def room(folder: Path, needed: int, what: str, remedy: str) -> None:
 
 
 def writable(folder: Path) -> None:
-    """Make a folder for data sets, if need be.
+    """Create a folder for data sets, and check that it is writable.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the folder cannot be written.
     """
     remedy = "choose another folder with RLBENCH_DATASETS"
     try:
@@ -69,50 +69,50 @@ def _memory(specs: list[Spec], runtime: Runtime) -> None:
     from rlbench.records.machine import available_memory
 
     device, host, steps = device_of(runtime), available_memory(), steps_of(runtime.dataset)
-    apart = device.type != "cpu"  # replay and networks lie on the device, the rest on the host
+    on_gpu = device.type != "cpu"  # replay and networks, not the rest
     for spec in specs:
         need = footprint(spec, eval_workers_of(spec, runtime, device), steps=steps(spec))
         held = need.replay + need.networks
-        less = "lower algo.replay.capacity with --set"
+        remedy = "lower algo.replay.capacity with --set"
         if isinstance(spec.task, OfflineTask):
-            less = "learn from a part of the data"
+            remedy = "learn from a part of the data"
         for place, bytes_needed, free in (
-            (str(device), held if apart else 0, free_memory(device) if apart else 0),
-            ("this machine", need.total - held if apart else need.total, host),
+            (str(device), held if on_gpu else 0, free_memory(device) if on_gpu else 0),
+            ("this machine", need.total - held if on_gpu else need.total, host),
         ):
             if bytes_needed > free:
                 raise DoesNotFit(
                     f"{spec.name}: {need.line()}; {size(bytes_needed)} of it on {place}, which has {size(free)} free; "
-                    f"{less}, or use a larger machine"
+                    f"{remedy}, or use a larger machine"
                 )
 
 
 def _disk(specs: list[Spec], results: Path) -> None:
-    """Runs come one after another: of those before only the policies stay."""
+    """Check the disk for runs one after another; finished runs keep only their policies."""
     from rlbench.config.footprint import footprint
     from rlbench.records.store import folder_of
 
     kept = 0
     for spec in specs:
         folder, need = folder_of(spec, results), footprint(spec)
-        there = _held(folder)
+        present = _checkpoint_bytes(folder)
         remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
-        room(results, kept + need.disk - there, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
+        room(results, kept + need.disk - present, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
         kept += need.policies
 
 
 def _to_come(spec: Spec, results: Path) -> bool:
-    """Whether a run has not ended yet; one that has needs nothing."""
+    """Return whether a run has not ended yet."""
     from rlbench.records.store import folder_of, read_outcome
 
-    with suppress(RefusedFile):  # which the run itself will tell
+    with suppress(RefusedFile):  # the run itself reports it
         outcome = read_outcome(folder_of(spec, results))
         return outcome is None or outcome.status == "interrupted"
     return True
 
 
-def _held(folder: Path) -> int:
-    """Bytes of its checkpoints, which another process may be replacing meanwhile."""
+def _checkpoint_bytes(folder: Path) -> int:
+    """Bytes of a run's checkpoints; another process may replace them at the same time."""
     total = 0
     with suppress(OSError):
         for path in folder.glob("checkpoint/*/*"):

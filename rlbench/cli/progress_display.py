@@ -1,131 +1,143 @@
-"""What a run shows while it runs, on stderr: a moving bar on a terminal, one line an epoch without one, or nothing."""
+"""Display of a sweep on stderr: progress bars on a terminal, otherwise one line an epoch, or nothing."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from rlbench.cli.progress import Drawing, Speed, clock, moves
+from rlbench.records.types import Progress
+from rlbench.sweep.events import Begun, EpochEnd
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from rlbench.config.run import Spec
-    from rlbench.records.types import Epoch, Progress
+    from rlbench.sweep.events import Ending, Message
+    from rlbench.sweep.plan import Job
 
-REDRAW = 0.1  # seconds between two looks at the bar
-
-
-class Display(Protocol):
-    """Shows runs one after another."""
-
-    def __enter__(self) -> Self:
-        """Take the terminal."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give it back."""
-
-    def begin(self, spec: Spec, done: int) -> None:
-        """A run starts, or goes on after ``done`` steps."""
-
-    def show(self, record: Progress | Epoch) -> None:
-        """The run has come this far."""
-
-    def end(self, message: str) -> None:
-        """The run is over, and this is how."""
-
-    def say(self, message: str) -> None:
-        """A line that stays."""
+REDRAW = 0.1  # seconds between two movements of a bar
 
 
-def display(*, quiet: bool, runs: int) -> Display:
-    """The display that suits where stderr goes."""
+def display(jobs: Sequence[Job], *, quiet: bool) -> Lines:
+    """Choose the display for stderr."""
     if quiet:
-        return Silent()
-    return Terminal(runs) if moves() else Plain()
+        return Lines(jobs, quiet=True)
+    return Bars(jobs) if moves() else Lines(jobs)
 
 
-def epoch_line(name: str, epoch: Epoch, steps: int) -> str:
-    """One epoch in one line."""
-    judged = (
-        f"evaluation {epoch.evaluated.mean:.6g} over {len(epoch.evaluated.returns)} games"
-        if epoch.evaluated
-        else "no evaluation"
-    )
-    collected = epoch.collected
-    pace = f", {collected.steps_per_second:,.0f} steps/s" if collected is not None and collected.steps else ""
-    return f"{name}  epoch {epoch.number}  {epoch.steps:,}/{steps:,} steps  {judged}{pace}  {clock(epoch.seconds)}"
+class Advance:
+    """Progress of a sweep in steps of all its runs, and its remaining time."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.budgets = {job.name: job.spec.budget.steps for job in jobs}
+        self.done: dict[str, int] = {}
+        self.given = 0  # steps that this sweep has not trained itself
+        self.since = monotonic()
+
+    def begin(self, job: Job, steps: int) -> None:
+        """A run begins at ``steps``; steps of an earlier attempt count for no speed."""
+        self.given += steps - self.done.get(job.name, 0)
+        self.done[job.name] = steps
+
+    def move(self, job: Job, steps: int) -> None:
+        """A run has reached ``steps``."""
+        self.done[job.name] = min(steps, self.budgets[job.name])
+
+    def end(self, job: Job, *, here: bool) -> None:
+        """A run has ended, by this sweep or before."""
+        rest = self.budgets[job.name] - self.done.get(job.name, 0)
+        self.given += 0 if here else rest
+        self.done[job.name] = self.budgets[job.name]
+
+    @property
+    def share(self) -> float:
+        """Share of all steps that is done, between 0 and 1."""
+        return sum(self.done.values()) / max(1, sum(self.budgets.values()))
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to the end at the speed so far; None before the first step."""
+        trained = sum(self.done.values()) - self.given
+        if trained <= 0:
+            return None
+        return (sum(self.budgets.values()) - sum(self.done.values())) * (monotonic() - self.since) / trained
 
 
-class Silent:
-    """Nothing, but what has to be known."""
+class Lines:
+    """One line for the begin, each epoch and the end of each run; for logs."""
+
+    def __init__(self, jobs: Sequence[Job], *, quiet: bool = False) -> None:
+        self.advance, self.total, self.ended, self.quiet = Advance(jobs), len(jobs), 0, quiet
 
     def __enter__(self) -> Self:
+        """Take nothing."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing was taken."""
+        """Give nothing back."""
 
-    def begin(self, spec: Spec, done: int) -> None:
-        """Nothing."""
+    def begin(self, job: Job) -> None:
+        """Wait for the run's first message."""
 
-    def show(self, record: Progress | Epoch) -> None:
-        """Nothing."""
+    def show(self, job: Job, message: Message) -> None:
+        """Write a line for the begin and for an epoch."""
+        budget = job.spec.budget.steps
+        if isinstance(message, Progress):
+            self.advance.move(job, message.steps)
+        elif isinstance(message, Begun):
+            self.advance.begin(job, message.steps)
+            verb = "resumes" if message.steps else "starts"
+            self.say(f"{job.name}  {verb} at {message.steps:,}/{budget:,} steps")
+        else:
+            self.say(epoch_line(job.name, message, budget))
 
-    def end(self, message: str) -> None:
-        """Nothing."""
+    def pause(self, job: Job, reason: str) -> None:
+        """Write the reason."""
+        self.say(f"{job.name}: {reason}")
 
-    def say(self, message: str) -> None:
-        """Nothing."""
+    def end(self, ending: Ending) -> None:
+        """Write the ending and, of several runs, the remaining time."""
+        self.ended += 1
+        if ending.status != "interrupted":
+            self.advance.end(ending.job, here=ending.started)
+        self.say(_ending_line(ending) + self._rest())
 
-
-class Plain(Silent):
-    """One line an epoch, for logs."""
-
-    def __init__(self) -> None:
-        self.name, self.steps = "", 0
-
-    def begin(self, spec: Spec, done: int) -> None:
-        """Says from where."""
-        self.name, self.steps = f"{spec.name} seed {spec.seed}", spec.budget.steps
-        self.say(f"{self.name}  {'resumes at' if done else 'starts at'} {done:,}/{self.steps:,} steps")
-
-    def show(self, record: Progress | Epoch) -> None:
-        """Epochs only."""
-        from rlbench.records.types import Epoch
-
-        if isinstance(record, Epoch):
-            self.say(epoch_line(self.name, record, self.steps))
-
-    def end(self, message: str) -> None:
-        """Says how."""
-        self.say(message)
+    def stop(self) -> None:
+        """Write that the workers save their state."""
+        self.say("stopping: every run saves its state; a second signal ends them at once")
 
     def say(self, message: str) -> None:
-        """A line, as long as somebody listens."""
-        with suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(message + "\n")
-            sys.stderr.flush()
+        """Write a line, unless stderr is closed."""
+        if not self.quiet:
+            with suppress(OSError, ValueError, AttributeError):
+                sys.stderr.write(message + "\n")
+                sys.stderr.flush()
+
+    def _rest(self) -> str:
+        if self.total == 1:
+            return ""
+        left = self.advance.left
+        eta = f", ETA {clock(left)}" if left is not None and self.ended < self.total else ""
+        return f"  [{self.ended}/{self.total} runs{eta}]"
 
 
-class Terminal(Silent):
-    """A bar for the running seed and, with several runs, one for all of them."""
+class Bars(Lines):
+    """One bar for each running job and, with several jobs, one for the suite."""
 
-    def __init__(self, runs: int) -> None:
-        self.drawing = Drawing(redraws=8, elapsed=True)
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        super().__init__(jobs)
+        self.drawing = Drawing(redraws=8)
         self.bars = self.drawing.bars
-        self.all: TaskID | None = self.bars.add_task("all runs", total=runs, note="") if runs > 1 else None
-        self.bar: TaskID | None = None
-        self.spec: Spec | None = None
-        self.name, self.looked, self.evaluation = "", 0.0, ""
-        self.speed = Speed()
+        self.suite: TaskID | None = None
+        if len(jobs) > 1:
+            self.suite = self.bars.add_task(f"{len(jobs)} runs", total=1.0, note="")
+        self.running: dict[str, _Bar] = {}
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -136,37 +148,86 @@ class Terminal(Silent):
     ) -> None:
         self.bars.stop()
 
-    def begin(self, spec: Spec, done: int) -> None:
-        """A fresh bar."""
-        self.spec, self.name, self.evaluation = spec, f"{spec.name} seed {spec.seed}", ""
-        self.speed = Speed()
-        title = self.drawing.title(spec)
-        self.bar = self.bars.add_task(title, total=spec.budget.steps, completed=done, note="setting up")
+    def begin(self, job: Job) -> None:
+        """Add a bar."""
+        title = self.drawing.title(job.spec)
+        self.running[job.name] = _Bar(self.bars.add_task(title, total=job.spec.budget.steps, note="setting up"))
 
-    def show(self, record: Progress | Epoch) -> None:
-        """Moves the bar; an epoch leaves a line above it."""
-        from rlbench.records.types import Epoch
+    def show(self, job: Job, message: Message) -> None:
+        """Move the bars; an epoch writes a line above them."""
+        super().show(job, message)
+        bar = self.running[job.name]
+        if isinstance(message, EpochEnd):
+            bar.evaluation = "" if message.evaluation is None else f"evaluation {message.evaluation:.4g}"
+        elif isinstance(message, Begun):
+            self.bars.update(bar.task, completed=message.steps)
+            self._move_suite()
+        elif monotonic() - bar.moved > REDRAW:
+            bar.moved = monotonic()
+            note = self.drawing.note(job.spec, message, bar.speed, bar.evaluation)
+            self.bars.update(bar.task, completed=self.advance.done[job.name], note=note)
+            self._move_suite()
 
-        if self.bar is None or self.spec is None:
-            return
-        steps = self.spec.budget.steps
-        if isinstance(record, Epoch):
-            self.say(epoch_line(self.name, record, steps))
-            self.evaluation = f"evaluation {record.evaluated.mean:.4g}" if record.evaluated else ""
-        elif monotonic() - self.looked > REDRAW:
-            self.looked = monotonic()
-            note = self.drawing.note(self.spec, record, self.speed, self.evaluation)
-            self.bars.update(self.bar, completed=min(record.steps, steps), note=note)
+    def pause(self, job: Job, reason: str) -> None:
+        """Remove the bar until the next start."""
+        super().pause(job, reason)
+        self._remove(job)
 
-    def end(self, message: str) -> None:
-        """Takes the bar away."""
-        self.say(message)
-        if self.bar is not None:
-            self.bars.remove_task(self.bar)
-            self.bar = None
-        if self.all is not None:
-            self.bars.advance(self.all)
+    def end(self, ending: Ending) -> None:
+        """Remove the bar."""
+        super().end(ending)
+        self._remove(ending.job)
+        self._move_suite()
 
     def say(self, message: str) -> None:
-        """A line above the bars."""
+        """Write a line above the bars."""
         self.drawing.say(message)
+
+    def _remove(self, job: Job) -> None:
+        bar = self.running.pop(job.name, None)
+        if bar is not None:
+            self.bars.remove_task(bar.task)
+
+    def _move_suite(self) -> None:
+        if self.suite is not None:
+            left = self.advance.left
+            note = f"{self.ended} ended" + (f"  ETA {clock(left)}" if left is not None else "")
+            self.bars.update(self.suite, completed=self.advance.share, note=note)
+
+
+class _Bar:
+    """Bar of a running job."""
+
+    def __init__(self, task: TaskID) -> None:
+        self.task, self.speed = task, Speed()
+        self.moved, self.evaluation = float("-inf"), ""
+
+
+def epoch_line(name: str, epoch: EpochEnd, steps: int) -> str:
+    """Describe an epoch in one line."""
+    evaluation = (
+        "no evaluation"
+        if epoch.evaluation is None
+        else f"evaluation {epoch.evaluation:.6g} over {epoch.episodes} episodes"
+    )
+    speed = "" if epoch.steps_per_second is None else f", {epoch.steps_per_second:,.0f} steps/s"
+    return f"{name}  epoch {epoch.number}  {epoch.steps:,}/{steps:,} steps  {evaluation}{speed}  {clock(epoch.seconds)}"
+
+
+def _ending_line(ending: Ending) -> str:
+    """Describe an ending in one line, with the command's next step."""
+    name, status, reason = ending.job.name, ending.status, ending.reason
+    if not ending.started and status in {"done", "failed"}:
+        return f"{name}: {status} already ({reason}); --force runs it again"
+    match status:
+        case "done":
+            return f"{name}: done"
+        case "interrupted":
+            steps = ending.outcome.steps if ending.outcome is not None else 0
+            return f"{name}: stopped at {steps:,} steps ({reason}); the same command resumes"
+        case "running":
+            return f"{name}: {reason}; left alone"
+        case "failed":
+            return f"{name}: failed: {reason} (traceback: {ending.job.folder / 'failure.txt'})"
+        case "halted" | "crashed" | "refused":
+            return f"{name}: {status}: {reason}"

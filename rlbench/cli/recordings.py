@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlbench.cli.options import parse_count
+from rlbench.cli.choices import parse_count
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.config.names import printable
 from rlbench.errors import UsageError, beside
@@ -54,7 +54,7 @@ def filmed(
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
-    """Where a set of that name goes; what is there stays until whoever takes its place has begun."""
+    """Return the path of a set; an old set stays until the new one has begun."""
     from rlbench.cli.preflight import writable
     from rlbench.datasets import recording_reader, recording_writer
 
@@ -117,7 +117,7 @@ def taken(source: str, steps: str, name: str, *, force: bool) -> None:
 
 
 def shown(path: Path, *, json: bool) -> None:
-    """What a set of recorded play holds, without unpacking a frame."""
+    """Describe a recording without decompressing a frame."""
     from dataclasses import asdict
 
     from rlbench.datasets import checksums, recording_reader

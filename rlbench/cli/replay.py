@@ -121,20 +121,20 @@ def _variables(record: Record) -> Iterator[None]:
 
 
 def _trained(record: Record, last: int, dataset: Path | None) -> Replay:
-    from rlbench.cli.experience import checked, same
-    from rlbench.cli.watchdog import asked_to_stop
+    from rlbench.cli.experience import check_data, refuse_other_data
     from rlbench.records.store import Store
     from rlbench.records.types import Epoch
     from rlbench.run import run
+    from rlbench.signals import stop_on_signals
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
     changes = _changes(record, runtime, last)
     try:
-        same(record, runtime)
-        data = checked(record.spec, runtime)
+        refuse_other_data(record, runtime)
+        data = check_data(record.spec, runtime)
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
-    with TemporaryDirectory(prefix="rlbench-replay-") as place, asked_to_stop() as stop:
+    with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals("setup") as stop:
         store = Store.claim(record.spec, Path(place), {})
         if store is None:
             raise UsageError(f"{place}: another process holds it; replay again")
@@ -159,7 +159,7 @@ def _followed(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch
 
 
 def _runtime(record: Record) -> Runtime:
-    """How the run was carried out, as its record says."""
+    """Runtime of the run, by its record."""
     from rlbench.assembly.device import device_of
     from rlbench.config.run import MOST_THREADS, Runtime
 
@@ -195,7 +195,7 @@ def _engine(name: str) -> Literal["auto", "eager", "numpy", "compiled", "cuda-gr
 
 
 def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
-    """What of the record's code, versions and machine is otherwise here.
+    """Differences of code, versions and machine from the record.
 
     Raises:
         UsageError: the environment, or its version, is not here.

@@ -1,7 +1,7 @@
-"""From what was typed to one ``Spec``, with the origin of every field.
+"""Resolution of options and settings to one ``Spec``, with the source of every field.
 
 Precedence: option > ``--set`` > ``RLBENCH_*`` > ``--config`` > suite table > default. ``--smoke`` is an option
-that only ever makes a run smaller: it caps what the others chose.
+that only makes a run smaller: it caps the values of the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rlbench import faults, suites
-from rlbench.cli.options import parse_count
+from rlbench.cli.choices import parse_count
 from rlbench.config.canonical import fields
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
@@ -25,7 +25,7 @@ from rlbench.config.tasks import AtariTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, beside
 
 SELECTORS = ("kind", "family")
-"""Fields that say which model a part is; written as the part itself, ``algo.torso=mlp``."""
+"""Fields that select the model of a part; written as the part itself, ``algo.torso=mlp``."""
 
 IDENTITY = {
     "suite": "the suite is the first argument",
@@ -41,7 +41,7 @@ IDENTITY = {
     "seed": "use --seeds",
     "smoke": "use --smoke",
 }
-"""Fields that say which run is meant; each has its own place on the command line."""
+"""Fields that identify the run; each has its own option or argument."""
 
 CONFIG = 2**16
 """Bytes of a TOML file of settings."""
@@ -50,7 +50,7 @@ DOTS = 1_000
 """On a line of it; TOML's parser takes time and memory by the square of the dots of a key."""
 
 SCALARS = (str, int, float, bool, list)
-"""What a TOML file may hold that a field can be; a date is taken as text."""
+"""Types of TOML values that a field can have; a date is taken as text."""
 
 OPTIONS = (
     "RESULTS",
@@ -63,10 +63,10 @@ OPTIONS = (
     "UPDATE_ENGINE",
     "TRACK_DIR",
 )
-"""What environment variables set that is no field."""
+"""Environment variables that set no field, after ``RLBENCH_``."""
 
 GROUPS = ("ALGO__", "TASK__", "PROTOCOL__", "BUDGET__")
-"""How the name of an environment variable that sets a field goes on after ``RLBENCH_``."""
+"""Prefixes of environment variables that set a field, after ``RLBENCH_``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +94,7 @@ def resolve(
     environ: Mapping[str, str] | None = None,
     dataset: str = "",
 ) -> Resolved:
-    """The specification of one run; ``dataset`` names other recorded experience than the task's own.
+    """Resolve the spec of one run; ``dataset`` names another data set than the task's own.
 
     Raises:
         UnknownName: a suite, algorithm, task or field does not exist.
@@ -111,17 +111,17 @@ def resolve(
         settings += _limits(applied(table, settings))
     if steps is not None:
         settings.append(Setting("budget.steps", steps, "--steps"))
-    found = applied(table, settings)
-    return Resolved(spec=found, sources=_sources(found, settings, explicit_seed=seed is not None))
+    spec = applied(table, settings)
+    return Resolved(spec=spec, sources=_sources(spec, settings, explicit_seed=seed is not None))
 
 
 def smoke(spec: Spec) -> Spec:
-    """The whole path on a tiny budget: epochs, a segment boundary, updates, evaluations; seconds on two slow cores."""
+    """Shrink a spec to a tiny budget: epochs, a segment boundary, updates, evaluations; seconds on two slow cores."""
     return applied(spec, _limits(spec))
 
 
 def from_file(path: Path) -> list[Setting]:
-    """The fields a TOML file sets; the choice of a part comes before the part's own fields."""
+    """Read the settings of a TOML file; the choice of a part comes before the part's own fields."""
     try:
         with path.open("rb") as file:
             text = file.read(CONFIG + 1).decode()
@@ -137,14 +137,14 @@ def from_file(path: Path) -> list[Setting]:
         raise UsageError(f"--config {path}: not TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or brackets without end
         raise UsageError(
-            f"--config {path}: holds what no field can be; expected plain fields as algo.lr = 1e-4"
+            f"--config {path}: has a value that no field can have; expected plain fields as algo.lr = 1e-4"
         ) from None
     found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
     return sorted(found, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Setting]:
-    """The fields that ``RLBENCH_ALGO__LR=1e-3`` and its like set; ``RLBENCH_STEPS`` is ``budget.steps``."""
+    """Read settings such as ``RLBENCH_ALGO__LR=1e-3``; ``RLBENCH_STEPS`` sets ``budget.steps``."""
     found = []
     for name in sorted(environ):
         rest = name.removeprefix("RLBENCH_")
@@ -161,7 +161,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
 
 
 def written(value: object) -> str:
-    """A value as ``--set`` would take it back."""
+    """Format a value as ``--set`` takes it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -172,18 +172,16 @@ def written(value: object) -> str:
 
 
 def _checked(setting: Setting) -> Setting:
-    """The setting under the path that overrides take, unless the field has its own place on the command line."""
+    """Normalize a setting's path; refuse a field that has its own option."""
     parent, _, last = setting.path.rpartition(".")
     path = parent if last in SELECTORS and parent else setting.path
     if path in IDENTITY:
-        raise UsageError(
-            f"{setting.source} {setting.path}: cannot be set, it says which run is meant; {IDENTITY[path]}"
-        )
+        raise UsageError(f"{setting.source} {setting.path}: cannot be set, it identifies the run; {IDENTITY[path]}")
     return setting._replace(path=path)
 
 
 def _limits(spec: Spec) -> list[Setting]:
-    """What a smoke run makes smaller."""
+    """Limits of a smoke run."""
     steps = 200 if isinstance(spec.algo, Offline | OfflineQ) else 2_000  # each of them is a gradient step
     caps: dict[str, tuple[float, float]] = {
         "budget.steps": (spec.budget.steps, steps),
@@ -216,16 +214,16 @@ def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dic
     identity = {"suite": "argument", "algorithm": "argument", "task": "argument", "task.id": "argument"}
     if explicit_seed:
         identity["seed"] = "--seed"
-    usual, documented = _defaults(spec), suites.sources(spec)
-    found = {}
+    usual, references = _defaults(spec), suites.sources(spec)
+    sources = {}
     for path, value in _spelled(spec):
         unchosen = "default" if path in usual and usual[path] == value else "suite table"
-        found[path] = last.get(path) or identity.get(path) or documented.get(path) or unchosen
-    return found
+        sources[path] = last.get(path) or identity.get(path) or references.get(path) or unchosen
+    return sources
 
 
 def _spelled(spec: Spec) -> list[tuple[str, object]]:
-    """Every field under the path that overrides take: ``algo.torso = nature`` for ``algo.torso.kind``."""
+    """List every field under the path of overrides: ``algo.torso = nature`` for ``algo.torso.kind``."""
     found = []
     for path, value in fields(spec):
         parent, _, last = path.rpartition(".")
@@ -234,7 +232,7 @@ def _spelled(spec: Spec) -> list[tuple[str, object]]:
 
 
 def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = "") -> dict[str, object]:
-    """What each field of ``model`` would be if nobody had chosen; a field that must be chosen is absent."""
+    """Default of each field of ``model``; a required field is absent."""
     found: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

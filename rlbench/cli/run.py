@@ -1,4 +1,4 @@
-"""``rlbench run``: train the cells that were asked for, resume what was interrupted, skip what is done."""
+"""``rlbench run``: train the requested cells; resume interrupted runs and skip finished ones."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import typer
 
 from rlbench.cli import options
 from rlbench.cli.announcement import announce
-from rlbench.cli.experience import Data
+from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, remark, terminal_width
-from rlbench.cli.run_one import carried, row
+from rlbench.report.columns import sentences
 
 if TYPE_CHECKING:
-    from rlbench.config.run import Runtime, Spec
+    from rlbench.config.run import Spec
+    from rlbench.records.types import Outcome
+    from rlbench.sweep.events import Ending
 
 RUN_SCHEMA = 1
 CODES = {"failed": 5, "halted": 5, "crashed": 5, "refused": 2}
-"""Exit codes of what a run can come to; done, running and skipped are 0."""
+"""Exit code of each status; of any other status it is 0."""
 
 
 def run(
@@ -57,111 +59,62 @@ def run(
     Stop it whenever you like: the same command resumes, and skips finished runs. `rlbench table` then shows the
     published score beside the measured one.
     """
-    from rlbench.cli.trackers import following
-    from rlbench.config.run import Runtime
-
-    _leashed(pipe)
-    data, named = Data(dataset), (*(tasks or ()), *(task or ()))
-    specs = _specs(suite, algo, named, seeds, steps, sets or [], config, data, smoke=smoke)
-    specs = _shared(specs, shard, results)
-    if dry_run:
-        _plan(specs, results, dataset, json=json)
-        return
-    announce(specs, results, quiet=quiet or pipe is not None)
-    _thread_policy(specs)
-    with following(track or (), specs, results, track_dir):
-        if jobs is None and executor == "local":
-            runtime = Runtime(
-                device=device,
-                dataset=data.path,
-                env_timeout=env_timeout,
-                eval_workers=eval_workers,
-                update_engine=update_engine,
-            )
-            told, worst = _in_turn(specs, runtime, results, pipe, force=force, quiet=quiet)
-        else:
-            from rlbench.cli.sweep import SweepOptions, parse_jobs, repeated, swept
-
-            asked = SweepOptions(
-                results=results,
-                device=device,
-                sets=repeated(config, os.environ, sets or []),
-                steps=steps,
-                dataset=dataset,
-                env_timeout=env_timeout,
-                eval_workers=eval_workers,
-                update_engine=update_engine,
-                smoke=smoke,
-                force=force,
-                quiet=quiet,
-                jobs=parse_jobs(jobs),
-                executor=executor,
-                address=ray_address,
-            )
-            told, worst = swept(specs, asked, row)
-    _tell(told, worst, json=json)
-
-
-def _leashed(pipe: int | None) -> None:
-    """End with the process that started this one, where one did."""
-    from rlbench.cli.parent_pipe import leashed
+    from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
+    from rlbench.cli.trackers import tracking
 
     if pipe is not None:
-        leashed(pipe)
+        from rlbench.cli.parent_pipe import end_with_parent
 
-
-def _tell(told: list[dict[str, object]], worst: int, *, json: bool) -> None:
-    """What became of every run, and the exit code."""
-    from rlbench.report.columns import sentences
-
+        end_with_parent(pipe)
+    data, named = Data(dataset), (*(tasks or ()), *(task or ()))
+    specs = _specs(suite, algo, named, seeds, steps, sets or [], config, data, smoke=smoke)
+    specs = _shard(specs, shard, results)
+    if dry_run:
+        _print_plan(specs, results, dataset, json=json)
+        return
+    announce(specs, results, quiet=quiet or pipe is not None)
+    _set_thread_policy(specs)
+    request = SweepOptions(
+        results=results,
+        device=device,
+        sets=repeated_settings(config, os.environ, sets or []),
+        steps=steps,
+        dataset=dataset,
+        env_timeout=env_timeout,
+        eval_workers=eval_workers,
+        update_engine=update_engine,
+        smoke=smoke,
+        force=force,
+        quiet=quiet,
+        jobs=jobs,
+        executor=executor,
+        address=ray_address,
+        pipe=pipe,
+    )
+    with tracking(track or (), specs, results, track_dir):
+        endings, stopped_by = sweep(specs, request)
+    rows = [_ending_row(ending) for ending in endings]
     if json:
-        emit_json({"schema_version": RUN_SCHEMA, "runs": told})
+        emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
     else:
-        emit("\n".join(sentences(map(_sentence, told), terminal_width())) or "no runs")
-    if worst:
-        raise typer.Exit(worst)
+        emit("\n".join(sentences(map(_sentence, rows), terminal_width())) or "no runs")
+    code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
+    if code or stopped_by is not None:
+        raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
 
 
-def _in_turn(
-    specs: list[Spec], runtime: Runtime, results: Path, pipe: int | None, *, force: bool, quiet: bool
-) -> tuple[list[dict[str, object]], int]:
-    """Carry the runs on, one after another in this process; what became of them, and the exit code."""
-    from rlbench.cli.parent_pipe import PipeDisplay
-    from rlbench.cli.preflight import fits
-    from rlbench.cli.progress_display import display
-    from rlbench.cli.watchdog import asked_to_stop
-
-    told: list[dict[str, object]] = []
-    worst = 0
-    fits(specs, runtime, results)
-    with (
-        asked_to_stop() as stop,
-        PipeDisplay(pipe) if pipe is not None else display(quiet=quiet, runs=len(specs)) as shown,
-    ):
-        for spec in specs:
-            ending = carried(spec, runtime, results, stop, shown, force=force)
-            told.append(ending)
-            worst = max(worst, CODES.get(str(ending["status"]), 0))
-            if ending["status"] == "halted":  # a full disk is full for the next run too
-                break
-            if stop.signal is not None:
-                worst = 128 + stop.signal
-                break
-    return told, worst
-
-
-def _shared(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
-    """One share of the runs, whatever of them is done already; none of them behind a link or with one."""
+def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
+    """Select one shard of the runs and refuse links in their folders."""
     from rlbench.cli.preflight import refuse_links
-    from rlbench.sweep.plan import parse_share, shared
+    from rlbench.sweep.plan import parse_shard, shard_of
 
-    chosen = specs if shard is None else shared(specs, parse_share(shard))
+    chosen = specs if shard is None else shard_of(specs, parse_shard(shard))
     refuse_links(chosen, results)
     return chosen
 
 
-def _thread_policy(specs: list[Spec]) -> None:
-    """How idle threads wait, before torch starts any: spinning ones take their neighbours' core."""
+def _set_thread_policy(specs: list[Spec]) -> None:
+    """Choose how idle OpenMP threads wait, before torch starts any: spinning threads take a core."""
     from rlbench.config.offline import Offline
     from rlbench.config.online import ActorCritic
 
@@ -185,7 +138,7 @@ def _specs(
     *,
     smoke: bool,
 ) -> list[Spec]:
-    """Every run that was asked for, all of them valid, before the first one starts."""
+    """Resolve and validate all requested runs before the first one starts."""
     from rlbench import suites
     from rlbench.cli.resolve import resolve
     from rlbench.cli.seeds import parse_seeds
@@ -214,9 +167,9 @@ def _specs(
 
 def _sentence(row: dict[str, object]) -> str:
     """``atari/dqn/Pong… seed 0: done at 1,500,000 steps, best 20.3 (documented 20)  results/…``."""
-    best, document = row["best"], row["documented"]
+    best, reference = row["best"], row["documented"]
     score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
-    score += f" (documented {document:.6g})" if isinstance(document, float) else ""
+    score += f" (documented {reference:.6g})" if isinstance(reference, float) else ""
     why = f" ({row['reason']})" if row["status"] in CODES else ""
     resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
@@ -226,12 +179,11 @@ def _sentence(row: dict[str, object]) -> str:
     return f"{name}: {row['status']}{why} at {row['env_steps']:,} steps{score}{log}  {row['folder']}"
 
 
-def _plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
-    """What would be run, and what is there already."""
+def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) -> None:
+    """Print the runs of ``--dry-run`` and the epochs that are recorded already."""
     from rlbench.cli.experience import steps_of
     from rlbench.config.footprint import footprint
     from rlbench.records.store import folder_of, read_epochs, read_outcome
-    from rlbench.report.columns import sentences
 
     steps = steps_of(dataset)
     memory = [footprint(spec, steps=steps(spec)) for spec in specs]
@@ -244,7 +196,7 @@ def _plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) 
         done = epochs[-1].steps if epochs else 0
         rows.append(
             {
-                **row(spec, folder, status, outcome),
+                **_row(spec, folder, status, outcome),
                 "env_steps": done,
                 "steps": spec.budget.steps,
                 "memory": need.total,
@@ -260,3 +212,34 @@ def _plan(specs: list[Spec], results: Path, dataset: str | None, *, json: bool) 
         for row, spec, need in zip(rows, specs, memory, strict=True)
     ]
     emit("\n".join(sentences(lines, terminal_width())))
+
+
+def _ending_row(ending: Ending) -> dict[str, object]:
+    """Row of the JSON for a run that has ended."""
+    from rlbench.report.run_status import standing
+
+    row = {**_row(ending.job.spec, ending.job.folder, ending.status, ending.outcome), "reason": ending.reason}
+    if ending.status == "running":
+        status = standing(ending.job.folder)
+        row |= {"env_steps": status.env_steps, "best": status.best}
+    attempts = {} if ending.attempts is None else {"attempts": ending.attempts}
+    return {**row, **attempts, **({} if ending.log is None else {"log": str(ending.log)})}
+
+
+def _row(spec: Spec, folder: Path, status: str, outcome: Outcome | None) -> dict[str, object]:
+    """Row of the JSON for a run."""
+    return {
+        "suite": spec.suite,
+        "algorithm": spec.algorithm,
+        "task": spec.task.id,
+        "dataset": dataset_of(spec) or None,
+        "seed": spec.seed,
+        "folder": str(folder),
+        "status": status,
+        "reason": outcome.reason if outcome else "",
+        "env_steps": outcome.steps if outcome else 0,
+        "best": outcome.best if outcome else None,
+        "final": outcome.final if outcome else None,
+        "inexact": outcome.inexact if outcome else (),
+        "documented": reference_score(spec),
+    }

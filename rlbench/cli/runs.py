@@ -1,4 +1,4 @@
-"""From what a person calls a run to its folder: a path, a line of ``list runs``, or the beginning of its id."""
+"""Folder of a run by its path, its line of ``list runs``, or the beginning of its id."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Run: TypeAlias = Annotated[
     ),
 ]
 SHOWN = 3
-"""Runs that a line names where a name means several."""
+"""Runs that a message names where a name means several."""
 
 
 def run_folder(name: str, results: Path | None) -> Path:
-    """The folder of the one run that is meant; ``ID/seed=N`` where an id has several seeds.
+    """Find the folder of a run by name; ``ID/seed=N`` where an id has several seeds.
 
     Raises:
-        UnknownName: there is no such run; the line has the nearest names.
-        UsageError: several are meant.
+        UnknownName: there is no such run; the message has the nearest names.
+        UsageError: the name means several runs.
     """
     from rlbench.records.folders import folders
     from rlbench.report.sources import sources

@@ -1,4 +1,4 @@
-"""``rlbench data import rlu FILE…`` and ``dqn-replay FOLDER``: recorded play from elsewhere."""
+"""``rlbench data import rlu FILE…`` and ``dqn-replay FOLDER``: published recordings of Atari episodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("rlu", "dqn-replay")
 SHARD: Final = 10**9
-"""Bytes of memory that a shard takes while it is brought: its frames as they are packed, and where they go."""
+"""Bytes of memory that converting a shard takes: its compressed frames, and the new file."""
 
 
 def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
-    """Bring shards of one kind, and of one ``task`` if it is said, into the set of that name, a line for each."""
+    """Convert shards of one kind into the data set ``name``, with a line for each; of one ``task``, if given."""
     from rlbench import suites
     from rlbench.datasets import dqn_replay, locations, recording_writer, rl_unplugged, shard_conversion
     from rlbench.datasets.recipes import own
@@ -28,7 +28,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
         raise UsageError(f"{kind}: say which files, and what the set is called: --name rlb-…")
     own(name)
     if task is not None:
-        suites.spec("atari", "dqn", task)  # which says so if there is no such game
+        suites.spec("atari", "dqn", task)  # raises for an unknown game
     folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")

@@ -1,61 +1,79 @@
-"""``rlbench run … --jobs N``: the missing runs in processes of their own, here or over a cluster."""
+"""Executor and options of the runs of ``rlbench run``: in this process, in workers, or on a Ray cluster."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from rlbench.cli.choices import EXECUTORS
+from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
+from rlbench.config.run import Runtime
 from rlbench.errors import UnknownName, UsageError
+from rlbench.records.machine import available_memory
+from rlbench.records.store import folder_of
+from rlbench.signals import stop_on_signals
+from rlbench.sweep.plan import Job, Machine, fewer_threads, jobs_of, worker_count
+from rlbench.sweep.scheduler import Sweep
 
 if TYPE_CHECKING:
-    from rlbench.config.run import Spec
-    from rlbench.records.types import Outcome
+    from rlbench.cli.progress_display import Lines
+    from rlbench.config.run import EngineName, Spec
+    from rlbench.signals import Stop
     from rlbench.sweep.events import Ending
-    from rlbench.sweep.plan import Job, Machine, Order
-    from rlbench.sweep.scheduler import Executor, Stop
-EXECUTORS = ("local", "ray")
+    from rlbench.sweep.plan import Order
+    from rlbench.sweep.scheduler import Executor
+
 GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 
-Row: TypeAlias = "Callable[[Spec, Path, str, Outcome | None], dict[str, object]]"
-"""Tells what became of a run."""
-
-CARDS = """import torch
+FREE_GPU_MEMORY = """import torch
 print(*(torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())))"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepOptions:
-    """What the command line says of how a sweep is carried out, and what its processes are told again."""
+    """Options of ``rlbench run`` beside the specs; workers get the same options again."""
 
     results: Path
     device: str
-    sets: Sequence[str]  # of files, environment and options, in order of precedence
+    sets: Sequence[str]  # settings of files, environment and options, in order of precedence
     steps: int | None
     dataset: str | None
-    env_timeout: float  # seconds for one answer of the environments
-    update_engine: str  # how gradient steps are computed
-    eval_workers: int | None  # processes that judge beside each run
+    env_timeout: float  # seconds
+    update_engine: EngineName
+    eval_workers: int | None  # processes that evaluate policies of one run while it trains
     smoke: bool
     force: bool
     quiet: bool
-    jobs: int | None  # None: as many as there are cores
+    jobs: str | None  # number of worker processes, or auto; None: no workers
     executor: str
     address: str | None
+    pipe: int | None = None  # to the parent of a worker
+
+    @property
+    def runtime(self) -> Runtime:
+        """Settings of this process that change no number of a run."""
+        return Runtime(
+            device=self.device,
+            dataset=Data(self.dataset).path,
+            env_timeout=self.env_timeout,
+            eval_workers=self.eval_workers,
+            update_engine=self.update_engine,
+        )
 
 
 def parse_jobs(text: str | None) -> int | None:
-    """``auto``, or how many processes.
+    """Parse ``--jobs``: a number of processes, or ``auto`` for None.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the text is neither.
     """
     if text is None or text == "auto":
         return None
@@ -64,8 +82,8 @@ def parse_jobs(text: str | None) -> int | None:
     return int(text)
 
 
-def repeated(config: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> list[str]:
-    """Every field that was set from outside, as ``--set`` takes it; later ones hold."""
+def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> list[str]:
+    """Express every setting of file, environment and options as ``--set`` takes it; later ones win."""
     from rlbench.cli.resolve import from_environment, from_file, written
 
     outside = [*(from_file(config) if config else []), *from_environment(environ)]
@@ -73,143 +91,126 @@ def repeated(config: Path | None, environ: Mapping[str, str], sets: Sequence[str
     return [*(f"{path}={written(value)}" for path, value in plain), *sets]
 
 
-def swept(specs: Sequence[Spec], asked: SweepOptions, row: Row) -> tuple[list[dict[str, object]], int]:
-    """Carry every run on to its end; what became of each, and the exit code."""
-    from rlbench.cli.run import CODES
-    from rlbench.cli.sweep_display import display
-    from rlbench.sweep.scheduler import Stop, Sweep
-
-    stop = Stop()
-    with _executor(specs, asked) as (jobs, engine), display(jobs, quiet=asked.quiet) as shown, _heard(stop):
+def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], int | None]:
+    """Run every spec to its end; return the endings and the number of the signal that stopped the sweep."""
+    runtime = options.runtime
+    with (
+        _executor(specs, options, runtime) as (jobs, make_executor),
+        stop_on_signals() as stop,
+        _display(jobs, options) as display,
+    ):
+        executor = make_executor(stop)
         try:
-            endings = Sweep(jobs, engine, shown, stop, force=asked.force).carry()
+            check = partial(refuse_other_data, runtime=runtime)
+            endings = Sweep(jobs, executor, display, stop, force=options.force, check=check).run()
         except BaseException:
-            engine.kill()
+            executor.kill()
             raise
-    if stop.signal is not None:
-        remark("stopped; the same command goes on")
-    told = [{**row(e.job.spec, e.job.folder, e.status, e.outcome), **_beyond(e)} for e in endings]
-    worst = max((CODES.get(ending.status, 0) for ending in endings), default=0)
-    return told, worst if stop.signal is None else 128 + stop.signal
+    return endings, stop.signal
 
 
-def _beyond(ending: Ending) -> dict[str, object]:
-    """What is told of a run of a sweep beyond what is told of any."""
-    log = {"log": str(ending.log)} if ending.log is not None else {}
-    return {"reason": ending.reason, "attempts": ending.attempts, **log}
+def _display(jobs: Sequence[Job], options: SweepOptions) -> Lines:
+    from rlbench.cli.parent_pipe import PipeDisplay
+    from rlbench.cli.progress_display import display
+
+    return display(jobs, quiet=options.quiet) if options.pipe is None else PipeDisplay(options.pipe, jobs)
 
 
 @contextmanager
-def _executor(specs: Sequence[Spec], asked: SweepOptions) -> Iterator[tuple[list[Job], Executor]]:
-    """The jobs, and what carries them out."""
-    from rlbench.cli.experience import steps_of
-    from rlbench.records.machine import available_memory
+def _executor(
+    specs: Sequence[Spec], options: SweepOptions, runtime: Runtime
+) -> Iterator[tuple[list[Job], Callable[[Stop], Executor]]]:
+    """Build the jobs and a constructor of their executor."""
+    from rlbench.cli.inline import Inline
+    from rlbench.cli.preflight import fits
     from rlbench.sweep.local import Local
-    from rlbench.sweep.plan import Machine, at_once, jobs_of
 
-    if asked.executor not in EXECUTORS:
-        raise UnknownName("executor", asked.executor, EXECUTORS, where="--executor")
+    if options.executor not in EXECUTORS:
+        raise UnknownName("executor", options.executor, EXECUTORS, where="--executor")
+    limit = parse_jobs(options.jobs)
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) if threads.isascii() and threads.isdigit() and int(threads) > 0 else None
-    if asked.executor == "ray":
-        with _cluster(specs, asked, each or 1) as found:
-            yield found
-        return
-    machine = Machine(cores=len(os.sched_getaffinity(0)), memory=available_memory(), cards=_cards(asked.device))
-    processes = at_once(asked.jobs, max(1, machine.cores // (each or 1)), len(specs))
-    jobs = jobs_of(specs, asked.results, machine, processes, each, asked.eval_workers, steps_of(asked.dataset))
-    _tell_rounding(jobs, machine)
-    yield jobs, Local(machine, processes, _words(asked))
+    if options.executor == "ray":
+        with _cluster(specs, options, limit, each or 1) as (jobs, cluster):
+            yield jobs, lambda _: cluster
+    elif options.jobs is None:
+        fits(list(specs), runtime, options.results)
+        jobs = [Job(spec=spec, folder=folder_of(spec, options.results)) for spec in specs]
+        yield jobs, lambda stop: Inline(runtime, options.results, stop)
+    else:
+        machine = Machine(
+            cores=len(os.sched_getaffinity(0)), memory=available_memory(), gpus=_free_gpus(options.device)
+        )
+        processes = worker_count(limit, max(1, machine.cores // (each or 1)), len(specs))
+        steps = steps_of(options.dataset)
+        jobs = jobs_of(specs, options.results, machine, processes, each, options.eval_workers, steps)
+        _remark_rounding(jobs, machine)
+        yield jobs, lambda _: Local(machine, processes, command_line(options))
 
 
 @contextmanager
-def _cluster(specs: Sequence[Spec], asked: SweepOptions, threads: int) -> Iterator[tuple[list[Job], Executor]]:
-    """The jobs as tasks of a Ray cluster, each sized by the largest machine it now has."""
-    from rlbench.cli.experience import steps_of
-    from rlbench.sweep.plan import Machine, jobs_of
+def _cluster(
+    specs: Sequence[Spec], options: SweepOptions, limit: int | None, threads: int
+) -> Iterator[tuple[list[Job], Executor]]:
+    """Build the jobs of a Ray cluster, which may use as much as its largest machine has."""
     from rlbench.sweep.ray import Cluster, connect, nodes
 
-    with redirect_stdout(sys.stderr):  # Ray speaks from threads of its own until it is shut down; stdout is for results
-        ray = connect(asked.address)
+    with redirect_stdout(sys.stderr):  # Ray's own threads print until it is shut down; stdout is for results
+        ray = connect(options.address)
         try:
-            has = nodes(ray)
-            most = {name: max((int(node.get(name, 0)) for node in has), default=0) for name in ("CPU", "GPU", "memory")}
-            cards = _cards(asked.device)
-            given = (cards or (2**62,)) if most["GPU"] and asked.device != "cpu" else ()
-            machine = Machine(cores=most["CPU"], memory=most["memory"], cards=given)
-            steps = steps_of(asked.dataset)
-            jobs = jobs_of(specs, asked.results.absolute(), machine, len(specs), threads, asked.eval_workers, steps)
-            _tell_rounding(jobs, machine)
-            engine = Cluster(ray, asked.results, _words(asked), most=asked.jobs, gpu=min(cards, default=0))
+            resources = nodes(ray)
+            names = ("CPU", "GPU", "memory")
+            most = {name: max((int(node.get(name, 0)) for node in resources), default=0) for name in names}
+            free = _free_gpus(options.device)
+            gpus = (free or (2**62,)) if most["GPU"] and options.device != "cpu" else ()
+            machine = Machine(cores=most["CPU"], memory=most["memory"], gpus=gpus)
+            results, steps = options.results.absolute(), steps_of(options.dataset)
+            jobs = jobs_of(specs, results, machine, len(specs), threads, options.eval_workers, steps)
+            _remark_rounding(jobs, machine)
+            executor = Cluster(ray, options.results, command_line(options), most=limit, gpu=min(free, default=0))
             try:
-                yield jobs, engine
+                yield jobs, executor
             finally:
-                engine.close()
+                executor.close()
         finally:
             ray.shutdown()
 
 
-def _tell_rounding(jobs: Sequence[Job], machine: Machine) -> None:
-    """Say where the numbers are not those of a run alone; ``OMP_NUM_THREADS`` is the number of both."""
-    from rlbench.sweep.plan import fewer_threads
-
+def _remark_rounding(jobs: Sequence[Job], machine: Machine) -> None:
+    """Remark where a run alone would give other numbers; ``OMP_NUM_THREADS`` makes both the same."""
     reason = "" if "OMP_NUM_THREADS" in os.environ else fewer_threads(jobs, machine)
     if reason:
         remark(reason)
 
 
-def _words(asked: SweepOptions) -> Callable[[Order], list[str]]:
-    """The command line of one job: what was typed, for one task and one seed."""
+def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
+    """Return a function that writes the command line of one job."""
 
     def words(order: Order) -> list[str]:
-        spec, given = order.job.spec, asked.dataset
+        spec = order.job.spec
         return [
             *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
-            *("--results", str(asked.results.absolute()), "--device", order.device or asked.device),
-            *(word for text in asked.sets for word in ("--set", text)),
-            *(("--steps", str(asked.steps)) if asked.steps is not None else ()),
-            *(
-                "--env-timeout",
-                str(asked.env_timeout),
-                "--eval-workers",
-                str(order.job.eval_workers),
-                "--update-engine",
-                asked.update_engine,
-            ),
-            *(("--dataset", given) if given is not None else ()),
-            *(("--smoke",) if asked.smoke else ()),
+            *("--results", str(options.results.absolute()), "--device", order.device or options.device),
+            *(word for text in options.sets for word in ("--set", text)),
+            *(("--steps", str(options.steps)) if options.steps is not None else ()),
+            *("--env-timeout", str(options.env_timeout), "--eval-workers", str(order.job.eval_workers)),
+            *("--update-engine", options.update_engine),
+            *(("--dataset", options.dataset) if options.dataset is not None else ()),
+            *(("--smoke",) if options.smoke else ()),
             *(("--force",) if order.force else ()),
         ]
 
     return words
 
 
-def _cards(device: str) -> tuple[int, ...]:
-    """Bytes free on each GPU that may be used; torch is asked in a process that then gives them back."""
+def _free_gpus(device: str) -> tuple[int, ...]:
+    """Free bytes of each GPU that ``device`` allows; a process that ends gives its CUDA context back."""
     if device == "cpu" or not any(Path(place).exists() for place in GPU_DRIVERS):
         return ()
-    asked = [sys.executable, "-P", "-c", CARDS]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603 - our own words
+    command = [sys.executable, "-P", "-c", FREE_GPU_MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603 - our own words
     free = tuple(int(word) for word in done.stdout.split()) if done.returncode == 0 else ()
     _, _, number = device.partition(":")
     if not number.isdigit() or int(number) >= len(free):
         return free
-    return tuple(bytes_free if place == int(number) else 0 for place, bytes_free in enumerate(free))
-
-
-@contextmanager
-def _heard(stop: Stop) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP let every run save its state, a second one ends them; what is ignored stays so."""
-
-    def ask(number: int, _frame: object) -> None:
-        stop.again = stop.signal is not None
-        stop.signal = stop.signal or number
-
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heard = [name for name in names if name != signal.SIGHUP or signal.getsignal(name) != signal.SIG_IGN]  # nohup
-    before = {name: signal.signal(name, ask) for name in heard}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+    return tuple(bytes_free if gpu == int(number) else 0 for gpu, bytes_free in enumerate(free))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlbench.cli import completion
+from rlbench.cli.choices import FORMATS
 from rlbench.cli.options import Algos, Json, Records, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark, terminal_width, write_file
 from rlbench.errors import UnknownName, UsageError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from rlbench.report.cells import Cell
 
-FORMATS = ("rich", "md", "csv", "json", "html")
 SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html"}
 
 

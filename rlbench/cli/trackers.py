@@ -1,7 +1,7 @@
-"""``run --track``: boards that follow the records of running seeds, from a thread of their own.
+"""``run --track``: trackers that show the records of running seeds, in a thread of their own.
 
-A tracker is a reader: it sees what is on disk, never the training loop, and nothing waits for it but the end of the
-command. One that fails is given up with a line; the run goes on, and ``rlbench export`` makes up for it.
+A tracker reads records from disk and never touches the training loop. Only the end of the command waits for it. A
+tracker that fails is dropped with a message; the run goes on, and ``rlbench export`` writes its files later.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from rlbench import disk
+from rlbench.cli.choices import TRACKERS
 from rlbench.cli.output import remark
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
     from rlbench.records.store import Record
 
-TRACKERS: Final = ("tensorboard", "wandb")
-OFTEN: Final = 1.0  # seconds between two looks at the records
+INTERVAL: Final = 1.0  # seconds between two looks at the records
 PATIENCE: Final = 60.0  # seconds that the end of the command waits for trackers
 PARTS: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 ENDED: Final = {"done": 0, "failed": 1}  # exit codes that W&B shows as finished and failed
@@ -33,19 +33,19 @@ KILLED: Final = 255
 
 
 class Tracker(Protocol):
-    """Shows records elsewhere."""
+    """Writes records to another program's format."""
 
     name: str
 
     def take(self, record: Record) -> None:
-        """Show all of a record that is not shown yet."""
+        """Write the epochs that are not written yet."""
 
     def close(self) -> None:
-        """No record will change any more."""
+        """Finish: no record will change any more."""
 
 
 class TensorBoard:
-    """A file a run, in the layout of the records."""
+    """One event file a run, in the folder layout of the records."""
 
     name = "tensorboard"
 
@@ -53,30 +53,30 @@ class TensorBoard:
         self._where = where
 
     def take(self, record: Record) -> None:
-        """Bring the run's file up to its record."""
+        """Append the new epochs to the run's file."""
         from rlbench.report.tensorboard import bring_up, events
 
         bring_up(curves_in(self._where, record.spec), events(record.epochs))
 
     def close(self) -> None:
-        """Every file is closed."""
+        """Do nothing: every file is closed."""
 
 
-class Run(Protocol):
-    """What is used of a run of Weights & Biases."""
+class WandbRun(Protocol):
+    """Used part of a run of Weights & Biases."""
 
-    step: int  # the first that it does not have
+    step: int  # the first without data
     offline: bool
 
     def log(self, data: Mapping[str, float], step: int) -> None:
-        """Points of one step."""
+        """Log the values of one step."""
 
     def finish(self, exit_code: int) -> None:
-        """See everything through."""
+        """Upload everything and end the run."""
 
 
-class Board(Protocol):
-    """What is used of the module ``wandb``."""
+class WandbModule(Protocol):
+    """Used part of the module ``wandb``."""
 
     def init(
         self,
@@ -89,46 +89,46 @@ class Board(Protocol):
         dir: str,  # noqa: A002 - likewise
         resume: str,
         reinit: str,
-    ) -> Run:
-        """Begin a run, or take one up that has this id."""
+    ) -> WandbRun:
+        """Begin a run, or resume the run of this id."""
 
 
 class Wandb:
-    """A run of W&B for each of ours, its step the epoch's number; W&B's own variables and modes hold."""
+    """One W&B run for each run, its step the epoch's number; W&B's environment variables and modes apply."""
 
     name = "wandb"
 
-    def __init__(self, board: Board, where: Path) -> None:
-        self._board, self._where = board, where
-        self._runs: dict[str, Run] = {}
+    def __init__(self, module: WandbModule, where: Path) -> None:
+        self._module, self._where = module, where
+        self._runs: dict[str, WandbRun] = {}
         self._shown: dict[str, int] = {}  # epochs
 
     def take(self, record: Record) -> None:
-        """Log the epochs that are not there yet, and end what has ended."""
-        name = called(record)
+        """Log the new epochs, and end the run when its record has ended."""
+        name = run_id(record)
         if len(record.epochs) > self._shown.get(name, 0):
-            run = self._runs.get(name) or self._begun(name, record)
+            run = self._runs.get(name) or self._begin(name, record)
             for epoch in record.epochs[self._shown[name] :]:
                 from rlbench.report.tensorboard import points
 
                 run.log(points(epoch), step=epoch.number)
-                self._noted(name, epoch.number + 1)
+                self._note(name, epoch.number + 1)
         status = None if record.outcome is None else record.outcome.status
         if name in self._runs and status in ENDED:
             self._runs.pop(name).finish(exit_code=ENDED[status])
 
     def close(self) -> None:
-        """What goes on is going to be taken up again."""
+        """End the open runs; the same id resumes them."""
         while self._runs:
             self._runs.popitem()[1].finish(exit_code=KILLED)
 
-    def _begun(self, name: str, record: Record) -> Run:
+    def _begin(self, name: str, record: Record) -> WandbRun:
         from rlbench.records import files
 
         spec = record.spec
         files.refuse_link(self._where)
         self._where.mkdir(parents=True, exist_ok=True)
-        run = self._runs[name] = self._board.init(
+        run = self._runs[name] = self._module.init(
             project=os.environ.get("WANDB_PROJECT") or "rlbench",
             name=f"{spec.name} seed={spec.seed}",
             group=f"{spec.name} {spec.id}",
@@ -142,19 +142,19 @@ class Wandb:
         return run
 
     def _logged(self, name: str) -> int:
-        """Epochs that were logged while nobody could be asked."""
+        """Number of epochs logged offline."""
         with suppress(RefusedFile, OSError, ValueError):
             return int(disk.content(self._where / f"{name}.logged"))
         return 0
 
-    def _noted(self, name: str, count: int) -> None:
+    def _note(self, name: str, count: int) -> None:
         self._shown[name] = count
         path = self._where / f"{name}.logged"
         disk.replace(path, f"{count}\n".encode(), path.with_suffix(f".{os.getpid()}.tmp"))
 
 
-class Following(Thread):
-    """Looks at records until it is told that they are complete."""
+class RecordWatcher(Thread):
+    """Passes new records to trackers until ``complete`` is set."""
 
     def __init__(self, trackers: Sequence[Tracker], folders: Sequence[Path]) -> None:
         super().__init__(name="trackers", daemon=True)
@@ -163,12 +163,12 @@ class Following(Thread):
         self._seen: dict[Path, tuple[object, ...]] = {}
 
     def run(self) -> None:
-        """Look from time to time, and once more at the end."""
-        while not self.complete.wait(OFTEN):
+        """Look at each interval, and once more at the end."""
+        while not self.complete.wait(INTERVAL):
             self._look()
         self._look()
         for tracker in list(self._trackers):
-            self._tried(tracker, None)
+            self._pass(tracker, None)
 
     def _look(self) -> None:
         for folder in self._folders:
@@ -177,31 +177,31 @@ class Following(Thread):
                 continue
             from rlbench.records.store import read
 
-            with suppress(RefusedFile):  # half of two writes may be seen; whoever writes says what is damaged
+            with suppress(RefusedFile):  # between two writes; the run itself reports damage
                 record = read(folder)
                 for tracker in list(self._trackers):
-                    self._tried(tracker, record)
+                    self._pass(tracker, record)
                 self._seen[folder] = stamps
 
-    def _tried(self, tracker: Tracker, record: Record | None) -> None:
-        """Let a tracker have a record, or close it; one that fails is given up."""
+    def _pass(self, tracker: Tracker, record: Record | None) -> None:
+        """Pass a record to a tracker, or close it; drop a tracker that fails."""
         try:
             if record is None:
                 tracker.close()
             else:
                 tracker.take(record)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - other people's programs fail in any way
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tracker may raise anything
             self._trackers.remove(tracker)
             why = str(error) or type(error).__name__
-            remark(f"--track {tracker.name}: {why}; it follows no more, the runs go on")
+            remark(f"--track {tracker.name}: {why}; it is dropped, the runs go on")
 
 
 @contextmanager
-def following(names: Sequence[str], specs: Sequence[Spec], results: Path, where: Path) -> Iterator[None]:
-    """Have the runs of ``specs`` followed while they are carried out; files of trackers lie below ``where``.
+def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: Path) -> Iterator[None]:
+    """Track the runs of ``specs`` in the body; trackers write below ``where``.
 
     Raises:
-        UsageError: there is no such tracker, or it is not installed.
+        UsageError: a tracker is unknown or not installed.
     """
     from rlbench.records.store import folder_of
 
@@ -209,7 +209,7 @@ def following(names: Sequence[str], specs: Sequence[Spec], results: Path, where:
     if not trackers:
         yield
         return
-    thread = Following(trackers, [folder_of(spec, results) for spec in specs])
+    thread = RecordWatcher(trackers, [folder_of(spec, results) for spec in specs])
     thread.start()
     try:
         yield
@@ -217,7 +217,7 @@ def following(names: Sequence[str], specs: Sequence[Spec], results: Path, where:
         thread.complete.set()
         thread.join(PATIENCE)
         if thread.is_alive():
-            remark(f"--track: not everything was shown within {PATIENCE:.0f} s; the records are whole")
+            remark(f"--track: not every epoch was written within {PATIENCE:.0f} s; the records are whole")
 
 
 def _tracker(name: str, where: Path) -> Tracker:
@@ -229,16 +229,16 @@ def _tracker(name: str, where: Path) -> Tracker:
         remedy = f"`{sys.executable} -m pip install wandb`, or take --track tensorboard"
         raise UsageError(f"--track wandb: not installed; {remedy}")
     try:
-        return Wandb(cast("Board", import_module("wandb")), where / name)
-    except Exception as error:  # noqa: BLE001 - other people's programs fail in any way
+        return Wandb(cast("WandbModule", import_module("wandb")), where / name)
+    except Exception as error:  # noqa: BLE001 - an import may raise anything
         raise UsageError(f"--track wandb: cannot be imported ({error}); repair it, or leave it out") from None
 
 
 def curves_in(where: Path, spec: Spec) -> Path:
-    """The file of a run's curves for TensorBoard.
+    """Return the path of a run's TensorBoard file.
 
     Raises:
-        RefusedFile: it is, or is reached by, a link below ``where``.
+        RefusedFile: the file or a folder above it is a link below ``where``.
     """
     from rlbench.records import files
     from rlbench.records.store import folder_of
@@ -249,16 +249,16 @@ def curves_in(where: Path, spec: Spec) -> Path:
     return folder / FILE
 
 
-def called(record: Record) -> str:
-    """A run's id at W&B: attempts that ``--force`` put aside stay what they are."""
+def run_id(record: Record) -> str:
+    """Return the W&B id of a run; each attempt that ``--force`` put aside keeps its own."""
     attempt = sum(1 for _ in record.folder.glob("attempt-*"))
     return f"{record.spec.id}-{record.spec.seed}" + (f"-{attempt}" if attempt else "")
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes whenever a file does; None while there is none."""
+    """Return values that change with the file; None while there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

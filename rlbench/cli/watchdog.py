@@ -1,8 +1,7 @@
-"""What keeps a run from hanging: signals that ask it to stop, and a thread that watches over the main one.
+"""Timeout of environments: a thread that watches the main thread's calls into them.
 
-The thread looks at which call into the environments the main thread is in. One that does not return in time is first
-interrupted, by a signal whose handler raises in the middle of it; what does not even hear that hangs in compiled code:
-then the run is recorded as failed and the process ends.
+A call that does not return in time is first interrupted by a signal whose handler raises an error. A call into compiled
+code runs no handler; the watchdog then records the run as failed and ends the process.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
@@ -24,39 +23,38 @@ from rlbench.errors import BrokenEnvironment, Interrupted, RlbenchError
 
 if TYPE_CHECKING:
     from rlbench.records.store import Store
-    from rlbench.run import Stop
 
-LOOKS: Final = 10  # in the patience that is given
+LOOKS: Final = 10  # in one timeout
 LONGEST: Final = 2.0  # seconds between two looks
-GRACE: Final = 10.0  # seconds to leave an environment, once asked to
-ALARM: Final = signal.SIGUSR2  # what the main thread is interrupted by
+GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a signal to stop
+ALARM: Final = signal.SIGUSR2  # interrupts the main thread
 STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 
 
 class Watchdog:
-    """Ends a run whose environments do not answer within ``env_timeout`` seconds, or within some once it is to stop."""
+    """Ends a run whose environments do not answer within ``env_timeout`` seconds, or ``GRACE`` once it is to stop."""
 
     def __init__(self, store: Store, env_timeout: float) -> None:
         self.store, self.env_timeout = store, env_timeout
         self.pause = min(LONGEST, env_timeout / LOOKS)
         self.stacks = ""
-        self._stuck: tuple[FrameType, int] | None = None  # the call that is to be interrupted
-        self._raised = False  # it was
-        self.told_to_stop: int | None = None  # by this signal, heard or not by the main thread
+        self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
+        self._raised = False  # the handler has raised
+        self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it
         self._main = threading.main_thread().ident or 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._before: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
-        self._arrived, self._arriving = os.pipe()
+        self._read_end, self._write_end = os.pipe()
 
     def __enter__(self) -> Self:
         if self.store.crash is not None:
-            faulthandler.enable(self.store.crash)  # what a dying process can still say
-        for end in (self._arrived, self._arriving):
+            faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
+        for end in (self._read_end, self._write_end):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(
-            self._arriving, warn_on_full_buffer=False
+            self._write_end, warn_on_full_buffer=False
         )  # written to even in the middle of compiled code
         self._before = signal.signal(ALARM, self._interrupt)
         self._thread.start()
@@ -69,38 +67,38 @@ class Watchdog:
         self._thread.join()
         signal.signal(ALARM, self._before)
         signal.set_wakeup_fd(-1)
-        for end in (self._arrived, self._arriving):
+        for end in (self._read_end, self._write_end):
             os.close(end)
         faulthandler.disable()
 
     def _look(self) -> None:
-        """Count how long the same call has been out; for a process that was suspended for an hour that is one look."""
-        call, waited, asked = None, 0.0, False
+        """Count the looks at which the same call is under way; a suspended process makes none."""
+        call, waited, interrupted = None, 0.0, False
         while not self._done.wait(self.pause):
-            self._listen()
-            now = _call(sys._current_frames().get(self._main))  # noqa: SLF001 - there is no other way to look
+            self._read_signals()
+            now = _call(sys._current_frames().get(self._main))  # noqa: SLF001 - no public function gives frames
             waited = waited + self.pause if now is not None and now == call else 0.0
-            asked = asked and (now == call or self._raised)  # it answered at the last moment
+            interrupted = interrupted and (now == call or self._raised)  # else it answered at the last moment
             call = now
-            soon = asked or self.told_to_stop is not None
+            soon = interrupted or self.stop_signal is not None
             if waited < (min(GRACE, self.env_timeout) if soon else self.env_timeout):
                 continue
-            if asked:
+            if interrupted:
                 self._end()
-            asked, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
+            interrupted, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
             signal.pthread_kill(self._main, ALARM)
 
-    def _listen(self) -> None:
+    def _read_signals(self) -> None:
         with suppress(BlockingIOError):
-            self.told_to_stop = next((n for n in os.read(self._arrived, 512) if n in STOPPING), self.told_to_stop)
+            self.stop_signal = next((n for n in os.read(self._read_end, 512) if n in STOPPING), self.stop_signal)
 
     def _interrupt(self, _number: int, frame: FrameType | None) -> None:
-        """Somebody else's signal, or one that comes too late, interrupts nothing."""
+        """Raise in the call that hangs; a signal from elsewhere or too late does nothing."""
         if self._stuck is None or _call(frame) != self._stuck:
             return
         self._raised = True
-        if self.told_to_stop is not None:
-            raise Interrupted(f"{self.store.folder}: {self._stopped()}", signal=self.told_to_stop)
+        if self.stop_signal is not None:
+            raise Interrupted(f"{self.store.folder}: {self._stopped()}", signal=self.stop_signal)
         error = BrokenEnvironment(self._hung())
         error.add_note(self.stacks)
         raise error
@@ -109,13 +107,13 @@ class Watchdog:
         from rlbench.run import lost
 
         store = self.store
-        if self.told_to_stop is not None:
+        if self.stop_signal is not None:
             complain(f"{store.folder}: {self._stopped()}")
-            os._exit(128 + self.told_to_stop)
+            os._exit(128 + self.stop_signal)
         outcome = store.outcome
         if outcome is None or outcome.status != "failed":
             store.explain(self.stacks)
-            with suppress(RlbenchError):  # the folder may be another's by now, or the disk full
+            with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
                 lost(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
         complain(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
@@ -128,47 +126,19 @@ class Watchdog:
 
 
 def _call(frame: FrameType | None) -> tuple[FrameType, int] | None:
-    """The outermost call into the environments, and where in it: the same two later are the same call."""
-    found = None
+    """Return the outermost call into the environments and its position; the same pair later is the same call."""
+    call = None
     while frame is not None:
         if frame.f_code.co_filename.startswith(INSIDE):
-            found = frame, frame.f_lasti
+            call = frame, frame.f_lasti
         frame = frame.f_back
-    return found
+    return call
 
 
 def _stacks() -> str:
-    """Where every thread is."""
+    """Format the stack of every thread."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in sys._current_frames().items()  # noqa: SLF001 - as above
     )
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[Stop]:
-    """SIGINT and SIGTERM ask the run to stop at the next record; a second SIGINT ends the process at once.
-
-    A run that is not under way yet has nothing to save and stops where it is. A signal that is ignored stays so.
-    """
-    from rlbench.run import Stop
-
-    stop = Stop()
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        if stop.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.signal = number
-        if not stop.under_way:
-            raise Interrupted("stopped before the run began; the same command begins it", signal=number)
-
-    names = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-        names.append(signal.SIGHUP)
-    before = {name: signal.signal(name, ask) for name in names}
-    try:
-        yield stop
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -1,7 +1,7 @@
-"""What a run in another process tells of itself, and how such a run can end.
+"""Events of a running job, and the ending of a job.
 
-A line of JSON a record, through a pipe. Nothing that is told this way is needed to go on: the record on disk is the
-truth, and a line that is lost loses a movement of a bar.
+A worker process sends its events through a pipe, one line of JSON each. The record on disk holds everything that a
+resume needs; a lost line costs one movement of a progress bar.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from rlbench.records.types import Outcome, Progress
+from rlbench.records.types import Epoch, Outcome, Progress
 from rlbench.sweep.plan import Job
 
 Status = Literal["done", "failed", "halted", "crashed", "refused", "running", "interrupted"]
@@ -19,60 +19,74 @@ Status = Literal["done", "failed", "halted", "crashed", "refused", "running", "i
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The process holds the run's folder and goes on from so many steps."""
+    """The process holds the run's folder and trains from ``steps`` on."""
 
-    steps: int  # live agent steps
+    steps: int  # of the budget
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A line for people."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpochEnd:
+    """Summary of an epoch."""
 
-    text: str
+    number: int
+    steps: int  # of the budget
+    seconds: float  # wall clock of the run
+    evaluation: float | None  # mean return
+    episodes: int  # of the evaluation
+    steps_per_second: float | None  # of collecting and learning; None offline
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process is gone."""
+    """The process, or the run in this process, has ended."""
 
-    code: int  # minus the signal's number where one ended it
-    reason: str  # the last line of its log
-    lost: bool = False  # with the machine it ran on, through no fault of the run
+    code: int  # exit code; minus the signal's number after a signal
+    reason: str  # last line of its log
+    lost: bool = False  # with its machine, through no fault of the run
+    status: Status | None = None  # where the executor knows it
 
 
-Told: TypeAlias = Begun | Progress | Said
-News: TypeAlias = Told | Exited
+Message: TypeAlias = Begun | Progress | EpochEnd
+Event: TypeAlias = Message | Exited
+
+MESSAGES: Final = {kind.__name__: kind for kind in (Begun, Progress, EpochEnd)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """What became of one run."""
+    """Result of one job."""
 
     job: Job
     status: Status
     reason: str
     outcome: Outcome | None
-    log: Path | None  # of all its processes; None where this sweep started none
-    attempts: int  # processes that have begun it, ever
+    started: bool  # by this sweep
+    log: Path | None  # of the job's worker processes; None where this sweep started none
+    attempts: int | None  # worker processes that have ever begun the run; None in this process
 
 
-def to_line(told: Told) -> str:
-    """One line of JSON."""
-    return json.dumps({"kind": type(told).__name__, **asdict(told)}, allow_nan=False)
+def epoch_end(epoch: Epoch) -> EpochEnd:
+    """Summarize an epoch's record."""
+    evaluated, collected = epoch.evaluated, epoch.collected
+    return EpochEnd(
+        number=epoch.number,
+        steps=epoch.steps,
+        seconds=epoch.seconds,
+        evaluation=evaluated.mean if evaluated else None,
+        episodes=len(evaluated.returns) if evaluated else 0,
+        steps_per_second=collected.steps_per_second if collected is not None and collected.steps else None,
+    )
 
 
-def from_line(line: str) -> Told | None:
-    """What a line tells; None where it is none of ours, or torn."""
+def to_line(message: Message) -> str:
+    """Encode a message as one line of JSON."""
+    return json.dumps({"kind": type(message).__name__, **asdict(message)}, allow_nan=False)
+
+
+def from_line(line: str) -> Message | None:
+    """Decode a line; None where it is torn or no message."""
     try:
         content = json.loads(line)
-        match content.pop("kind"):
-            case "Begun":
-                return Begun(**content)
-            case "Progress":
-                return Progress(**content)
-            case "Said":
-                return Said(**content)
-            case _:
-                return None
+        return MESSAGES[content.pop("kind")](**content)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -22,7 +22,7 @@ from typing import Protocol
 import rlbench
 from rlbench.errors import UsageError
 from rlbench.records.types import Progress
-from rlbench.sweep.events import Exited, News
+from rlbench.sweep.events import Event, Exited
 from rlbench.sweep.local import Words
 from rlbench.sweep.plan import Job, Order
 from rlbench.sweep.worker import PATIENCE, Worker, environment
@@ -52,7 +52,7 @@ class RayJob:
     marker: Path  # file in the results folder of the driver
 
 
-Sent = News | NotShared
+Sent = Event | NotShared
 
 
 class Stream(Protocol):
@@ -97,7 +97,7 @@ def run_job(task: RayJob) -> Iterator[Sent]:
     try:
         while True:
             select.select([worker.pipe], [], [], INTERVAL)
-            for event in worker.told():
+            for event in worker.events():
                 if isinstance(event, Progress) and monotonic() - sent < INTERVAL:
                     continue
                 sent = monotonic()
@@ -123,6 +123,8 @@ def _stop(worker: Worker) -> None:
 class Cluster:
     """Executor over the machines of a Ray cluster."""
 
+    in_process = False
+
     def __init__(self, ray: ModuleType, results: Path, words: Words, *, most: int | None, gpu: int = 0) -> None:
         self.ray, self.results, self.words, self.most, self.gpu = ray, results.absolute(), words, most, gpu
         self._remote = ray.remote(num_returns="streaming", max_retries=0)(run_job)
@@ -145,11 +147,11 @@ class Cluster:
     def start(self, job: Job, *, force: bool) -> None:
         """Submit a job to the cluster."""
         task = RayJob(job=job, words=tuple(self.words(Order(job, None, force))), marker=Path(self._marker.name))
-        gpus = 0.0 if not job.card else min(1.0, -(-20 * job.card // self.gpu) / 20) if self.gpu else 1.0
+        gpus = 0.0 if not job.gpu else min(1.0, -(-20 * job.gpu // self.gpu) / 20) if self.gpu else 1.0
         options = self._remote.options(num_cpus=job.threads, memory=job.memory, num_gpus=gpus, name=job.name)
         self._tasks[job.name] = job, options.remote(task)
 
-    def news(self, seconds: float) -> list[tuple[Job, News]]:
+    def events(self, seconds: float) -> list[tuple[Job, Event]]:
         """Return new events of the jobs; wait at most ``seconds`` for the first.
 
         Raises:
@@ -178,7 +180,7 @@ class Cluster:
         for _, stream in self._tasks.values():
             self.ray.cancel(stream, force=True)
 
-    def _next(self, stream: Stream) -> News:
+    def _next(self, stream: Stream) -> Event:
         errors = self.ray.exceptions
         try:
             sent: Sent = self.ray.get(next(stream))

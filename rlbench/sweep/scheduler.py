@@ -1,14 +1,14 @@
-"""The loop of a sweep: starts what is missing wherever there is room, until everything has ended.
+"""Run loop of every ``rlbench run``: start each missing job where there is room, until all jobs have ended.
 
-The claim on a run's folder is the truth. What another process holds is left alone and looked at again, so that
-several sweeps of the same runs share them, and one takes over what another had to leave.
+The lock on a run's folder decides who trains it. A sweep of processes waits for a job that another process holds, so
+that several sweeps of the same runs share them; an in-process sweep leaves such a job to the other process.
 """
 
 from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,74 +18,71 @@ from typing import Protocol
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import held
-from rlbench.records.store import read
+from rlbench.records.store import Record, read
 from rlbench.records.types import Outcome
-from rlbench.sweep.events import Begun, Ending, Exited, News, Status, Told
+from rlbench.signals import Stop
+from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
 from rlbench.sweep.plan import Job
 from rlbench.sweep.worker import PATIENCE
 
 RETRIES = 2
-"""Processes of a run that may die before it is given up, beyond the first; a run that failed is not tried again."""
+"""Times a job whose process died is started again; a run that failed is not."""
 
 LOSSES = 20
-"""Machines that may vanish under a run before it is given up."""
+"""Times a job whose machine was lost is started again."""
 
 LOOK = 2.0
-"""Seconds until a run that another process holds is looked at again."""
+"""Seconds between two looks at a job that another process holds."""
 
 WAIT = 0.25
-"""Seconds to wait for a word of the processes before looking at everything else."""
+"""Seconds to wait for an event of the running jobs."""
 
 
 class Executor(Protocol):
-    """Where the processes of a sweep are."""
+    """Runs jobs: in this process, in worker processes of this machine, or on a cluster."""
+
+    @property
+    def in_process(self) -> bool:
+        """Return whether jobs run in this process, so that each has one attempt and no log."""
 
     def room(self, job: Job) -> bool:
-        """Whether a job can begin now."""
+        """Return whether a job can start now."""
 
     def start(self, job: Job, *, force: bool) -> None:
-        """Begin a job that there is room for."""
+        """Start a job that there is room for."""
 
-    def news(self, seconds: float) -> list[tuple[Job, News]]:
-        """What the jobs have told since, waiting at most so long for the first word."""
+    def events(self, seconds: float) -> Iterable[tuple[Job, Event]]:
+        """Return new events of the jobs; wait at most ``seconds`` for the first."""
 
     def ask(self) -> None:
-        """Let every job save its state and end."""
+        """Ask every job to save its state and end."""
 
     def kill(self) -> None:
         """End every job at once."""
 
 
-class Shown(Protocol):
-    """Shows a sweep while it runs."""
+class Display(Protocol):
+    """Shows the progress of a sweep."""
 
     def begin(self, job: Job) -> None:
-        """A process was started for the job."""
+        """The job was started."""
 
-    def tell(self, job: Job, told: Told) -> None:
-        """The job has told something."""
+    def show(self, job: Job, message: Message) -> None:
+        """The job has sent a message."""
 
     def pause(self, job: Job, reason: str) -> None:
         """The job's process is gone, and it will be started again."""
 
     def end(self, ending: Ending) -> None:
-        """The job is over, and this is how."""
+        """The job has ended."""
 
     def stop(self) -> None:
-        """A signal came, and the running jobs were asked to save their state."""
+        """The running jobs were asked to save their state."""
 
 
 @dataclass(slots=True)
-class Stop:
-    """Set by a signal handler: the first lets every run save its state, a second ends them at once."""
-
-    signal: int | None = None
-    again: bool = False
-
-
-@dataclass(slots=True)
-class _Tries:
-    """What is known of a job's processes in this sweep."""
+class _Attempts:
+    """Attempts of this sweep at one job."""
 
     force: bool
     died: int = 0
@@ -93,180 +90,209 @@ class _Tries:
     started: bool = False
     begun: bool = False  # the present process holds the folder
     since: float = 0.0
-    look: float = 0.0  # not to be started before
+    look: float = 0.0  # earliest time of the next start
 
 
 @dataclass(slots=True)
 class Sweep:
-    """The jobs of one invocation on their way."""
+    """Jobs of one command, carried out by an executor.
+
+    ``check`` raises ``RefusedFile`` for a finished record that the command must not call done.
+    """
 
     jobs: Sequence[Job]
     executor: Executor
-    shown: Shown
+    display: Display
     stop: Stop
     force: bool = False
+    check: Callable[[Record], None] = lambda _: None
     endings: dict[str, Ending] = field(default_factory=dict)
+    _waiting: list[Job] = field(default_factory=list)
+    _running: dict[str, Job] = field(default_factory=dict)
+    _attempts: dict[str, _Attempts] = field(default_factory=dict)
 
-    def carry(self) -> list[Ending]:
-        """Carry every job to its end, or to where a signal stopped it; in the order of the jobs."""
-        waiting, running = list(self.jobs), dict[str, Job]()
-        tries = {job.name: _Tries(force=self.force) for job in self.jobs}
-        waiting = [job for job in waiting if self._ended(job, tries[job.name]) is None]
-        while (waiting or running) and self.stop.signal is None:
-            self._start(waiting, running, tries)
-            for job, news in self.executor.news(WAIT):
-                self._hear(job, news, waiting, running, tries[job.name])
-        self._wind_up(running, tries)
+    def run(self) -> list[Ending]:
+        """Run every job to its end, or until a signal; return their endings in the order of the jobs."""
+        self._attempts = {job.name: _Attempts(force=self.force) for job in self.jobs}
+        self._waiting = [job for job in self.jobs if not self._has_ended(job)]
+        while (self._waiting or self._running) and self.stop.signal is None:
+            self._start()
+            for job, event in self.executor.events(WAIT):
+                self._handle(job, event)
+        self._wind_up()
+        signalled = self.stop.signal is not None
+        reason = f"signal {self.stop.signal}" if signalled else "not started, because another run was halted"
         for job in self.jobs:
             if job.name not in self.endings:
-                reason, tried = f"signal {self.stop.signal}", tries[job.name]
-                self._end(job, "interrupted", reason, tried, _outcome(job.folder), quiet=True)
+                self._end(job, "interrupted", reason, _outcome(job.folder), quiet=True)
         return [self.endings[job.name] for job in self.jobs]
 
-    def _start(self, waiting: list[Job], running: dict[str, Job], tries: dict[str, _Tries]) -> None:
-        """Start what there is room for, and drop what has ended meanwhile, whoever did it."""
-        for job in list(waiting):
-            tried = tries[job.name]
-            if self.stop.signal is not None or tried.look > monotonic() or not self.executor.room(job):
+    def _start(self) -> None:
+        """Start the jobs that there is room for; drop those that another process has finished meanwhile."""
+        for job in list(self._waiting):
+            attempt = self._attempts[job.name]
+            if self.stop.signal is not None or attempt.look > monotonic() or not self.executor.room(job):
                 continue
-            ended = self._ended(job, tried)
-            if ended is not None:
-                waiting.remove(job)
-            elif held(job.folder):
-                tried.look = monotonic() + LOOK
+            if self._has_ended(job):
+                self._waiting.remove(job)
+            elif not self.executor.in_process and held(job.folder):
+                attempt.look = monotonic() + LOOK
             else:
-                waiting.remove(job)
+                self._waiting.remove(job)
                 try:
-                    self.executor.start(job, force=tried.force)
-                except (RlbenchError, OSError) as error:  # of this one's folder; the others go on
-                    self._end(job, "refused" if isinstance(error, UsageError) else "halted", str(error), tried)
+                    self.executor.start(job, force=attempt.force)
+                except (RlbenchError, OSError) as error:  # its folder cannot be used; the other jobs go on
+                    self._end(job, "refused" if isinstance(error, UsageError) else "halted", str(error))
                     continue
-                running[job.name] = job
-                tried.started, tried.begun, tried.since = True, False, monotonic()
-                self.shown.begin(job)
+                self._running[job.name] = job
+                attempt.started, attempt.begun, attempt.since = True, False, monotonic()
+                self.display.begin(job)
 
-    def _ended(self, job: Job, tried: _Tries) -> Ending | None:
-        """How the job has ended before, if it has."""
-        if tried.force or not (job.folder / "outcome.json").exists():
-            return None
+    def _has_ended(self, job: Job) -> bool:
+        """Record the ending of a job that has ended before."""
+        if self._attempts[job.name].force or not (job.folder / "outcome.json").exists():
+            return False
         try:
-            outcome = read(job.folder).outcome
+            record = read(job.folder)
+            if not _complete(record):
+                return False
+            self.check(record)
         except RefusedFile as error:
-            return self._end(job, "refused", str(error), tried)
-        if outcome is None or outcome.status == "interrupted":
-            return None
-        return self._end(job, outcome.status, outcome.reason, tried, outcome)
+            self._end(job, "refused", str(error))
+            return True
+        if record.outcome is not None:
+            self._end(job, record.outcome.status, record.outcome.reason, record.outcome)
+        return True
 
-    def _hear(self, job: Job, news: News, waiting: list[Job], running: dict[str, Job], tried: _Tries) -> None:
-        if isinstance(news, Begun):
-            tried.begun, tried.force = True, False
-            _note(job, {"event": "begun", "number": attempts.begun(job.folder) + 1, "steps": news.steps})
-        if not isinstance(news, Exited):
-            self.shown.tell(job, news)
+    def _handle(self, job: Job, event: Event) -> None:
+        attempt = self._attempts[job.name]
+        if isinstance(event, Begun):
+            attempt.begun, attempt.force = True, False
+            self._note(job, {"event": "begun", "number": attempts.begun(job.folder) + 1, "steps": event.steps})
+        if not isinstance(event, Exited):
+            self.display.show(job, event)
             return
-        del running[job.name]
-        how, reason = self._judged(job, news, tried)
-        if tried.begun or how in {"crashed", "halted", "refused"}:
-            seconds = round(monotonic() - tried.since, 1)
-            _note(job, {"event": "ended", "how": how, "reason": reason, "code": news.code, "seconds": seconds})
-        if how == "running" and not held(job.folder):  # who had it may have come to its end, but not for ever
-            tried.lost += 1
-            if tried.lost > LOSSES:
-                how, reason = "crashed", "it ends again and again without a word"
-        if how == "running":
-            tried.look = monotonic() + LOOK
-            waiting.append(job)
-            self.shown.pause(job, "another process is running it; left alone, and looked at again")
-        elif how in {"crashed", "halted"} and self._another(news, tried) and self.stop.signal is None:
-            waiting.append(job)
-            self.shown.pause(job, f"{how}: {reason}; it is started again, from its last checkpoint")
+        del self._running[job.name]
+        status, reason = self._status(job, event)
+        if attempt.begun or status in {"crashed", "halted", "refused"}:
+            seconds = round(monotonic() - attempt.since, 1)
+            end = {"event": "ended", "how": status, "reason": reason, "code": event.code, "seconds": seconds}
+            self._note(job, end)
+        if self.executor.in_process:
+            self._end(job, status, reason, _outcome(job.folder))
+            if status == "halted":  # a full disk is full for the next job too
+                self._waiting.clear()
         else:
-            self._end(job, how, reason, tried, _outcome(job.folder))
+            self._retry_or_end(job, event, status, reason)
 
-    def _another(self, news: Exited, tried: _Tries) -> bool:
-        """Whether the job may be tried again."""
-        if news.lost:
-            tried.lost += 1
-            return tried.lost <= LOSSES
-        tried.died += 1
-        return tried.died <= RETRIES
+    def _retry_or_end(self, job: Job, event: Exited, status: Status, reason: str) -> None:
+        attempt = self._attempts[job.name]
+        if status == "running" and not held(job.folder):  # its holder may have finished it, but not for ever
+            attempt.lost += 1
+            if attempt.lost > LOSSES:
+                status, reason = "crashed", "it ends again and again without a word"
+        if status == "running":
+            attempt.look = monotonic() + LOOK
+            self._waiting.append(job)
+            self.display.pause(job, "another process is running it; left alone, and looked at again")
+        elif status in {"crashed", "halted"} and _may_retry(attempt, event) and self.stop.signal is None:
+            self._waiting.append(job)
+            self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
+        else:
+            self._end(job, status, reason, _outcome(job.folder))
 
-    def _judged(self, job: Job, news: Exited, tried: _Tries) -> tuple[Status, str]:
-        """What the end of a process means: its record is asked first, then its exit code."""
-        outcome = None if tried.force else _outcome(job.folder)  # what is to be made anew says nothing yet
+    def _status(self, job: Job, event: Exited) -> tuple[Status, str]:
+        """Status and reason of a job whose process has ended: by its record, else by the exit code."""
+        attempt = self._attempts[job.name]
+        outcome = None if attempt.force else _outcome(job.folder)  # the record is of an earlier attempt then
         if outcome is not None and outcome.status != "interrupted":
             return outcome.status, outcome.reason
-        if self.stop.signal is not None and not news.lost:
+        if event.status == "interrupted" and outcome is not None:
+            return "interrupted", outcome.reason
+        if event.status is not None:
+            return event.status, event.reason
+        if self.stop.signal is not None and not event.lost:
             return "interrupted", outcome.reason if outcome is not None else f"signal {self.stop.signal}"
-        return _by_code(news, begun=tried.begun)
+        return _by_code(event, begun=attempt.begun)
 
-    def _wind_up(self, running: dict[str, Job], tries: dict[str, _Tries]) -> None:
-        """After a signal let every process save its state, and end those that take too long."""
-        if not running:
+    def _wind_up(self) -> None:
+        """After a signal let every process save its state, and kill those that take too long."""
+        if not self._running:
             return
         self.executor.ask()
-        self.shown.stop()
+        self.display.stop()
         until, killed = monotonic() + PATIENCE, False
-        while running:
+        while self._running:
             if not killed and (self.stop.again or monotonic() > until):
                 self.executor.kill()
                 killed = True
-            for job, news in self.executor.news(WAIT):
-                self._hear(job, news, [], running, tries[job.name])
+            for job, event in self.executor.events(WAIT):
+                self._handle(job, event)
 
     def _end(
-        self,
-        job: Job,
-        status: Status,
-        reason: str,
-        tried: _Tries,
-        outcome: Outcome | None = None,
-        *,
-        quiet: bool = False,
-    ) -> Ending:
+        self, job: Job, status: Status, reason: str, outcome: Outcome | None = None, *, quiet: bool = False
+    ) -> None:
+        started, workers = self._attempts[job.name].started, not self.executor.in_process
         ending = Ending(
             job=job,
             status=status,
             reason=reason,
             outcome=outcome,
-            log=job.folder / attempts.LOG if tried.started else None,
-            attempts=attempts.begun(job.folder),
+            started=started,
+            log=job.folder / attempts.LOG if started and workers else None,
+            attempts=attempts.begun(job.folder) if workers else None,
         )
         self.endings[job.name] = ending
         if not quiet:
-            self.shown.end(ending)
-        return ending
+            self.display.end(ending)
+
+    def _note(self, job: Job, entry: Mapping[str, object]) -> None:
+        """Log an attempt of a worker process; the run itself reports a full disk."""
+        if not self.executor.in_process:
+            with suppress(ResourceExhausted, UsageError, OSError):
+                attempts.note(job.folder, {**entry, "host": socket.gethostname()})
 
 
-def _by_code(news: Exited, *, begun: bool) -> tuple[Status, str]:
-    """What an exit code says where the record does not tell."""
-    match news.code:
+def _may_retry(attempt: _Attempts, event: Exited) -> bool:
+    """Count a death or a loss."""
+    if event.lost:
+        attempt.lost += 1
+        return attempt.lost <= LOSSES
+    attempt.died += 1
+    return attempt.died <= RETRIES
+
+
+def _complete(record: Record) -> bool:
+    """Return whether nothing is left to do; a crash at the very end leaves checkpoints that a resume removes."""
+    if record.outcome is None or record.outcome.status != "done":
+        return record.outcome is not None and record.outcome.status != "interrupted"
+    folder = record.folder / "checkpoint"
+    return not folder.is_dir() or all(path.name in {"best", "last"} for path in folder.iterdir())
+
+
+def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
+    """Status and reason by an exit code."""
+    match event.code:
         case 0 if not begun:
             return "running", "another process is running it"
         case 2:
-            return "refused", news.reason
+            return "refused", event.reason
         case 5:
-            return "halted", news.reason
-        case code if news.lost or code == 0:
-            return "crashed", news.reason
+            return "halted", event.reason
+        case code if event.lost or code == 0:
+            return "crashed", event.reason
         case code if code < 0:
             return "crashed", f"ended by {_signal_name(-code)}"
         case code:
-            return "crashed", f"exit code {code}: {news.reason}"
+            return "crashed", f"exit code {code}: {event.reason}"
 
 
 def _outcome(folder: Path) -> Outcome | None:
-    """How the run stands by its record; None where nothing or nobody says so."""
+    """Outcome of a run; None where its record holds none or cannot be read."""
     try:
         return read(folder).outcome if (folder / "spec.json").exists() else None
     except RefusedFile:
         return None
-
-
-def _note(job: Job, what: Mapping[str, object]) -> None:
-    """Keep what was tried; a disk that is full is for the run to tell of."""
-    with suppress(ResourceExhausted, UsageError, OSError):
-        attempts.note(job.folder, {**what, "host": socket.gethostname()})
 
 
 def _signal_name(number: int) -> str:

@@ -1,7 +1,7 @@
-"""One run in a process of its own: the same command line a person would type, its words in a log, its steps in a pipe.
+"""Worker process of one run: the command line a person would type, its output in a log, its events in a pipe.
 
-The process leads a session of its own, so that a terminal's Ctrl-C reaches it only through its parent; it ends by
-itself when its parent is gone (``cli/piped.py``).
+The process leads a session of its own, so that a terminal's Ctrl-C reaches it only through its parent. It ends by
+itself when its parent is gone (``cli/parent_pipe.py``).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from rlbench.records import attempts
-from rlbench.sweep.events import Exited, News, from_line
+from rlbench.sweep.events import Event, Exited, from_line
 
 PATIENCE = 25.0
-"""Seconds that a process has to save its state and end, once it was asked to."""
+"""Seconds that a process has to save its state and end."""
 
 
 class Worker:
@@ -26,41 +26,41 @@ class Worker:
 
     def __init__(self, words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
         self.folder = folder
-        self.pipe, theirs = os.pipe()
+        self.pipe, child_end = os.pipe()
         os.set_blocking(self.pipe, False)
         self._torn = ""
         try:
             with attempts.open_log(folder) as log:
                 self.process = subprocess.Popen(  # noqa: S603 - our own command line, and no shell
-                    [sys.executable, "-P", "-m", "rlbench", *words, "--pipe", str(theirs)],
+                    [sys.executable, "-P", "-m", "rlbench", *words, "--pipe", str(child_end)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     env=dict(environ),
-                    pass_fds=(theirs,),
+                    pass_fds=(child_end,),
                     start_new_session=True,
                 )
         except BaseException:
             os.close(self.pipe)
             raise
         finally:
-            os.close(theirs)
+            os.close(child_end)
 
-    def told(self) -> list[News]:
-        """What came through the pipe since, and at last how the process ended."""
-        code = self.process.poll()  # asked first: what is read afterwards is then all there will ever be
-        found: list[News] = [told for line in self._lines() if (told := from_line(line)) is not None]
+    def events(self) -> list[Event]:
+        """Return new messages from the pipe, and at the end how the process exited."""
+        code = self.process.poll()  # before the pipe is read, so that nothing can follow what is read
+        messages: list[Event] = [message for line in self._lines() if (message := from_line(line)) is not None]
         if code is None:
-            return found
+            return messages
         os.close(self.pipe)
-        return [*found, Exited(code, attempts.last_line(self.folder))]
+        return [*messages, Exited(code, attempts.last_line(self.folder))]
 
     def ask(self) -> None:
-        """Let it save its state and end."""
+        """Ask the process to save its state and end."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, with all that it may have started."""
+        """Kill the process and its children."""
         self._send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
@@ -80,11 +80,10 @@ class Worker:
 
 
 def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """What a run's process is started with: its share of the threads, and no setting that its command line repeats."""
-    kept = {name: value for name, value in environ.items() if not _repeated(name)}
+    """Environment of a worker: its number of threads, and no setting that its command line repeats."""
+    kept = {name: value for name, value in environ.items() if not _on_command_line(name)}
     return {**kept, "OMP_NUM_THREADS": str(threads)}
 
 
-def _repeated(name: str) -> bool:
-    """Whether a variable is a field of the specification, or an option, which the command line says already."""
+def _on_command_line(name: str) -> bool:
     return name.startswith("RLBENCH_") and ("__" in name or name in {"RLBENCH_STEPS", "RLBENCH_SEEDS"})

@@ -146,9 +146,9 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
     assert Data("hopper-medium-v2").tasks("mujoco", ("Hopper-v4",)) == ("Hopper-v4",)  # refused for the suite
     assert Data("halfcheetah-medium-v2").tasks("offline") == ("halfcheetah-medium-v2",)
     assert Data("rlb-silent").tasks("offline", ("Hopper-v4",)) == ("Hopper-v4",)
-    with pytest.raises(UsageError, match="rlb-silent: does not say what it is of; say with --task on what to judge"):
+    with pytest.raises(UsageError, match="rlb-silent: names no environment; name its environment with --task"):
         Data("rlb-silent").tasks("offline")
-    with pytest.raises(UsageError, match="antmaze-umaze-v0: nothing here judges its task"):
+    with pytest.raises(UsageError, match="antmaze-umaze-v0: its policies cannot be evaluated here"):
         Data("antmaze-umaze-v0").tasks("offline")  # before anyone is told to download it
     with pytest.raises(UsageError, match="is of Pusher-v5, which judges nothing here; say with --task"):
         Data("mujoco/pusher/expert-v0").tasks("offline")
@@ -158,7 +158,7 @@ def test_a_set_that_is_no_row_is_not_taken_for_a_mistyped_one() -> None:
     for name, use in (
         ("ant-medium-v2", "--task Ant-v4 --dataset ant-medium-v2"),
         ("hopper-medium-v0", "--task Hopper-v4 --dataset hopper-medium-v0"),
-        ("antmaze-umaze-v0", "nothing here judges its task"),
+        ("antmaze-umaze-v0", "its policies cannot be evaluated here"),
     ):
         with pytest.raises(UsageError, match=f"{name}: is a data set, but no row of the table; .*{use}"):
             Data(None).tasks("offline", (name,))

@@ -19,7 +19,7 @@ from rlbench.algorithms.cql import CQL
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
-from rlbench.cli.experience import Data, checked, same
+from rlbench.cli.experience import Data, check_data, refuse_other_data
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
@@ -214,7 +214,7 @@ def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it
     monkeypatch.setattr(checksums, "measured", counted)
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
     assert isinstance(spec.task, OfflineTask)
-    found = checked(spec, runtime)
+    found = check_data(spec, runtime)
     assert found is not None and hashed == [data]
     build(spec, runtime, describe(spec), found.seal)
     assert hashed == [data]
@@ -230,10 +230,10 @@ def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Pat
     assert store is not None
     store.release()
     ended = read(folder_of(spec, tmp_path))
-    same(ended, Runtime(dataset=str(data)))
-    same(ended, Runtime())
+    refuse_other_data(ended, Runtime(dataset=str(data)))
+    refuse_other_data(ended, Runtime())
     with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
-        same(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
+        refuse_other_data(ended, Runtime(dataset=str(write(tmp_path / "rlb-hopper-medium.hdf5", seed=1))))
 
 
 def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
@@ -246,12 +246,12 @@ def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
     store.release()
     ended = read(folder_of(spec, tmp_path))
     monkeypatch.setenv("RLBENCH_DATASETS", str(data.parent))
-    same(ended, Runtime())
+    refuse_other_data(ended, Runtime())
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "none"))
-    same(ended, Runtime())
+    refuse_other_data(ended, Runtime())
     monkeypatch.setenv("RLBENCH_DATASETS", str(write(tmp_path / "new" / "rlb-hopper-medium.hdf5", seed=1).parent))
     with pytest.raises(RefusedFile, match=r"learned from rlb-hopper-medium.hdf5 .* is another"):
-        same(ended, Runtime())
+        refuse_other_data(ended, Runtime())
 
 
 def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.records.store import Store, folder_of, read
 from rlbench.records.types import CuriousUpdated
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 from tests.reliability import run_one
 from tests.reliability.run_one import carry
 

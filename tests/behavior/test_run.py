@@ -15,7 +15,8 @@ from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
 from rlbench.records.store import Store, read
 from rlbench.records.types import Epoch
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 
 SMALL = (
     "budget.steps=800",

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from rlbench import suites
-from rlbench.cli import completion
+from rlbench.cli import choices
 from rlbench.cli.app import main
 from rlbench.report.plots import Kind
 from tests.laws.layers import HEAVY
@@ -122,7 +122,7 @@ def test_runs_are_offered_by_their_folders(
 
 
 def test_kinds_of_pictures_are_those_that_can_be_drawn() -> None:
-    assert get_args(Kind) == completion.KINDS
+    assert get_args(Kind) == choices.PLOTS
 
 
 LINES = ["", "run ", "run atari dqn --task Po", "run atari dqn --set algo.l", "verify ", "table toy --format "]

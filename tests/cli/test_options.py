@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.cli import run as verb
+from rlbench.cli import sweep
 from rlbench.cli.app import main
-from rlbench.config.run import Runtime
+from rlbench.cli.sweep import SweepOptions
 from rlbench.datasets import remote
 
 Capture = pytest.CaptureFixture[str]
@@ -63,11 +63,11 @@ def test_minaris_server_is_asked_only_if_that_is_wanted(capsys: Capture, monkeyp
 def test_patience_reaches_the_run_and_is_no_nothing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
-    def take(_specs: object, runtime: Runtime, *_rest: object, **_flags: object) -> tuple[list[dict[str, object]], int]:
-        given.append(runtime.env_timeout)
-        return [], 0
+    def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
+        given.append(options.runtime.env_timeout)
+        return [], None
 
-    monkeypatch.setattr(verb, "_in_turn", take)
+    monkeypatch.setattr(sweep, "sweep", take)
     line = ["run", "toy", "dqn", "--task", "Catch", "--env-timeout"]
     assert main([*line, "2.5"]) == 0
     monkeypatch.setenv("RLBENCH_ENV_TIMEOUT", "7")
@@ -82,11 +82,11 @@ def test_how_updates_are_computed_and_who_judges_reaches_the_run(
 ) -> None:
     given = []
 
-    def take(_specs: object, runtime: Runtime, *_rest: object, **_flags: object) -> tuple[list[dict[str, object]], int]:
-        given.append((runtime.update_engine, runtime.eval_workers))
-        return [], 0
+    def take(_specs: object, options: SweepOptions) -> tuple[list[object], None]:
+        given.append((options.runtime.update_engine, options.runtime.eval_workers))
+        return [], None
 
-    monkeypatch.setattr(verb, "_in_turn", take)
+    monkeypatch.setattr(sweep, "sweep", take)
     line = ["run", "toy", "dqn", "--task", "Catch"]
     assert main(line) == 0
     assert main([*line, "--update-engine", "cuda-graph", "--eval-workers", "2"]) == 0

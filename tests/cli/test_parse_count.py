@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlbench.cli.options import parse_count
+from rlbench.cli.choices import parse_count
 from rlbench.errors import UsageError
 
 

@@ -39,9 +39,9 @@ def test_a_note_holds_as_much_as_there_is_room_for(
     assert drawn.note(CATCH, record, speed, "evaluation 1") == wanted
 
 
-def test_while_a_policy_is_judged_its_games_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_policy_is_evaluated_its_episodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Progress(env_steps=0, updates=0, last_return=None, evaluated=3)
-    assert drawing(monkeypatch, 200).note(CATCH, record, Speed()) == f"evaluating: 3/{CATCH.protocol.episodes} games"
+    assert drawing(monkeypatch, 200).note(CATCH, record, Speed()) == f"evaluating: 3/{CATCH.protocol.episodes} episodes"
 
 
 @pytest.mark.parametrize(("columns", "wanted"), [(200, "PongNoFrameskip-v4"), (80, "Pong")])

@@ -55,7 +55,7 @@ def init(**told):
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the developer's is met."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trackers, "OFTEN", 0.02)
+    monkeypatch.setattr(trackers, "INTERVAL", 0.02)
 
 
 @pytest.fixture
@@ -210,8 +210,8 @@ def test_wandb_that_cannot_be_asked_gets_every_epoch_once_too(
 
 
 def test_another_attempt_is_another_run_of_wandb(record_run: RecordRun) -> None:
-    first = trackers.called(read(record_run([1.0])))
-    assert trackers.called(read(record_run([1.0], force=True))) == f"{first}-1"
+    first = trackers.run_id(read(record_run([1.0])))
+    assert trackers.run_id(read(record_run([1.0], force=True))) == f"{first}-1"
 
 
 def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
@@ -220,7 +220,7 @@ def test_a_tracker_that_fails_is_given_up_in_one_line_and_the_run_goes_on(
     board("raise RuntimeError('the network\\nis gone')")
     assert main([*CATCH, "--track", "wandb", "--track", "tensorboard"]) == 0
     told = capsys.readouterr()
-    assert told.err.splitlines() == ["--track wandb: the network is gone; it follows no more, the runs go on"]
+    assert told.err.splitlines() == ["--track wandb: the network is gone; it is dropped, the runs go on"]
     assert same(curves(next(Path("tracked").rglob("*tfevents*"))), due(only_record()))
 
 
@@ -230,10 +230,10 @@ def test_a_tracker_that_hangs_holds_nobody_up_for_long(
     record, never = read(record_run([1.0])), Event()
     monkeypatch.setattr(trackers, "PATIENCE", 0.1)
     monkeypatch.setattr(trackers.TensorBoard, "take", lambda _self, _record: never.wait())
-    with trackers.following(["tensorboard"], [record.spec], Path("results"), Path("tracked")):
+    with trackers.tracking(["tensorboard"], [record.spec], Path("results"), Path("tracked")):
         pass
     never.set()
-    assert capsys.readouterr().err == "--track: not everything was shown within 0 s; the records are whole\n"
+    assert capsys.readouterr().err == "--track: not every epoch was written within 0 s; the records are whole\n"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Final
 from tests.laws.source import ROOT, Finding, Import, Module
 
 LAYERS: Final = (
-    {"errors", "config", "faults", "disk"},  # 0 what a run is, what can go wrong, where a test makes it, safe writing
+    {"errors", "config", "faults", "disk", "signals"},  # 0 what a run is, what can go wrong, safe writing, stopping
     {"suites", "records", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
     {"ops", "curves"},  # 2 pure functions of tensors; curves that other programs measured
     {"nets", "buffers", "envs"},  # 3
@@ -33,6 +33,7 @@ SIDEWAYS: Final = {
     ("config", "errors"),
     ("disk", "errors"),
     ("disk", "faults"),
+    ("signals", "errors"),
     ("__main__", "cli"),
 }  # within a layer, in this direction only
 FORBIDDEN: Final = {("algorithms", "buffers"), ("algorithms", "envs")}  # below, and still not to be known
@@ -45,6 +46,7 @@ LIGHT: Final = {
     "config",
     "suites",
     "records",
+    "signals",
     "report",
     "datasets",
     "curves",
@@ -53,7 +55,7 @@ READS_BY_LIBRARY: Final = {
     "rlbench/datasets/torchfile.py",  # reads a file of torch by torch
     "rlbench/datasets/remote.py",  # downloads from Minari's remote by minari
 }
-LIGHT_AT_START: Final = {"seeds", "cli", "__main__"}  # may, inside a function
+LIGHT_AT_START: Final = {"seeds", "sweep", "cli", "__main__"}  # may, inside a function
 
 IMPORTED_AS: Final = {"pillow": "PIL", "protobuf": "google"}  # distributions whose package has another name
 
@@ -130,6 +132,31 @@ def _unit(found: Import) -> str | None:
     if first != "rlbench":
         return None
     return rest[0] if rest and rest[0] != "__version__" else "__init__"
+
+
+def circles(modules: Iterable[Module]) -> list[str]:
+    """The modules that import themselves through others; imports for types alone make no circle."""
+    names = {module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module for module in modules}
+    imports = {
+        name: {_module_of(found.target, names) for found in module.imports if found.runs != "never"} - {name, None}
+        for name, module in names.items()
+    }
+    circles = []
+    for name, direct in imports.items():
+        reached, new = set[str | None](), direct
+        while new:
+            reached |= new
+            new = set().union(*(imports[other] for other in new if other)) - reached
+        if name in reached:
+            circles.append(name)
+    return sorted(circles)
+
+
+def _module_of(target: str, names: Iterable[str]) -> str | None:
+    """The module that an import brings: ``a.b`` of the name ``a.b.c`` where ``c`` is no module."""
+    while target and target not in names:
+        target = target.rpartition(".")[0]
+    return target or None
 
 
 def unused(dependencies: Iterable[str], modules: Iterable[Module]) -> list[str]:

@@ -25,6 +25,10 @@ def test_the_package_imports_every_core_dependency() -> None:
     assert not idle, f"{', '.join(idle)}: no module imports it; move it to an extra in pyproject.toml, or out"
 
 
+def test_no_modules_import_each_other() -> None:
+    assert layers.circles(tree()) == [], "move what both need, such as constants of options, into a third module"
+
+
 def test_the_median_module_is_short() -> None:
     lengths = [len(module.text.splitlines()) for module in tree() if module.tree.body]
     assert statistics.median(lengths) <= budgets.MEDIAN

@@ -179,6 +179,12 @@ PLANTED: list[tuple[Law, str, str]] = [
         'class C:\n    """Soft."""\n    def critic_loss(self) -> None:  # !\n        """It."""',
     ),
     (words.sources, "ops/losses.py", "def loss() -> None: ...  # !"),
+    (words.statements, "cli/run.py", '"""What it does."""  # !\nX = 1\n"""Whether it does."""  # !'),
+    (
+        words.statements,
+        "sweep/plan.py",
+        'class C:\n    """How."""  # !\n    def f() -> None:\n        """Where."""  # !',
+    ),
     (words.excuses, "ops/losses.py", "import x  # noqa: F401 # !"),
     (words.excuses, "ops/losses.py", "import x  # noqa - it is used # !"),
     (words.excuses, "envs/toy.py", "import x  # type: ignore[import-untyped] # !"),
@@ -209,7 +215,7 @@ INNOCENT = [
     ("records/machine.py", "def f(**more: object) -> dict[str, object]:\n    return {'a': 1, **more}"),
     ("report/tables.py", "import sys\nfrom rlbench import __version__, suites\nprint('', file=sys.stdout)"),
     ("cli/run.py", "import typer\ndef f() -> None:\n    from rlbench.run import run\n    run()"),
-    ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Stop\n"),
+    ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Saved\n"),
     ("cli/run.py", LONG_COMMAND),
     ("checkpoint.py", "from rlbench import faults\ndef f(path):\n    path.unlink()\n    faults.point('x')"),
     ("records/files.py", "def f(path):\n    return path.open('r'), path.name.replace('a', 'b')"),
@@ -248,6 +254,20 @@ def test_a_planted_violation_is_reported_where_it_is(law: Law, path: str, text: 
 def test_what_is_allowed_is_not_reported(path: str, text: str) -> None:
     module = Module(f"rlbench/{path}", text)
     assert [(law.__name__, finding) for law in LAWS for finding in law(module)] == []
+
+
+def test_an_import_circle_is_reported_with_all_its_modules() -> None:
+    modules = [
+        Module("rlbench/cli/a.py", "from rlbench.cli import b"),
+        Module("rlbench/cli/b.py", "def f() -> None:\n    from rlbench.cli.c import FORMATS"),
+        Module("rlbench/cli/c.py", "import rlbench.cli.a"),
+        Module(
+            "rlbench/cli/d.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.cli.e import E"
+        ),
+        Module("rlbench/cli/e.py", "from rlbench.cli.d import D"),
+    ]
+    assert layers.circles(modules) == ["rlbench.cli.a", "rlbench.cli.b", "rlbench.cli.c"]
+    assert layers.circles(modules[:2] + modules[3:]) == []
 
 
 def test_a_dependency_that_no_module_imports_is_reported() -> None:

@@ -23,7 +23,8 @@ from rlbench.config.footprint import footprint
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.records.store import Store
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 
 
 def resident(name: str) -> int:

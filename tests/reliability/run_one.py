@@ -10,7 +10,8 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import manifest
 from rlbench.records.store import Store, read, scores
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 
 QUIET = Runtime(device="cpu", threads=1, checkpoint_seconds=1e9)
 

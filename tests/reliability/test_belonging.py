@@ -16,7 +16,8 @@ from rlbench.ops.state_dict import State, branch
 from rlbench.records import files
 from rlbench.records.attempts import resumptions
 from rlbench.records.store import Store, read
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.odd import told
 from tests.reliability.run_one import carry, ending

@@ -12,7 +12,8 @@ import pytest
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
 from rlbench.records.store import Store, read
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 from tests.reliability.families import CATCH
 from tests.reliability.run_one import QUIET, carry, ending
 

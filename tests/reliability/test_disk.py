@@ -23,7 +23,8 @@ from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
 from rlbench.records.store import Store, read, scores
 from rlbench.records.types import Epoch
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 from tests.reliability.broken import SMALL, words
 
 Capture = pytest.CaptureFixture[str]

@@ -22,7 +22,8 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RunFailed
 from rlbench.ops.state_dict import State
 from rlbench.records.store import Store, read
-from rlbench.run import Stop, run
+from rlbench.run import run
+from rlbench.signals import Stop
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
 REPLAY = ("algo.replay.capacity=400", "algo.learning_starts=100", "algo.batch=8")

@@ -36,6 +36,8 @@ IMPORTED = (
         "rlbench.generate",
         "rlbench.cli.app",
         "rlbench.cli.run",
+        "rlbench.cli.sweep",
+        "rlbench.cli.inline",
         "rlbench.cli.progress_display",
         "rlbench.cli.resolve",
     ),

@@ -16,7 +16,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
-from rlbench.cli.sweep import SweepOptions, _words, repeated
+from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read, scores
 from rlbench.sweep.plan import Job, Order
@@ -192,7 +192,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     environ = {"RLBENCH_ALGO__LR": "2e-3", "RLBENCH_STEPS": "700", "RLBENCH_DEVICE": "cpu"}
     sets = ("algo.hidden=64",)
     wanted = resolve("toy", "dqn", "Catch", seed=3, sets=sets, config=config, environ=environ).spec
-    told = repeated(config, environ, sets)
+    told = repeated_settings(config, environ, sets)
     assert resolve("toy", "dqn", "Catch", seed=3, sets=told).spec == wanted
     rest = {
         "steps": None,
@@ -202,13 +202,13 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
         "eval_workers": None,
         "smoke": False,
         "quiet": True,
-        "jobs": 2,
+        "jobs": "2",
         "executor": "local",
         "address": None,
     }
     asked = SweepOptions(results=tmp_path, device="auto", sets=told, force=True, **rest)
     job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
-    line = _words(asked)(Order(job, "cuda:1", force=False))
+    line = command_line(asked)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
     assert line[line.index("--update-engine") + 1] == "compiled"
     assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.errors import DoesNotFit, UsageError
-from rlbench.sweep.plan import Job, Machine, Placed, Share, at_once, fewer_threads, jobs_of, parse_share, place, shared
+from rlbench.sweep.plan import (
+    Job,
+    Machine,
+    Placed,
+    Shard,
+    fewer_threads,
+    jobs_of,
+    parse_shard,
+    place,
+    shard_of,
+    worker_count,
+)
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
@@ -19,9 +30,9 @@ TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
 GB = 10**9
 
 
-def job(number: int = 0, *, threads: int = 1, memory: int = GB, card: int = 0) -> Job:
+def job(number: int = 0, *, threads: int = 1, memory: int = GB, gpu: int = 0) -> Job:
     spec = CATCH.model_copy(update={"seed": number})
-    return Job(spec=spec, folder=Path("x"), threads=threads, memory=memory, card=card)
+    return Job(spec=spec, folder=Path("x"), threads=threads, memory=memory, gpu=gpu)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +40,7 @@ def job(number: int = 0, *, threads: int = 1, memory: int = GB, card: int = 0) -
     [(None, 8, 70, 8), (None, 8, 3, 3), (2, 8, 70, 2), (16, 8, 70, 16), (None, 1, 5, 1), (4, 2, 0, 1)],
 )
 def test_as_many_processes_as_asked_or_one_a_core(asked: int | None, cores: int, pairs: int, processes: int) -> None:
-    assert at_once(asked, cores, pairs) == processes
+    assert worker_count(asked, cores, pairs) == processes
 
 
 @pytest.mark.parametrize(
@@ -52,7 +63,7 @@ def test_each_process_gets_its_share_of_the_cores(
 
 
 @pytest.mark.parametrize(
-    ("cores", "processes", "cards", "asked", "threads", "judges"),
+    ("cores", "processes", "gpus", "asked", "threads", "eval_workers"),
     [
         (2, 1, (), None, 2, 0),  # both learn
         (8, 1, (), None, 4, 4),
@@ -62,27 +73,27 @@ def test_each_process_gets_its_share_of_the_cores(
     ],
 )
 def test_an_offline_run_is_judged_on_what_its_share_of_the_cores_leaves_idle(
-    cores: int, processes: int, cards: tuple[int, ...], asked: int | None, threads: int, judges: int
+    cores: int, processes: int, gpus: tuple[int, ...], asked: int | None, threads: int, eval_workers: int
 ) -> None:
-    machine = Machine(cores=cores, memory=100 * GB, cards=cards)
+    machine = Machine(cores=cores, memory=100 * GB, gpus=gpus)
     (made,) = jobs_of([TD3BC], Path("r"), machine, processes, None, asked)
     (bare,) = jobs_of([TD3BC], Path("r"), machine, processes, None, 0)
-    assert (made.threads, made.eval_workers) == (threads, judges)
-    assert made.memory >= bare.memory + judges * 360_000_000
+    assert (made.threads, made.eval_workers) == (threads, eval_workers)
+    assert made.memory >= bare.memory + eval_workers * 360_000_000
 
 
 def test_a_card_takes_replay_and_networks_off_the_host() -> None:
     host = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB), 1, None)[0]
-    card = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, cards=(80 * GB,)), 1, None)[0]
-    assert host.card == 0 and card.card > 700_000_000
-    assert card.memory < host.memory and card.threads == 1
+    gpu = jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, gpus=(80 * GB,)), 1, None)[0]
+    assert host.gpu == 0 and gpu.gpu > 700_000_000
+    assert gpu.memory < host.memory and gpu.threads == 1
 
 
 def test_what_is_larger_than_the_machine_is_refused_with_the_number() -> None:
     with pytest.raises(DoesNotFit, match=r"atari/dqn/Pong.*1\.\d\d GB of it on this machine, which has 1\.00 GB free"):
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)
     with pytest.raises(DoesNotFit, match="GPU"):
-        jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, cards=(GB,)), 1, None)
+        jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, gpus=(GB,)), 1, None)
 
 
 @pytest.mark.parametrize(
@@ -96,19 +107,19 @@ def test_what_is_larger_than_the_machine_is_refused_with_the_number() -> None:
         ([{"threads": 3}], {"threads": 1}, "host"),
         ([{"threads": 3}], {"threads": 2}, None),
         ([], {"threads": 9}, "host"),  # alone, whatever it takes
-        ([], {"card": 4 * GB}, 1),  # the freer card
-        ([{"card": 4 * GB, "on": 1}], {"card": 4 * GB}, 0),
-        ([{"card": 4 * GB, "on": 0}], {"card": 6 * GB}, 1),
-        ([{"card": 4 * GB, "on": 1}], {"card": 6 * GB}, None),
+        ([], {"gpu": 4 * GB}, 1),  # the freer gpu
+        ([{"gpu": 4 * GB, "on": 1}], {"gpu": 4 * GB}, 0),
+        ([{"gpu": 4 * GB, "on": 0}], {"gpu": 6 * GB}, 1),
+        ([{"gpu": 4 * GB, "on": 1}], {"gpu": 6 * GB}, None),
     ],
 )
 def test_a_job_starts_where_there_is_room(running: list[dict[str, int]], new: dict[str, int], where: object) -> None:
-    machine = Machine(cores=4, memory=10 * GB, cards=(5 * GB, 6 * GB))
+    machine = Machine(cores=4, memory=10 * GB, gpus=(5 * GB, 6 * GB))
     beside = [
         Placed(job(n, **{k: v for k, v in one.items() if k != "on"}), one.get("on")) for n, one in enumerate(running)
     ]
     found = place(job(9, **new), beside, machine, 2)
-    assert (None if found is None else "host" if found.card is None else found.card) == where
+    assert (None if found is None else "host" if found.gpu is None else found.gpu) == where
 
 
 jobs = st.builds(
@@ -116,13 +127,13 @@ jobs = st.builds(
     st.integers(0, 99),
     threads=st.integers(1, 4),
     memory=st.integers(1, 12 * GB),
-    card=st.one_of(st.just(0), st.integers(1, 9 * GB)),
+    gpu=st.one_of(st.just(0), st.integers(1, 9 * GB)),
 )
 machines = st.builds(
     Machine,
     cores=st.integers(1, 8),
     memory=st.integers(12 * GB, 30 * GB),
-    cards=st.lists(st.integers(9 * GB, 20 * GB), min_size=1, max_size=3).map(tuple),
+    gpus=st.lists(st.integers(9 * GB, 20 * GB), min_size=1, max_size=3).map(tuple),
 )
 
 
@@ -141,22 +152,22 @@ def test_no_packing_is_ever_over_memory_cores_or_cards_and_every_job_gets_its_tu
         assert len(running) <= processes
         assert sum(p.job.memory for p in running) <= machine.memory
         assert len(running) == 1 or sum(p.job.threads for p in running) <= max(machine.cores, processes)
-        for card, free in enumerate(machine.cards):
-            assert sum(p.job.card for p in running if p.card == card) <= free
+        for gpu, free in enumerate(machine.gpus):
+            assert sum(p.job.gpu for p in running if p.gpu == gpu) <= free
         running.pop(data.draw(st.integers(0, len(running) - 1)))
 
 
 @given(st.integers(1, 40), st.integers(0, 200))
 def test_shares_hold_every_pair_once_and_differ_by_one_at_most(total: int, pairs: int) -> None:
-    parts = [shared(range(pairs), Share(number, total)) for number in range(1, total + 1)]
+    parts = [shard_of(range(pairs), Shard(number, total)) for number in range(1, total + 1)]
     assert sorted(pair for part in parts for pair in part) == list(range(pairs))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    assert parts == [shared(range(pairs), Share(number, total)) for number in range(1, total + 1)]
+    assert parts == [shard_of(range(pairs), Shard(number, total)) for number in range(1, total + 1)]
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.lists(st.sampled_from([PONG, CATCH]), min_size=1, max_size=6))
 def test_threads_of_all_processes_together_are_no_more_than_the_cores(cores: int, most: int, specs: list) -> None:
-    processes = at_once(most, cores, len(specs))
+    processes = worker_count(most, cores, len(specs))
     made = jobs_of(specs, Path("r"), Machine(cores=cores, memory=100 * GB), processes, None)
     assert max(one.threads for one in made) * processes <= max(cores, processes)
 
@@ -164,7 +175,7 @@ def test_threads_of_all_processes_together_are_no_more_than_the_cores(cores: int
 def test_the_plan_does_not_depend_on_what_is_finished() -> None:
     """Else a sweep that is started again would compute with other threads, and its numbers would differ."""
     machine, specs = Machine(cores=8, memory=100 * GB), [PONG.model_copy(update={"seed": n}) for n in range(4)]
-    processes = at_once(None, machine.cores, len(specs))
+    processes = worker_count(None, machine.cores, len(specs))
     every = jobs_of(specs, Path("r"), machine, processes, None)
     assert every == jobs_of(specs, Path("r"), replace(machine, memory=50 * GB), processes, None)
     assert [one.threads for one in every] == [2, 2, 2, 2]
@@ -173,12 +184,12 @@ def test_the_plan_does_not_depend_on_what_is_finished() -> None:
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", "1/4/2", ""])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--shard"):
-        parse_share(text)
+        parse_shard(text)
 
 
 def test_shares_are_counted_from_one() -> None:
-    assert parse_share("1/3") == Share(1, 3)
-    assert shared("abcdefg", Share(1, 3)) == ["a", "d", "g"]
+    assert parse_shard("1/3") == Shard(1, 3)
+    assert shard_of("abcdefg", Shard(1, 3)) == ["a", "d", "g"]
 
 
 def test_a_sweep_says_where_its_numbers_are_not_those_of_a_run_alone(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from rlbench.records import attempts
 from rlbench.records.locks import Claim
 from rlbench.records.store import Store, folder_of
 from rlbench.records.types import Outcome, Status
+from rlbench.signals import Stop
 from rlbench.sweep import scheduler
-from rlbench.sweep.events import Begun, Ending, Exited, News, Said, from_line, to_line
+from rlbench.sweep.events import Begun, Ending, EpochEnd, Event, Exited, from_line, to_line
 from rlbench.sweep.plan import Job
-from rlbench.sweep.scheduler import LOSSES, RETRIES, Stop, Sweep
+from rlbench.sweep.scheduler import LOSSES, RETRIES, Sweep
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 
@@ -43,7 +44,7 @@ def finished(made: Job, results: Path, status: Status = "done", reason: str = "t
 class Scripted:
     """Each start of a job takes the next of its scripts: news, or something to do first."""
 
-    def __init__(self, scripts: dict[int, Sequence[Sequence[News | Callable[[], None]]]], room: int = 2) -> None:
+    def __init__(self, scripts: dict[int, Sequence[Sequence[Event | Callable[[], None]]]], room: int = 2) -> None:
         self.scripts = {seed: list(scenes) for seed, scenes in scripts.items()}
         self.most, self.running, self.started, self.asked, self.killed = (
             room,
@@ -61,8 +62,10 @@ class Scripted:
         self.running[made.name] = made
         self.started.append((made.spec.seed, force))
 
-    def news(self, _seconds: float) -> list[tuple[Job, News]]:
-        found: list[tuple[Job, News]] = []
+    in_process = False
+
+    def events(self, _seconds: float) -> list[tuple[Job, Event]]:
+        found: list[tuple[Job, Event]] = []
         for made in list(self.running.values()):
             for told in self.scripts[made.spec.seed].pop(0):
                 if callable(told):
@@ -87,7 +90,7 @@ class Watched:
 
     def begin(self, _job: Job) -> None: ...
 
-    def tell(self, _job: Job, _told: object) -> None: ...
+    def show(self, _job: Job, _message: object) -> None: ...
 
     def pause(self, _job: Job, reason: str) -> None:
         self.paused.append(reason)
@@ -100,7 +103,7 @@ class Watched:
 
 def carried(jobs: list[Job], engine: Scripted, **more: object) -> tuple[list[Ending], Watched]:
     shown = Watched()
-    return Sweep(jobs, engine, shown, Stop(), **more).carry(), shown
+    return Sweep(jobs, engine, shown, Stop(), **more).run(), shown
 
 
 def test_what_is_missing_is_started_once_and_what_has_ended_never(tmp_path: Path) -> None:
@@ -165,7 +168,7 @@ def test_what_another_process_holds_is_left_alone_and_taken_over_when_it_lets_go
     taken.folder.mkdir(parents=True)
     other = Claim(taken.folder)
     assert other.acquire()
-    lets_go: list[News | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
+    lets_go: list[Event | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
     lets_go += [other.release, Exited(0, "")]
     engine = Scripted({0: [[Begun(0), lambda: finished(taken, tmp_path), Exited(0, "")]], 1: [lets_go]})
     endings, _ = carried([taken, free], engine)
@@ -199,7 +202,7 @@ def test_what_has_ended_is_known_before_there_is_room_and_after_a_signal(tmp_pat
     finished(jobs[2], tmp_path)
     stop = Stop()
     engine = Scripted({0: [[Begun(0)], [lambda: setattr(stop, "signal", 2)], [Exited(130, "")]]}, room=1)
-    endings = Sweep(jobs, engine, Watched(), stop).carry()
+    endings = Sweep(jobs, engine, Watched(), stop).run()
     assert [e.status for e in endings] == ["interrupted", "done", "done"]
 
 
@@ -213,7 +216,7 @@ def test_a_line_that_is_no_text_loses_no_other(tmp_path: Path) -> None:
 
 def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_path: Path) -> None:
     one = job(tmp_path)
-    late: list[News | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
+    late: list[Event | Callable[[], None]] = [lambda: finished(one, tmp_path), Exited(0, "")]
     engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
     endings, shown = carried([one], engine)
     assert [(e.status, e.attempts) for e in endings] == [("done", 0)]
@@ -242,7 +245,7 @@ def test_a_signal_lets_everything_save_its_state_and_starts_nothing_more(tmp_pat
     engine = Scripted(
         {0: [[Begun(0), lambda: setattr(stop, "signal", 15)], [], [Exited(143, "")]], 1: [[], [Exited(143, "")]]}
     )
-    endings = Sweep(jobs, engine, shown, stop).carry()
+    endings = Sweep(jobs, engine, shown, stop).run()
     assert [e.status for e in endings] == ["interrupted"] * 3
     assert (engine.asked, engine.killed, len(engine.started)) == (1, 0, 2)
 
@@ -262,12 +265,13 @@ def test_what_does_not_end_in_time_is_ended_and_a_second_signal_does_not_wait(
                 ]
             }
         )
-        Sweep([job(tmp_path)], engine, Watched(), stop).carry()
+        Sweep([job(tmp_path)], engine, Watched(), stop).run()
         assert engine.killed == 1
 
 
 def test_lines_of_the_pipe_come_back_as_they_were_and_torn_ones_are_none() -> None:
-    for told in (Begun(5), Said("γ → x")):
+    epoch = EpochEnd(number=1, steps=2, seconds=0.5, evaluation=None, episodes=0, steps_per_second=1e3)
+    for told in (Begun(5), epoch):
         assert from_line(to_line(told)) == told
     for text in ("", "{", "[]", "5", '{"kind": "Exited", "code": 0}', '{"kind": "Begun"}', '{"steps": 3}'):
         assert from_line(text) is None

@@ -1,0 +1,123 @@
+"""Executor that trains one job at a time in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlbench.cli.experience import CheckedData, check_data
+from rlbench.cli.output import remark
+from rlbench.cli.watchdog import Watchdog
+from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RunFailed
+from rlbench.records.types import Progress
+from rlbench.sweep.events import Begun, Event, Exited, epoch_end
+
+if TYPE_CHECKING:
+    from rlbench.config.run import Runtime, Spec
+    from rlbench.records.store import Store
+    from rlbench.signals import Stop
+    from rlbench.sweep.plan import Job
+
+
+class Inline:
+    """Executor without worker processes; ``events`` trains the started job."""
+
+    in_process = True
+
+    def __init__(self, runtime: Runtime, results: Path, stop: Stop) -> None:
+        self.runtime, self.results, self.stop = runtime, results, stop
+        self._started: tuple[Job, bool] | None = None
+
+    def room(self, job: Job) -> bool:
+        """Return whether no job is started."""
+        del job
+        return self._started is None
+
+    def start(self, job: Job, *, force: bool) -> None:
+        """Make a job the one that ``events`` trains."""
+        self._started = job, force
+
+    def events(self, seconds: float) -> Iterator[tuple[Job, Event]]:
+        """Train the started job and yield its events.
+
+        Raises:
+            UsageError: the run cannot begin as requested.
+        """
+        from rlbench.records.store import Store
+        from rlbench.run import run
+
+        del seconds
+        if self._started is None:
+            return
+        (job, force), self._started, store = self._started, None, None
+        self.stop.phase = "setup"
+        try:
+            data = check_data(job.spec, self.runtime)
+            store = Store.claim(job.spec, self.results, environment_of(job.spec, self.runtime, data), force=force)
+            if store is None:
+                exited = Exited(0, _holder(job.folder), status="running")
+            else:
+                _remark_crash(job, store)
+                with Watchdog(store, self.runtime.env_timeout):
+                    for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
+                        if self.stop.phase == "setup":
+                            self.stop.phase = "training"
+                            yield job, Begun(record.steps)
+                        yield job, record if isinstance(record, Progress) else epoch_end(record)
+                exited = Exited(0, "")
+        except Interrupted as error:
+            exited = Exited(error.exit_code, str(error), status="interrupted")
+        except RefusedFile as error:
+            exited = Exited(error.exit_code, str(error), status="refused")
+        except ResourceExhausted as error:
+            exited = Exited(error.exit_code, str(error), status="halted")
+        except RunFailed as error:
+            exited = Exited(error.exit_code, str(error), status="failed")
+        finally:
+            self.stop.phase = "idle"
+            if store is not None:
+                store.release()
+        yield job, exited
+
+    def ask(self) -> None:
+        """Do nothing: the run polls ``stop`` itself."""
+
+    def kill(self) -> None:
+        """Do nothing: the run has ended when its caller handles an error."""
+
+
+def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> dict[str, object]:
+    """Machine, versions and data of a run, for its record."""
+    from torch import cuda
+
+    from rlbench.assembly.device import device_of, threads_of
+    from rlbench.assembly.engine import engine_of
+    from rlbench.assembly.environments import describe
+    from rlbench.records.machine import environment, threads
+
+    device = device_of(runtime)
+    return environment(
+        device=str(device),
+        gpu=cuda.get_device_name() if device.type == "cuda" else None,
+        updates=engine_of(spec, runtime, device).told,
+        torch_threads=threads_of(spec, runtime, device),
+        env=dict(describe(spec).versions),
+        **({} if data is None else {"data": data.metadata()}),
+        **threads(),
+    )
+
+
+def _remark_crash(job: Job, store: Store) -> None:
+    if store.died is not None:
+        remark(f"{job.name}: {store.died}")
+
+
+def _holder(folder: Path) -> str:
+    """Name the process that trains a run, and the damage of its record."""
+    from rlbench.records.lock_holder import holder
+    from rlbench.report.run_status import standing
+
+    status = standing(folder)
+    damage = f", but {status.reason}" if status.state == "damaged" else ""
+    return f"{holder(folder)} is running it{damage}"

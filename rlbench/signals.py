@@ -1,0 +1,51 @@
+"""Handlers of SIGINT, SIGTERM and SIGHUP that let a run end at its next record, with its state saved."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from rlbench.errors import Interrupted
+
+Phase: TypeAlias = Literal["idle", "setup", "training"]
+
+
+@dataclass(slots=True)
+class Stop:
+    """Request to stop, set by a signal handler and polled between two records."""
+
+    signal: int | None = None  # number of the first signal
+    again: bool = False  # a second signal arrived
+    phase: Phase = "idle"  # of the run in this process; in "setup" there is no state to save yet
+
+
+@contextmanager
+def stop_on_signals(phase: Phase = "idle") -> Iterator[Stop]:
+    """Handle signals as requests to stop; an ignored SIGHUP (``nohup``) stays ignored.
+
+    Raises:
+        Interrupted: in the body, at once, when a signal arrives during "setup".
+        KeyboardInterrupt: in the body, when Ctrl-C is pressed a second time during "training".
+    """
+    stop = Stop(phase=phase)
+
+    def handle(number: int, _frame: object) -> None:
+        stop.again = stop.signal is not None
+        stop.signal = stop.signal or number
+        if stop.again and number == signal.SIGINT and stop.phase != "idle":
+            raise KeyboardInterrupt
+        if stop.phase == "setup":
+            raise Interrupted("stopped before the run began", signal=number)
+
+    names = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        names.append(signal.SIGHUP)
+    before = {name: signal.signal(name, handle) for name in names}
+    try:
+        yield stop
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,140 @@
+"""The display of a sweep: its advance, its remaining time, its bars, and its lines without a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.cli import progress_display
+from rlbench.records.types import Outcome, Progress
+from rlbench.sweep.events import Begun, Ending, EpochEnd
+from rlbench.sweep.plan import Job
+
+CATCH = suites.spec("toy", "dqn", "Catch")
+EPOCH = EpochEnd(number=1, steps=2_000, seconds=61.0, evaluation=0.5, episodes=8, steps_per_second=1_234.5)
+
+
+def job(seed: int) -> Job:
+    return Job(spec=CATCH.model_copy(update={"seed": seed}), folder=Path("x"))
+
+
+def progress(steps: int) -> Progress:
+    return Progress(env_steps=steps, updates=0, last_return=1.0)
+
+
+def ending(
+    of: Job, status: str = "done", *, started: bool = True, outcome: Outcome | None = None, reason: str = "why"
+) -> Ending:
+    return Ending(job=of, status=status, reason=reason, outcome=outcome, started=started, log=None, attempts=None)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(progress_display, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_remaining_time_follows_from_the_steps_of_this_sweep(clock: list[float]) -> None:
+    jobs = [job(0), job(1), job(2)]
+    advance = progress_display.Advance(jobs)
+    assert (advance.share, advance.left) == (0.0, None)
+    advance.end(jobs[0], here=False)  # done before: its steps are neither left nor a speed
+    advance.begin(jobs[1], 12_000)  # half of it was done before
+    assert (advance.share, advance.left) == (0.5, None)
+    clock[0] = 10.0
+    advance.move(jobs[1], 18_000)
+    assert advance.left == pytest.approx(30_000 / 600)
+    clock[0] = 20.0
+    advance.end(jobs[1], here=True)
+    assert advance.left == pytest.approx(24_000 / 600)
+    advance.begin(jobs[2], 0)
+    advance.move(jobs[2], 12_000)
+    advance.begin(jobs[2], 6_000)  # it died, and resumes from its checkpoint
+    assert advance.share == pytest.approx((24_000 * 2 + 6_000) / 72_000)
+
+
+def test_without_a_terminal_every_begin_epoch_and_end_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    display, one = progress_display.display([job(0), job(1)], quiet=False), job(0)
+    with display:
+        display.begin(one)
+        display.show(one, Begun(0))
+        display.show(one, progress(3_000))
+        display.show(one, EPOCH)
+        display.pause(one, "crashed: ended by SIGSEGV; it is started again")
+        display.show(one, Begun(2_000))
+        display.end(ending(one))
+        display.end(ending(job(1), "refused"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    *lines, done, refused = err.splitlines()
+    assert lines == [
+        "toy/dqn/Catch seed 0  starts at 0/24,000 steps",
+        "toy/dqn/Catch seed 0  epoch 1  2,000/24,000 steps  evaluation 0.5 over 8 episodes, 1,234 steps/s  1:01",
+        "toy/dqn/Catch seed 0: crashed: ended by SIGSEGV; it is started again",
+        "toy/dqn/Catch seed 0  resumes at 2,000/24,000 steps",
+    ]
+    assert done.startswith("toy/dqn/Catch seed 0: done  [1/2 runs, ETA 0:0")
+    assert refused == "toy/dqn/Catch seed 1: refused: why  [2/2 runs]"
+
+
+@pytest.mark.parametrize(
+    ("status", "started", "line"),
+    [
+        ("done", True, "done"),
+        ("done", False, "done already (why); --force runs it again"),
+        ("failed", True, "failed: why (traceback: x/failure.txt)"),
+        ("failed", False, "failed already (why); --force runs it again"),
+        ("interrupted", True, "stopped at 0 steps (why); the same command resumes"),
+        ("running", True, "why; left alone"),
+        ("halted", True, "halted: why"),
+    ],
+)
+def test_the_line_of_an_ending_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], status: str, line: str, *, started: bool
+) -> None:
+    progress_display.display([job(0)], quiet=False).end(ending(job(0), status, started=started))
+    assert capsys.readouterr().err == f"toy/dqn/Catch seed 0: {line}\n"
+
+
+def test_quiet_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    display, one = progress_display.display([job(0)], quiet=True), job(0)
+    display.begin(one)
+    display.show(one, Begun(0))
+    display.end(ending(one))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_has_a_bar_a_running_job_and_one_for_the_suite(clock: list[float]) -> None:
+    jobs = [job(0), job(1)]
+    bars = progress_display.Bars(jobs)
+    for one in jobs:
+        bars.begin(one)
+        bars.show(one, Begun(0))
+    clock[0] = 5.0
+    bars.show(jobs[0], progress(6_000))
+    completed = {task.description: task.completed for task in bars.bars.tasks}
+    assert completed == {"2 runs": 6_000 / 48_000, "dqn Catch seed 0": 6_000, "dqn Catch seed 1": 0}
+    assert "ETA 0:35" in bars.bars.tasks[0].fields["note"]
+    bars.show(jobs[1], Progress(env_steps=6_000, updates=0, last_return=None, evaluated=3))
+    assert bars.bars.tasks[2].fields["note"] == f"evaluating: 3/{CATCH.protocol.episodes} episodes"
+    bars.show(jobs[0], progress(12_000))  # within a tenth of a second no bar moves
+    assert bars.bars.tasks[1].completed == 6_000
+    bars.end(ending(jobs[0]))
+    bars.pause(jobs[1], "crashed")
+    assert [task.description for task in bars.bars.tasks] == ["2 runs"]
+    assert "1 ended" in bars.bars.tasks[0].fields["note"]
+
+
+def test_one_run_has_one_bar_with_its_last_evaluation(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    bars, one = progress_display.Bars([job(0)]), job(0)
+    bars.begin(one)
+    bars.show(one, Begun(0))
+    bars.show(one, EPOCH)
+    clock[0] = 1.0
+    bars.show(one, progress(6_000))
+    assert [task.description for task in bars.bars.tasks] == ["dqn Catch seed 0"]
+    assert bars.bars.tasks[0].fields["note"].endswith("evaluation 0.5")

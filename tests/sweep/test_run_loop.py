@@ -1,0 +1,90 @@
+"""One run loop: a run in this process is a sweep with an inline executor, a few frames above the gradient step."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from rlbench.algorithms.dqn import QLearner
+from rlbench.cli.app import main
+from tests.laws.source import ROOT
+
+FRAMES, GENERATORS = 12, 3
+
+
+def package_frames(frame: FrameType | None) -> list[FrameType]:
+    """Frames of rlbench on the stack, outermost first."""
+    frames = []
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(str(ROOT / "rlbench")):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames[::-1]
+
+
+def test_from_the_command_to_the_gradient_step_are_twelve_frames_and_three_generators(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks: list[list[tuple[str, bool]]] = []
+    update = QLearner.update
+
+    def observed(self: QLearner, *arguments: object) -> object:
+        if not stacks:
+            frames = package_frames(sys._getframe(1))
+            stacks.append([(f.f_code.co_name, bool(f.f_code.co_flags & inspect.CO_GENERATOR)) for f in frames])
+        return update(self, *arguments)
+
+    monkeypatch.setattr(QLearner, "update", observed)
+    words = [
+        "run",
+        "toy",
+        "dqn",
+        "--task",
+        "Catch",
+        "--smoke",
+        "--quiet",
+        "--device",
+        "cpu",
+        "--results",
+        str(tmp_path),
+    ]
+    assert main(words) == 0
+    (stack,) = stacks
+    names = [name for name, _ in stack]
+    assert names[0] == "main"
+    assert len(stack) + 1 <= FRAMES, names  # with ``update`` itself
+    assert sum(generator for _, generator in stack) <= GENERATORS, names
+
+
+def test_a_seed_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import rlbench.run  # noqa: PLC0415 - brings torch
+    from rlbench.errors import Diverged  # noqa: PLC0415 - as above
+
+    healthy = rlbench.run._healthy
+
+    def broken(epoch: object, trainer: object) -> None:
+        if "seed=1" in str(folder):
+            raise Diverged("planted is not a finite number")
+        healthy(epoch, trainer)
+
+    keep, folder = rlbench.run._Recorder.keep, Path()
+
+    def watched(self: rlbench.run._Recorder, epoch: object) -> None:
+        nonlocal folder
+        folder = self.store.folder
+        keep(self, epoch)
+
+    monkeypatch.setattr(rlbench.run, "_healthy", broken)
+    monkeypatch.setattr(rlbench.run._Recorder, "keep", watched)
+    words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--seeds", "0-2", "--json", "--device", "cpu"]
+    assert main([*words, "--results", str(tmp_path)]) == 5
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["status"] for row in rows] == ["done", "failed", "done"]
+    assert "planted" in rows[1]["reason"] and "attempts" not in rows[1]
