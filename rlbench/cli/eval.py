@@ -1,4 +1,4 @@
-"""``rlbench eval``: what a run has learned, judged once more, and filmed where that is asked for."""
+"""``rlbench eval``: evaluate a run's policy again, and record a video of its first episode."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rlbench.report.reference_scores import ReferenceScore
 
 EVAL_SCHEMA = 1
-KEPT = ("last", "best")
-SILENCE = 5.0  # seconds between two words on how far it is
+CHECKPOINTS = ("last", "best")
+INTERVAL = 5.0  # seconds between two messages of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class _EvalOptions:
     folder: Path
     checkpoint: str
     episodes: int | None  # None: as many as the protocol
-    games: int | None  # seed of fresh ones; None: those of the record once more
+    games: int | None  # seed of new episodes; None: the recorded episodes again
     device: str
     video: Path | None
-    program: str | None  # that writes it, where it is not written here
+    program: str | None  # external program that writes the video
 
 
 @dataclass(frozen=True, slots=True)
 class _Clip:
-    """The film that was made."""
+    """A recorded video."""
 
     frames: int
     seconds: float
@@ -57,16 +57,16 @@ class _EvalResult:
     """Result of an evaluation."""
 
     spec: Spec
-    epoch: int  # after which the policy was kept
-    env: str  # what stepped the games
-    games: tuple[tuple[float, int, int], ...]  # return, length and the seed of the lane
-    recorded: Evaluated | None  # what the run noted of the same policy
-    same: bool | None  # whether the recorded games came again as they were; None for fresh ones
+    epoch: int  # after which the policy was saved
+    env: str  # engine of the environments
+    games: tuple[tuple[float, int, int], ...]  # return, length and env seed of each episode
+    recorded: Evaluated | None  # the run's own evaluation of the same policy
+    same: bool | None  # the recorded episodes came out the same; None for new ones
     clip: _Clip | None
 
     @property
     def returns(self) -> tuple[float, ...]:
-        """Of every game, in raw points."""
+        """Return of every episode, in raw points."""
         return tuple(game[0] for game in self.games)
 
 
@@ -79,26 +79,29 @@ def evaluate(
             "--episodes",
             metavar="N",
             min=1,
-            help="Play so many whole games; default: as many as the protocol.",
+            help="Play N whole episodes; default: as many as the protocol.",
             show_default=False,
         ),
     ] = None,
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", metavar="best|last", help="Play the best policy that was kept, or the last.")
+        str, typer.Option("--checkpoint", metavar="best|last", help="Play the best policy, or the last.")
     ] = "best",
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", min=0, help="Seed of the games; default: 0.", show_default=False),
+        typer.Option("--seed", metavar="N", min=0, help="Seed of the episodes; default: 0.", show_default=False),
     ] = None,
     replay_recorded: Annotated[
         bool,
         typer.Option(
             "--replay-recorded",
-            help="Play the very games of the recorded evaluation, to see whether they end the same.",
+            help="Play the episodes of the recorded evaluation again, and compare the returns.",
         ),
     ] = False,
     video: Annotated[
-        Path | None, typer.Option("--video", metavar="FILE.gif|.mp4", help="Film the first episode; default: no film.")
+        Path | None,
+        typer.Option(
+            "--video", metavar="FILE.gif|.mp4", help="Record a video of the first episode; default: no video."
+        ),
     ] = None,
     device: Annotated[
         str,
@@ -113,38 +116,37 @@ def evaluate(
     results: Records = None,
     json: Json = False,
 ) -> None:
-    """Play what a run has learned, by the protocol it was judged by.
+    """Play the policy of a run, by the protocol of its evaluations.
 
-    Whole games in raw points, of the same environments, chance and scale of observations; nothing is written into the
-    run's folder. A film of MuJoCo needs OpenGL (MUJOCO_GL=egl, osmesa or glfw); a GIF is held in memory till it ends,
-    a long film is better an MP4.
+    Whole episodes in raw points, in the same environments; nothing is written into the run's folder. A video of MuJoCo
+    needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for a long video.
     """
     from rlbench.cli import video_writer
 
     if replay_recorded and (episodes, seed) != (None, None):
-        raise UsageError("--replay-recorded plays what was recorded; leave --episodes and --seed out")
+        raise UsageError("--replay-recorded plays the recorded episodes; leave --episodes and --seed out")
     program = None if video is None else video_writer.check(video)
     folder = run_folder(run, results)
-    _there(folder, checkpoint)
-    asked = _EvalOptions(folder, checkpoint, episodes, None if replay_recorded else seed or 0, device, video, program)
-    found = _evaluated(asked)
+    _check_checkpoint(folder, checkpoint)
+    options = _EvalOptions(folder, checkpoint, episodes, None if replay_recorded else seed or 0, device, video, program)
+    result = _evaluate(options)
     if json:
-        emit_json(_document(asked, found))
+        emit_json(_document(options, result))
     else:
-        emit(_text(asked, found))
+        emit(_text(options, result))
 
 
-def _there(folder: Path, checkpoint: str) -> None:
-    """Refuse a policy that is not kept where the other one is; a run that keeps neither is refused by its reader."""
-    if checkpoint not in KEPT:
-        raise UnknownName("checkpoint", checkpoint, KEPT)
-    place, other = folder / "checkpoint", KEPT[1 - KEPT.index(checkpoint)]
+def _check_checkpoint(folder: Path, checkpoint: str) -> None:
+    """Refuse a missing checkpoint where the other one exists; the reader refuses a run without both."""
+    if checkpoint not in CHECKPOINTS:
+        raise UnknownName("checkpoint", checkpoint, CHECKPOINTS)
+    place, other = folder / "checkpoint", CHECKPOINTS[1 - CHECKPOINTS.index(checkpoint)]
     if not (place / checkpoint).is_dir() and (place / other).is_dir():
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
 
 
-def _evaluated(asked: _EvalOptions) -> _EvalResult:
-    """Load the policy and let it play."""
+def _evaluate(options: _EvalOptions) -> _EvalResult:
+    """Load the policy and play its episodes."""
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.config.run import Runtime
     from rlbench.generate import kept_run
@@ -152,101 +154,101 @@ def _evaluated(asked: _EvalOptions) -> _EvalResult:
     from rlbench.records.store import read
     from rlbench.seeds import Seeds
 
-    (spec, kept), record = kept_run(asked.folder, asked.checkpoint), read(asked.folder)
-    epoch = whole(kept, "epoch")
+    (spec, state), record = kept_run(options.folder, options.checkpoint), read(options.folder)
+    epoch = whole(state, "epoch")
     recorded = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
-    if asked.games is None and recorded is None:
-        raise UsageError(f"{asked.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
-    seeds = Seeds(spec.seed).child("evaluation", epoch) if asked.games is None else Seeds(asked.games).child("eval")
-    shared = _shared(spec, asked.episodes)
-    evaluation = restore_evaluation(shared, kept, Runtime(device=asked.device), seeds)
+    if options.games is None and recorded is None:
+        raise UsageError(f"{options.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
+    seeds = Seeds(spec.seed).child("evaluation", epoch) if options.games is None else Seeds(options.games).child("eval")
+    shared = _with_episodes(spec, options.episodes)
+    evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
     env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
-    clip, played = _played(spec, evaluation, asked), evaluation.result()
-    same = recorded is not None and (played.returns, played.lengths) == (recorded.returns, recorded.lengths)
+    clip, evaluated = _play(spec, evaluation, options), evaluation.result()
+    same = recorded is not None and (evaluated.returns, evaluated.lengths) == (recorded.returns, recorded.lengths)
     return _EvalResult(
         spec=spec,
         epoch=epoch,
         env=env,
-        games=_in_rounds(played, shared.protocol.envs)[: asked.episodes],
+        games=_in_rounds(evaluated, shared.protocol.envs)[: options.episodes],
         recorded=recorded,
-        same=same if asked.games is None else None,
+        same=same if options.games is None else None,
         clip=clip,
     )
 
 
-def _shared(spec: Spec, episodes: int | None) -> Spec:
-    """The Spec with a protocol of at least as many games, in equal shares of its lanes."""
+def _with_episodes(spec: Spec, episodes: int | None) -> Spec:
+    """Copy a spec with a protocol of at least ``episodes``, the same number in each env."""
     if episodes is None:
         return spec
     share = -(-episodes // min(episodes, spec.protocol.envs))
-    lanes = -(-episodes // share)
-    protocol = spec.protocol.model_copy(update={"episodes": share * lanes, "envs": lanes})
+    envs = -(-episodes // share)
+    protocol = spec.protocol.model_copy(update={"episodes": share * envs, "envs": envs})
     return spec.model_copy(update={"protocol": protocol})
 
 
-def _played(spec: Spec, evaluation: Evaluation, asked: _EvalOptions) -> _Clip | None:
-    """Play every game to its end, and put the first on film where that is asked for."""
-    said = monotonic()
-    if asked.video is None:
+def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | None:
+    """Play every episode to its end, and record the first one if requested."""
+    since = monotonic()
+    if options.video is None:
         for ended in evaluation:
-            said = _say(ended, evaluation, said)
+            since = _remark_progress(ended, evaluation, since)
         return None
     from rlbench.assembly.video import watch
     from rlbench.cli.video_writer import video_writer
 
     watched = watch(spec, evaluation)
-    with video_writer(asked.video, seconds=watched.seconds, program=asked.program) as film:
+    with video_writer(options.video, seconds=watched.seconds, program=options.program) as writer:
         for ended in evaluation:
-            said = _say(ended, evaluation, said)
-            for picture in watched.frames():
-                film.add(picture)
-    return _Clip(film.count, film.count * watched.seconds, watched.camera.look)
+            since = _remark_progress(ended, evaluation, since)
+            for frame in watched.frames():
+                writer.add(frame)
+    return _Clip(writer.count, writer.count * watched.seconds, watched.camera.look)
 
 
-def _say(ended: int, evaluation: Evaluation, said: float) -> float:
-    """A word from time to time; when the last one was."""
+def _remark_progress(ended: int, evaluation: Evaluation, since: float) -> float:
+    """Remark the progress once an interval; return the time of the last remark."""
     now = monotonic()
-    if now - said < SILENCE:
-        return said
+    if now - since < INTERVAL:
+        return since
     remark(f"{ended} of {evaluation.episodes} episodes have ended")
     return now
 
 
-def _in_rounds(played: Evaluated, lanes: int) -> tuple[tuple[float, int, int], ...]:
-    """The first game of every lane, then the second ones: which come first depends on no game's length."""
-    share = len(played.returns) // lanes
-    order = [lane * share + game for game in range(share) for lane in range(lanes)]
-    return tuple((played.returns[i], played.lengths[i], played.seeds[i]) for i in order)
+def _in_rounds(evaluated: Evaluated, envs: int) -> tuple[tuple[float, int, int], ...]:
+    """Order episodes by round: the first of every env, then the second ones, whatever their lengths."""
+    share = len(evaluated.returns) // envs
+    order = [env * share + episode for episode in range(share) for env in range(envs)]
+    return tuple((evaluated.returns[i], evaluated.lengths[i], evaluated.seeds[i]) for i in order)
 
 
 def _published(spec: Spec) -> tuple[float, ReferenceScore] | None:
     """Reference score of the cell in raw points, and its source."""
     from rlbench.report.reference_scores import primary
 
-    points, found = reference_score(spec), primary(spec.suite, spec.algorithm, spec.task.id)
-    return None if points is None or found is None else (points, found)
+    points, reference = reference_score(spec), primary(spec.suite, spec.algorithm, spec.task.id)
+    return None if points is None or reference is None else (points, reference)
 
 
-def _document(asked: _EvalOptions, found: _EvalResult) -> dict[str, object]:
-    spec, published, clip = found.spec, _published(found.spec), found.clip
+def _document(options: _EvalOptions, result: _EvalResult) -> dict[str, object]:
+    spec, published, clip = result.spec, _published(result.spec), result.clip
     return {
         "schema_version": EVAL_SCHEMA,
-        "folder": str(asked.folder),
+        "folder": str(options.folder),
         "suite": spec.suite,
         "algorithm": spec.algorithm,
         "task": spec.task.id,
         "dataset": dataset_of(spec) or None,
         "seed": spec.seed,
         "smoke": spec.smoke,
-        "checkpoint": asked.checkpoint,
-        "epoch": found.epoch,
-        "env": found.env,
-        "device": asked.device,
-        "games": asked.games,
-        "episodes": [{"return": points, "length": length, "seed": seed} for points, length, seed in found.games],
-        **_mean(found.returns),
-        "recorded": found.recorded and {"episodes": len(found.recorded.returns), **_mean(found.recorded.returns)},
-        "same": found.same,
+        "checkpoint": options.checkpoint,
+        "epoch": result.epoch,
+        "env": result.env,
+        "device": options.device,
+        "games": options.games,
+        "episodes": [{"return": points, "length": length, "seed": seed} for points, length, seed in result.games],
+        **_mean(result.returns),
+        "recorded": result.recorded and {"episodes": len(result.recorded.returns), **_mean(result.recorded.returns)},
+        "same": result.same,
         "documented": published
         and {
             "score": published[0],
@@ -255,7 +257,7 @@ def _document(asked: _EvalOptions, found: _EvalResult) -> dict[str, object]:
             "source": published[1].source,
         },
         "video": clip
-        and {"file": str(asked.video), "pictures": clip.frames, "seconds": clip.seconds, "look": clip.look},
+        and {"file": str(options.video), "pictures": clip.frames, "seconds": clip.seconds, "look": clip.look},
     }
 
 
@@ -263,22 +265,22 @@ def _mean(returns: Sequence[float]) -> dict[str, float]:
     return {"mean": fmean(returns), "std": pstdev(returns)}
 
 
-def _text(asked: _EvalOptions, found: _EvalResult) -> str:
-    """A line an episode, then what they come to beside what was recorded and documented."""
-    spec, published, clip = found.spec, _published(found.spec), found.clip
-    whose = "the recorded games again" if asked.games is None else f"games of seed {asked.games}"
-    lines = [f"{spec.name} seed {spec.seed}, {asked.checkpoint} policy, of epoch {found.epoch}; {whose}", ""]
+def _text(options: _EvalOptions, result: _EvalResult) -> str:
+    """Format a line an episode, then the means of the measured, recorded and documented returns."""
+    spec, published, clip = result.spec, _published(result.spec), result.clip
+    origin = "the recorded episodes again" if options.games is None else f"episodes of seed {options.games}"
+    lines = [f"{spec.name} seed {spec.seed}, {options.checkpoint} policy, of epoch {result.epoch}; {origin}", ""]
     lines += [f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"]
-    lines += [f"{i:>7}  {points:>12,.2f}  {length:>7,}" for i, (points, length, _) in enumerate(found.games, 1)]
-    lines += ["", _line("measured", found.returns, "")]
-    if found.recorded is not None:
-        note = {None: "", True: ", the same games", False: ", OTHER GAMES THAN THESE"}[found.same]
-        lines += [_line("recorded", found.recorded.returns, note)]
+    lines += [f"{i:>7}  {points:>12,.2f}  {length:>7,}" for i, (points, length, _) in enumerate(result.games, 1)]
+    lines += ["", _line("measured", result.returns, "")]
+    if result.recorded is not None:
+        note = {None: "", True: ", the same episodes", False: ", OTHER EPISODES THAN THESE"}[result.same]
+        lines += [_line("recorded", result.recorded.returns, note)]
     if published is not None:
-        points, document = published
-        lines += [f"{'documented':<10}  {points:,.2f} ({document.estimator}; {document.system})"]
+        points, reference = published
+        lines += [f"{'documented':<10}  {points:,.2f} ({reference.estimator}; {reference.system})"]
     if clip is not None:
-        lines += [f"{'film':<10}  {asked.video}: {clip.frames:,} pictures, {clip.seconds:,.1f} s, {clip.look}"]
+        lines += [f"{'video':<10}  {options.video}: {clip.frames:,} frames, {clip.seconds:,.1f} s, {clip.look}"]
     return "\n".join(lines)
 
 

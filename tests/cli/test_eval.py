@@ -112,7 +112,8 @@ def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
 def test_a_person_reads_episodes_and_what_they_come_to_beside_record_and_document(run: Path, capsys: Capture) -> None:
     assert main(["eval", str(run), "--episodes", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("toy/dqn/Catch seed 0, best policy, of epoch ") and lines[0].endswith("games of seed 0")
+    assert lines[0].startswith("toy/dqn/Catch seed 0, best policy, of epoch ")
+    assert lines[0].endswith("episodes of seed 0")
     rows = [line.split() for line in lines[3:8]]
     assert [row[0] for row in rows] == ["1", "2", "3", "4", "5"] and {row[2] for row in rows} == {"9"}
     mean = np.mean([float(row[1]) for row in rows])
