@@ -37,7 +37,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "plot": (
         ("learning curves, the published ones behind them", "rlbench plot atari --task 'Pong*' --output pong.png"),
-        ("who beats whom, over all tasks", "rlbench plot mujoco --kind improvement --output improvement.svg"),
+        (
+            "the probability of improvement",
+            "rlbench plot mujoco --kind improvement --output improvement.svg",
+        ),
     ),
     "eval": (
         ("as many episodes as its protocol plays", "rlbench eval RUN"),

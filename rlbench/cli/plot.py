@@ -1,4 +1,4 @@
-"""``rlbench plot``: records as pictures."""
+"""``rlbench plot``: records as figures."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rlbench.errors import UnknownName, UsageError
 def plot(
     suite: Suite,
     *,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg", help="The picture to write.")],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.png|.svg|.pdf", help="The figure to write.")],
     kind: Annotated[
         str,
         typer.Option(
             "--kind",
             metavar="curves|walltime|profile|interval|improvement",
             help="What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
-            "interquartile means, or the chance that one algorithm beats another.",
+            "interquartile means, or the probability that a run beats its published score.",
             autocompletion=completion.kinds,
         ),
     ] = "curves",
@@ -31,16 +31,17 @@ def plot(
     algo: Algos = None,
     results: Records = None,
 ) -> None:
-    """Draw learning curves and other pictures of the records.
+    """Draw learning curves and other figures of the records.
 
-    Published curves are drawn behind the measured ones. A task that was never run is drawn if --task names it.
+    Published curves are dotted, in the colour of their algorithm; bands are ± one std over seeds. Runs with other
+    settings are lines of their own. A task that was never run is drawn if --task names it.
     """
     from rlbench.report.cells import SUITES
 
     if suite not in SUITES:
         raise UnknownName("suite", suite, SUITES)
-    if output.suffix not in {".png", ".svg"}:
-        raise UsageError(f"--output {output}: pictures are written as .png or .svg")
+    if output.suffix not in {".png", ".svg", ".pdf"}:
+        raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
     from rlbench.report.plots import draw, encoded, kind_of

@@ -19,18 +19,18 @@ from rlbench.report.cells import Cell
 from rlbench.report.estimate import best, final, last_tenth
 from rlbench.report.reference_table import DATA, CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
-from rlbench.report.run_index import Runs
+from rlbench.report.run_index import Runs, differences
 from rlbench.report.runs import Run
 from rlbench.report.sources import Sources
 from rlbench.report.tables import STYLES, html_table, legend, rounded, task_name
 
 PICTURES = (
-    ("curves", "Learning curves; the shade is the range of the seeds."),
+    ("curves", "Learning curves; bands are ± one std over seeds."),
     ("walltime", "The same against wall clock."),
 )
 SMALL = (
-    ("interval", "All tasks together, with 95 % bootstrap intervals over seeds."),
-    ("improvement", "How often a run beats its document; a half is a draw."),
+    ("interval", "The tasks that all algorithms have, with 95 % bootstrap intervals over seeds."),
+    ("improvement", "The probability that a run beats its published score; a half is a draw."),
     ("profile", "Share of runs above each score."),
 )
 PLAIN: Final = " /:;=,.-+'!*?@$~_"
@@ -61,9 +61,13 @@ def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], e
     measured = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
+    variants = sum(len(runs.variants) for key, runs in found.items() if key.suite == suite)
     if measured:
         several = sum(cell.measured.n for cell in measured if cell.measured) > 1
         parts += [html_table(measured), *_pictures(suite, evidence, several=several), _seeds(suite, found)]
+    elif variants:
+        told = f"No run has the published settings; {variants} {'has' if variants == 1 else 'have'} others."
+        parts += [f'<p class="quiet">{told}</p>', *_pictures(suite, evidence, several=False), _seeds(suite, found)]
     else:
         parts.append('<p class="quiet">Nothing has been run yet.</p>')
     if rest:
@@ -125,7 +129,7 @@ def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
     scores = [rounded(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)]
     remark = f" ({run.reason})" if run.status == "failed" else ""
     texts = {
-        "Cell": f"{key.algorithm} {task_name(key)}",
+        "Cell": f"{key.algorithm} {task_name(key)}{_variant(run)}",
         "Seed": str(run.seed),
         "Status": run.status + remark,
         "Steps": f"{run.env_steps:,}",
@@ -137,6 +141,13 @@ def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
     }
     fields = "".join(f"<td{_side(name)}>{html.escape(text)}</td>" for name, text in texts.items())
     return f"<tr>{fields}<td>{_spark(run, bounds)}</td></tr>"
+
+
+def _variant(run: Run) -> str:
+    """What sets a run apart from the published settings, in parentheses."""
+    from rlbench.report.plot_data import label
+
+    return f" ({label(run)})" if differences(run) else ""
 
 
 def _spark(run: Run, bounds: tuple[float, float, int]) -> str:
@@ -211,7 +222,7 @@ def _packages(run: Run) -> Mapping[str, object]:
 
 
 def _counted(runs: Runs) -> list[Run]:
-    return [*runs.scored, *runs.short]
+    return [*runs.scored, *runs.short, *runs.variants]
 
 
 def _side(name: str) -> str:

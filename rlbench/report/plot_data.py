@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -15,7 +16,7 @@ from rlbench.report.curves import Curve, documented_curves
 from rlbench.report.reference_scores import documented, names_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import in_points, reference
-from rlbench.report.run_index import Runs
+from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.sources import Sources
 from rlbench.report.tables import task_name
@@ -28,11 +29,11 @@ MOST_POINTS = 300
 class Line:
     """One algorithm on one task; the three arrays are equally long."""
 
-    algorithm: str
+    algorithm: str  # and by what the runs differ from the published settings
     runs: int
     x: Array  # agent steps or hours
     mean: Array
-    low: Array  # of the seeds at that moment
+    low: Array  # mean − one std over seeds
     high: Array
 
 
@@ -66,16 +67,20 @@ def panels(
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    found = chosen(suite, evidence.with_imported(), tasks, algorithms)
+    found, own = chosen(suite, evidence.with_imported(), tasks, algorithms), gather(evidence.own)
+    brought = {} if evidence.rlbench is None else gather(evidence.rlbench)
     drawn: dict[str, list[CellKey]] = {}
+    lines: dict[CellKey, list[Line]] = {}
     for key, runs in found.items():
-        if tasks or _shown(runs):
+        ours = runs if runs.of_others else own.get(key, Runs())
+        lines[key] = lines_of(key.algorithm, ours, brought.get(key, Runs()), clock, variants=bool(tasks))
+        if tasks or lines[key]:
             drawn.setdefault(task_name(key), []).append(key)
     documents = _documents(suite)
     return tuple(
         Panel(
             title=title + (" (imported)" if any(found[key].of_others for key in keys) else ""),
-            lines=tuple(line for key in keys if (line := line_of(key.algorithm, _shown(found[key]), clock))),
+            lines=tuple(line for key in keys for line in lines[key]),
             curves={key.algorithm: documented_curves()[key] for key in keys if key in documented_curves()},
             scores={key.algorithm: documents[key] for key in keys if key in documents},
             counted="gradient" if suite == "offline" else "agent",
@@ -131,22 +136,62 @@ def chosen(
     return {key: found.get(key, Runs()) for key in keys}
 
 
+def lines_of(
+    algorithm: str, own: Runs, brought: Runs, clock: Callable[[Evaluation], float], *, variants: bool
+) -> list[Line]:
+    """Own runs, and rlbench's, named where own ones stand beside them.
+
+    Own runs of other settings are drawn on demand, and where they are all there is, by what differs.
+    """
+    groups = {algorithm: _shown(own)}
+    if variants or not groups[algorithm]:
+        for run in own.variants:
+            groups.setdefault(f"{algorithm} {label(run)}", []).append(run)
+    other = f"{algorithm} (rlbench)" if any(groups.values()) else algorithm
+    groups[other] = _shown(brought) or groups.get(other, [])
+    return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
+
+
+def label(run: Run) -> str:
+    """The settings by which a run differs from the published ones: ``lr=0.00015``."""
+    differing = [text.removeprefix("algo.").removeprefix("method.") for text in differences(run)]
+    return " ".join(text for text in differing if not text.startswith("budget.")) or "other settings"
+
+
+def on_common_tasks(standings: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:
+    """The most algorithms that share a task, on all tasks that these share: scores on different tasks make no ranking.
+
+    Raises:
+        UsageError: no two of several algorithms share a task.
+    """
+    counts = Counter(task for standing in standings for task in standing.tasks)
+    first, shared = counts.most_common(1)[0]
+    if shared == 1 < len(standings):
+        names = ", ".join(standing.algorithm for standing in standings)
+        raise UsageError(f"{names} share no task with finished runs, so nothing ranks them; name one with --algo")
+    standings = [standing for standing in standings if first in standing.tasks]
+    common = [task for task in standings[0].tasks if all(task in other.tasks for other in standings)]
+    return tuple(
+        replace(
+            standing,
+            tasks=tuple(common),
+            scores=tuple(standing.scores[standing.tasks.index(task)] for task in common),
+            documents=tuple(standing.documents[standing.tasks.index(task)] for task in common if standing.documents),
+        )
+        for standing in standings
+    )
+
+
 def line_of(algorithm: str, runs: Sequence[Run], clock: Callable[[Evaluation], float]) -> Line | None:
-    """The mean of a cell's runs and the range of its seeds; a run that stopped early keeps its last evaluation."""
+    """The mean of runs ± one std over seeds (divided by n); a run that stopped keeps its last evaluation."""
     curves = [run.evaluations for run in runs if run.evaluations]
     if not curves:
         return None
     moments = sorted({clock(evaluation) for curve in curves for evaluation in curve})
     x = np.asarray(moments if len(moments) <= MOST_POINTS else np.linspace(moments[0], moments[-1], MOST_POINTS))
     levels = np.stack([np.interp(x, [clock(e) for e in curve], [e.mean for e in curve]) for curve in curves])
-    return Line(
-        algorithm=algorithm,
-        runs=len(curves),
-        x=x,
-        mean=levels.mean(axis=0),
-        low=levels.min(axis=0),
-        high=levels.max(axis=0),
-    )
+    mean, std = levels.mean(axis=0), levels.std(axis=0)
+    return Line(algorithm=algorithm, runs=len(curves), x=x, mean=mean, low=mean - std, high=mean + std)
 
 
 def steps(evaluation: Evaluation) -> float:

@@ -1,7 +1,8 @@
 """Pictures, as PNG or SVG: readable in black and white, by people who confuse colours, and the same bytes every time.
 
-Colours are those of Okabe and Ito; every algorithm has a marker of its own as well, and a dash pattern. Behind measured
-curves, with a band over the seeds, the documented ones are thin and dotted, with a band of one standard deviation.
+Colours are those of Okabe and Ito. An algorithm has the same colour, marker and dash pattern in every figure.
+Published curves are thin and dotted, in the colour of their algorithm. Bands are ± one std over seeds, of measured
+and published curves alike.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import chdir, nullcontext
 from functools import partial
 from typing import Final, Literal, NamedTuple, get_args
@@ -19,7 +21,7 @@ import numpy as np
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report import plot_data
-from rlbench.report.aggregate import Array, Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
+from rlbench.report.aggregate import Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 from rlbench.report.sources import Sources
@@ -28,12 +30,18 @@ with (
     chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext()
 ):  # which matplotlib would obey: it may be foreign
     from matplotlib import style
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-ENDINGS = (".png", ".svg")
+ENDINGS = (".png", ".svg", ".pdf")
+UNDATED = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
 STYLE = DATA / "plots.mplstyle"
 
@@ -63,6 +71,13 @@ DASHES = (
     (7, 1, 2, 1),
     (1, 1),
 )
+ORDER: Final = (
+    *("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow", "ppo", "sac", "trpo", "npg"),
+    *("ddpg", "td3", "redq", "reinforce", "a2c"),
+    *("il", "bcq", "cql", "crr", "td3bc", "iql", "td3bc-raw", "dqn+icm", "ppo+icm", "sac+icm", "ddpg+her"),
+)
+"""Algorithms by the number of their look; no two of a suite, but of the toys, share a colour."""
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1", "|", "p", "2", "_", "3", "h")
 
 
@@ -86,6 +101,8 @@ def draw(
         scale, standings = plot_data.standings(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not standings:
             raise plot_data.nothing(suite, evidence)
+        if kind != "improvement":
+            standings = plot_data.on_common_tasks(standings)
         drawing: Callable[[Sequence[AlgorithmScores], str], Figure] = {
             "profile": _profile,
             "interval": _interval,
@@ -104,8 +121,7 @@ def encoded(figure: Figure, ending: str) -> bytes:
         raise UsageError(f"{ending or 'no ending'}: pictures are written as {' or '.join(ENDINGS)}")
     file = io.BytesIO()
     with style.context(STYLE):
-        nameless = {"Date": None, "Creator": None} if ending == ".svg" else {"Software": None}
-        figure.savefig(file, format=ending[1:], metadata=nameless, dpi=150)
+        figure.savefig(file, format=ending[1:], metadata=UNDATED[ending], dpi=150)
     return PLACES.sub(_coarse, file.getvalue()) if ending == ".svg" else file.getvalue()
 
 
@@ -126,12 +142,18 @@ def kind_of(name: str) -> Kind:
     raise UnknownName("kind", name, KINDS, where="--kind")
 
 
-def looks_of(algorithms: Sequence[str]) -> dict[str, Look]:
-    """How each algorithm of a picture is drawn; up to twenty have a marker of their own."""
-    found = {}
-    for i, name in enumerate(dict.fromkeys(algorithms)):
+def looks_of(labels: Sequence[str]) -> dict[str, Look]:
+    """How each line of a figure is drawn; ``ppo lr=1e-4`` has the colour of ``ppo`` and other dashes."""
+    found: dict[str, Look] = {}
+    used: Counter[str] = Counter()
+    for place, label in enumerate(dict.fromkeys(labels)):
+        algorithm, _, rest = label.partition(" ")
+        i = ORDER.index(algorithm) if algorithm in ORDER else place
+        used[algorithm] += bool(rest)
+        color = COLORS[(i if algorithm in ORDER else place) % len(COLORS)]
+        i += 3 * used[algorithm]
         dashes = (i + i // len(COLORS)) % len(DASHES)  # a colour that comes again has other dashes
-        found[name] = Look(COLORS[i % len(COLORS)], DASHES[dashes], MARKERS[i % len(MARKERS)])
+        found[label] = Look(color, DASHES[dashes], MARKERS[i % len(MARKERS)])
     return found
 
 
@@ -139,7 +161,7 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(max(5.2, 4.0 * columns), 2.9 * rows + 0.8), layout="constrained")
-    looks = looks_of([name for panel in panels for name in (*[line.algorithm for line in panel.lines], *panel.curves)])
+    looks = looks_of([name for p in panels for name in (*(line.algorithm for line in p.lines), *p.curves, *p.scores)])
     grid = figure.subplots(rows, columns, squeeze=False)
     for place, axes in enumerate(grid.flat):
         if place >= len(panels):
@@ -151,7 +173,13 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
     measured = any(panel.lines for panel in panels)
     dotted = not hours and measured and any(panel.curves for panel in panels)
     drawn = {name for panel in panels for name in _drawn(panel, hours=hours)}
-    _legend(figure, {name: look for name, look in looks.items() if name in drawn}, curve=dotted, score=measured)
+    _legend(
+        figure,
+        {name: look for name, look in looks.items() if name in drawn},
+        published=drawn - {line.algorithm for panel in panels for line in panel.lines},
+        curve=dotted,
+        score=measured,
+    )
     return figure
 
 
@@ -160,9 +188,14 @@ def _drawn(panel: Panel, *, hours: bool) -> set[str]:
     return {line.algorithm for line in panel.lines} or (set() if hours else set(panel.curves))
 
 
+def _base(label: str) -> str:
+    """The algorithm of a line's label."""
+    return label.partition(" ")[0]
+
+
 def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> None:
     longest = max([line.x[-1] for line in panel.lines], default=0.0)
-    measured = {line.algorithm for line in panel.lines}
+    measured = {_base(line.algorithm) for line in panel.lines}
     unit, word = _unit(longest or 1e6, panel.counted, hours=hours)
     if not hours:
         for name, curve in panel.curves.items():
@@ -171,13 +204,13 @@ def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> 
             x, y, spread = (np.asarray(part, float) for part in (curve.env_steps, curve.mean, curve.std))
             color = looks[name].color
             axes.fill_between(x / unit, y - spread, y + spread, color=color, alpha=0.08, linewidth=0)
-            if measured:
-                axes.plot(x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2)
-            else:
-                _plain_curve(axes, x / unit, y, looks[name])
+            axes.plot(
+                x / unit, y, color=color, linewidth=1.1, linestyle=":", zorder=2,
+                marker=None if measured else looks[name].marker, markersize=3, markevery=max(1, len(x) // 5),
+            )  # fmt: skip
     for name, document in panel.scores.items():
         if name in measured:
-            axes.axhline(document, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+            axes.axhline(document, color=looks[name].color, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
     for line in panel.lines:
         color, dashes, marker = looks[line.algorithm]
         if line.runs > 1:
@@ -194,32 +227,31 @@ def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> 
         axes.set_xlim(0, 1.25 * longest / unit if panel.curves else 1.02 * longest / unit)
 
 
-def _plain_curve(axes: Axes, x: Array, y: Array, look: Look) -> None:
-    """A documented curve where nothing is measured: then it has the stage to itself."""
-    color, dashes, marker = look
-    linestyle = (0, dashes) if dashes else "-"
-    every = max(1, len(x) // 5)
-    axes.plot(x, y, color=color, linewidth=1.2, linestyle=linestyle, marker=marker, markersize=3, markevery=every)
-
-
 def _unit(longest: float, counted: str, *, hours: bool) -> tuple[float, str]:
     if hours:
         return (1.0, "hours") if longest >= 1 else (1 / 60, "minutes")
     return (1e6, f"million {counted} steps") if longest >= 5e5 else (1e3, f"thousand {counted} steps")
 
 
-def _legend(figure: Figure, looks: dict[str, Look], *, curve: bool, score: bool) -> None:
+def _legend(figure: Figure, looks: dict[str, Look], *, published: Collection[str], curve: bool, score: bool) -> None:
+    """The algorithms, the two kinds of published lines, and the meaning of the bands."""
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-    handles = [
-        Line2D([], [], color=color, linestyle=(0, dashes) if dashes else "-", marker=marker, markersize=4, label=name)
+    handles: list[Artist] = [
+        Line2D(
+            [], [], color=color, marker=marker, markersize=4, label=f"{name}, published" if name in published else name,
+            linestyle=":" if name in published else (0, dashes) if dashes else "-",
+        )
         for name, (color, dashes, marker) in looks.items()
-    ]
+    ]  # fmt: skip
     if curve:
-        handles.append(Line2D([], [], color="#57606a", linestyle=":", linewidth=1.1, label="documented curve"))
+        handles.append(Line2D([], [], color="#57606a", linestyle=":", linewidth=1.1, label="published curve"))
     if score:
-        handles.append(Line2D([], [], color="#6e7781", linestyle=(0, (1, 2)), linewidth=0.9, label="documented score"))
-    fitting = max(1, int(figure.get_figwidth() / 1.55))
+        handles.append(Line2D([], [], color="#57606a", linestyle=(0, (1, 2)), linewidth=0.9, label="published score"))
+    handles.append(Patch(color="#57606a", alpha=0.15, linewidth=0, label="± one std over seeds"))
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    fitting = max(1, int(figure.get_figwidth() / max(1.55, 0.6 + 0.085 * longest)))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), handlelength=3)
 
 
@@ -254,8 +286,8 @@ def _interval(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
             axes.plot(level, place, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
-    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale})")
-    axes.set_title("Interquartile mean; ◇ is the document")
+    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale.replace('document', 'own published score')})")
+    axes.set_title(f"Interquartile mean on {', '.join(standings[0].tasks)}; ◇ is published", wrap=True)
     return figure
 
 
@@ -268,8 +300,8 @@ def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     figure, axes = _rows_of([s.algorithm for s in known])
     _whiskers(axes, rows)
     axes.axvline(0.5, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
-    axes.set(xlim=(-0.03, 1.03), xlabel="chance that a run beats its document")
-    axes.set_title("Probability of improvement over the documents")
+    axes.set(xlim=(-0.03, 1.03), xlabel="probability that a run beats its published score")
+    axes.set_title("Probability of improvement over the published scores")
     return figure
 
 

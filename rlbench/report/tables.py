@@ -94,7 +94,8 @@ def to_html(cells: Sequence[Cell]) -> str:
 
 def html_table(cells: Sequence[Cell]) -> str:
     """The table alone; a note stands below its row, as wide as the table."""
-    header = [name for name in _filled(cells)[0] if name != "Note"]
+    header = [name for name in _filled(cells)[0] if name not in {"Note", "Verdict"}]
+    header.insert(header.index("Task") + 1, "Verdict")
     head = "".join(f"<th{_numeric(name)}>{name}</th>" for name in header)
     body = "\n".join(_html_row(cell, header) for cell in cells)
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
@@ -389,4 +390,5 @@ def _html_row(cell: Cell, header: Sequence[str]) -> str:
 
 
 def _numeric(name: str) -> str:
-    return ' class="number"' if name in NUMBERS else ""
+    spare = " spare" if name in SPARED else ""
+    return f' class="number{spare}"' if name in NUMBERS else ""

@@ -15,12 +15,13 @@ import pytest
 from matplotlib import style
 from matplotlib.image import imread
 
+from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.compare import compare, normalizer
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import hours, panels, standings, steps
-from rlbench.report.plots import KINDS, STYLE, draw, encoded, looks_of
+from rlbench.report.plots import KINDS, ORDER, STYLE, draw, encoded, looks_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
@@ -92,8 +93,8 @@ def test_a_curve_holds_every_seed_and_the_document(two_algorithms: Path) -> None
     found = {panel.title: panel for panel in panels("toy", Sources(two_algorithms), clock=steps)}
     line = next(line for line in found["Catch"].lines if line.algorithm == "dqn")
     assert line.x.tolist() == [0, 4000]
-    assert line.low == pytest.approx([-0.6, 0.75])
-    assert line.high == pytest.approx([-0.6, 0.875])
+    assert line.low == pytest.approx([-0.6, 0.8125 - 0.0625])  # one std, divided by n
+    assert line.high == pytest.approx([-0.6, 0.8125 + 0.0625])
     assert found["Catch"].scores["dqn"] == 1.0
     assert panels("toy", Sources(two_algorithms), clock=hours)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
 
@@ -120,7 +121,7 @@ def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) 
     [
         ("plot", "toy", "--output", "a.png"),
         ("plot", "toy", "--kind", "pie", "--output", "a.png"),
-        ("plot", "toy", "--output", "a.pdf"),
+        ("plot", "toy", "--output", "a.gif"),
         ("plot", "toy", "--output", "no/a.png"),
         ("plot", "mujoco", "--task", "Nothing*", "--output", "a.png"),
         ("report", "toyy", "--output", "a.html"),
@@ -142,11 +143,68 @@ def test_the_legend_names_what_is_drawn_and_no_algorithm_that_was_only_documente
     (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",), clock=steps)
     assert len(hopper.curves) > 1
     (legend,) = draw("mujoco", "curves", Sources(Path("results")), tasks=("Hopper-v4",)).legends
-    assert [text.get_text() for text in legend.get_texts()] == ["ppo", "documented curve", "documented score"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "ppo", "published curve", "published score", "± one std over seeds"
+    ]  # fmt: skip
+
+
+def test_published_curves_alone_are_dotted_and_called_published() -> None:
+    figure = draw("mujoco", "curves", Sources(Path("nowhere")), tasks=["Hopper-v3"], algorithms=["ppo"])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ppo, published", "± one std over seeds"]
+    (line,) = figure.axes[0].lines
+    assert (line.get_linestyle(), line.get_color()) == (":", looks_of(["ppo"])["ppo"].color)
+
+
+def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: Record) -> None:
+    for lr in ("0.5", "0.25"):
+        record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}"])
+    (panel,) = panels("toy", Sources(Path("results")), clock=steps)
+    assert {line.algorithm for line in panel.lines} == {"dqn lr=0.25", "dqn lr=0.5"}
+    looks = looks_of(["dqn", "dqn lr=0.25", "dqn lr=0.5"])
+    assert len({look.color for look in looks.values()}) == 1 and len({look.dashes for look in looks.values()}) == 3
+    assert main(["report", "toy", "--output", "page.html"]) == 0
+    text = Path("page.html").read_text(encoding="utf-8")
+    assert "No run has the published settings; 2 have others." in text and "dqn Catch (lr=0.5)" in text
+
+
+def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: Record) -> None:
+    two_algorithms.rename("brought")
+    record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
+    found = panels("toy", Sources(Path("results"), Path("brought"), named=False), tasks=["Catch"], clock=steps)
+    assert [line.algorithm for line in found[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
+        "dqn", "dqn (rlbench)", "c51"
+    ]  # fmt: skip
+
+
+def test_algorithms_are_ranked_on_the_tasks_that_all_have(two_algorithms: Path) -> None:
+    figure = draw("toy", "interval", Sources(two_algorithms))  # DQN alone has CartPole-v1
+    assert "on Catch;" in figure.axes[0].get_title()
+    assert {text.get_text() for text in figure.axes[0].texts} == {"1 task × 2 seeds"}
+
+
+def test_algorithms_without_a_common_task_are_not_ranked(record_run: Record, capsys: Capture) -> None:
+    record_run([1.0], suite="toy", task="Catch")
+    record_run([1.0], suite="toy", task="CartPole-v1", algo="c51")
+    assert main(["plot", "toy", "--kind", "interval", "--output", "a.svg"]) == 2
+    assert "share no task" in capsys.readouterr().err
+
+
+def test_an_algorithm_has_one_colour_in_every_figure() -> None:
+    alone = {name: looks_of([name])[name] for name in ORDER}
+    assert looks_of(ORDER) == alone and looks_of(ORDER[::-1]) == alone
+    for suite in ("atari", "mujoco", "offline"):
+        colors = [alone[name].color for name in suites.algorithms(suite) if name in alone and "+" not in name]
+        assert len(colors) == len(set(colors)) > 5, suite
+
+
+def test_a_pdf_has_the_same_bytes_every_time(two_algorithms: Path) -> None:
+    made = [encoded(draw("toy", "curves", Sources(two_algorithms)), ".pdf") for _ in range(2)]
+    assert made[0] == made[1] and made[0].startswith(b"%PDF")
 
 
 def test_no_two_algorithms_of_a_picture_look_alike_in_black_and_white() -> None:
-    looks = list(looks_of([f"algorithm {number}" for number in range(20)]).values())
+    looks = list(looks_of([f"algorithm-{number}" for number in range(20)]).values())
     assert len({look.marker for look in looks}) == len({(look.color, look.dashes) for look in looks}) == 20
 
 

@@ -159,11 +159,11 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
     assert page.cells == [
         "dqn",
         "Qbert|<b>",
+        "BELOW",
         "7,307",
         "1,234.6 [1,000.0, 1,469.0]",
         "3",
         "10,000,000",
-        "BELOW",
         "a & b",
     ]
     assert "{{" not in tables.to_html([FULL])
