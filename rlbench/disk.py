@@ -113,13 +113,15 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
     ``elsewhere`` says how another folder is chosen (`` with --results``), ``then`` what is done once there is space.
 
     Raises:
-        UsageError: its folder cannot be written.
+        UsageError: its folder cannot be written, or it is a folder itself.
         ResourceExhausted: the disk is full, or failed.
     """
     try:
         yield
     except PermissionError:
         raise UsageError(f"{path.parent}: cannot be written; choose another folder{elsewhere}") from None
+    except IsADirectoryError:
+        raise UsageError(f"{path}: is a folder; name a file") from None
     except FileNotFoundError:
         raise ResourceExhausted(f"{path}: its folder is gone; put it back and {then}") from None
     except OSError as error:

@@ -102,7 +102,8 @@ def datasets() -> list[str]:
     from rlbench.datasets import locations
 
     with suppress(RlbenchError, OSError):
-        return list(dict.fromkeys([*(there.name for there in locations.local()), *recipes(), *downloads()]))
+        local = filter(SAFE.fullmatch, (place.name for place in locations.local()))
+        return list(dict.fromkeys([*local, *recipes(), *downloads()]))
     return []
 
 

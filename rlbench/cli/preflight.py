@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def fits(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     """Refuse runs that do not fit into memory, or onto the disk of ``results``."""
     due = [spec for spec in specs if _to_come(spec, results)]
-    _memory(due, runtime)
+    fits_memory(due, runtime)
     _disk(due, results)
 
 
@@ -61,7 +61,12 @@ def writable(folder: Path) -> None:
         raise UsageError(f"{folder}: cannot be written; {remedy}")
 
 
-def _memory(specs: list[Spec], runtime: Runtime) -> None:
+def fits_memory(specs: list[Spec], runtime: Runtime) -> None:
+    """Refuse runs that would not fit into memory.
+
+    Raises:
+        DoesNotFit: a run would not; the message has the number.
+    """
     from rlbench.assembly.device import device_of, eval_workers_of, free_memory
     from rlbench.cli.experience import steps_of
     from rlbench.config.footprint import footprint, size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from rlbench.records.types import Epoch
 
 REPLAY_SCHEMA = 1
+PLAIN = re.compile(r"[\w,=-]{0,40}", re.ASCII)
+"""Value of a variable that chooses threads or instructions."""
+
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
 
@@ -76,7 +80,7 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
     ``dataset`` is the path of the recorded experience, where its name does not lead there.
 
     Raises:
-        UsageError: it is no run's folder, or its environment, device, engine or data cannot be had here.
+        UsageError: it is no run's folder, or its environment, device, engine, data or memory cannot be had here.
         RefusedFile: its record is damaged, or its data are another file.
     """
     from rlbench.records.store import read
@@ -103,12 +107,14 @@ def _last(record: Record, epochs: int | None) -> int:
 @contextmanager
 def _variables(record: Record) -> Iterator[None]:
     """The variables of threads and instructions as the run had them, before torch reads them."""
+    from rlbench.config.run import MOST_THREADS
     from rlbench.records.machine import INSTRUCTIONS, THREADS
 
     names, recorded = (*THREADS, *INSTRUCTIONS), record.environment
     for name in names:
         value = recorded.get(name, "")
-        if not isinstance(value, str) or "?" in value:
+        threads = re.findall(r"\d+", str(value)) if name.endswith("_NUM_THREADS") else []
+        if not isinstance(value, str) or not PLAIN.fullmatch(value) or any(int(n) > MOST_THREADS for n in threads):
             raise RefusedFile(f"{record.folder / 'spec.json'}: {name} has no value of a variable; restore it")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update({name: str(recorded[name]) for name in names if name in recorded})
@@ -122,6 +128,7 @@ def _variables(record: Record) -> Iterator[None]:
 
 def _trained(record: Record, last: int, dataset: Path | None) -> Replay:
     from rlbench.cli.experience import check_data, refuse_other_data
+    from rlbench.cli.preflight import fits_memory
     from rlbench.records.store import Store
     from rlbench.records.types import Epoch
     from rlbench.run import run
@@ -135,6 +142,7 @@ def _trained(record: Record, last: int, dataset: Path | None) -> Replay:
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
     with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals("setup") as stop:
+        fits_memory([record.spec], runtime)
         store = Store.claim(record.spec, Path(place), {})
         if store is None:
             raise UsageError(f"{place}: another process holds it; replay again")

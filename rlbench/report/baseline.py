@@ -22,6 +22,7 @@ from rlbench.report.runs import Run
 
 SCHEMA_VERSION = 1
 KIND = "rlbench baseline"
+LARGEST = 1e100  # of a score or a speed: the squares of larger ones are no numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,8 +112,11 @@ def read(path: Path) -> Baseline:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")
     try:
+        entries = tuple(_read_entry(cell) for cell in _list(content["cells"]))
+        if len({entry.key for entry in entries}) < len(entries):
+            raise ValueError  # noqa: TRY301 - a cell twice: which one counts?
         return Baseline(
-            entries=tuple(_read_entry(cell) for cell in _list(content["cells"])),
+            entries=entries,
             commits=tuple(map(str, _list(content["commits"]))),
             machines=tuple(map(str, _list(content["machines"]))),
         )
@@ -140,13 +144,20 @@ def _read_entry(cell: object) -> Entry:
     return Entry(
         key=CellKey(*(text and named(text) for text in (str(cell[name]) for name in CellKey._fields))),
         id=named(str(cell["id"])),
-        scores={int(seed): _finite(score) for seed, score in cell["scores"].items()},
+        scores={_seed(seed): _finite(score) for seed, score in cell["scores"].items()},
         speeds={str(machine): tuple(map(_finite, _list(values))) for machine, values in cell["speeds"].items()},
     )
 
 
+def _seed(name: str) -> int:
+    """Read a seed as it is written: ``00`` is no second seed 0."""
+    if str(int(name)) != name:
+        raise ValueError
+    return int(name)
+
+
 def _finite(value: object) -> float:
-    if not isinstance(value, int | float) or value != value or abs(value) == float("inf"):  # noqa: PLR0124 - NaN
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:  # NaN is not
         raise TypeError
     return float(value)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,15 +15,17 @@ from typing import cast
 import pytest
 
 from rlbench import disk
+from rlbench.cli import completion, replay
 from rlbench.cli.resolve import resolve
 from rlbench.cli.trackers import Board, Wandb
 from rlbench.config.footprint import footprint
 from rlbench.datasets import catalogue, checksums, policies, recording_format, recording_writer, sb3_import, tfrecord
 from rlbench.errors import RefusedFile
-from rlbench.records import attempts
-from rlbench.records.store import Store, folder_of, read
-from rlbench.report import tensorboard
+from rlbench.records import attempts, files
+from rlbench.records.store import Record, Store, folder_of, read
+from rlbench.report import baseline, check, tensorboard
 from rlbench.report.remaining_work import remaining_runs
+from rlbench.report.sources import Sources
 from tests.behavior.test_offline import write
 from tests.conftest import RecordRun, epoch
 from tests.reliability.odd import told
@@ -147,7 +150,11 @@ def test_memory_is_foreseen_by_the_rows_of_the_file_that_is_here(
                 memory(
                     ["run", "offline", "il", "--task", "hopper-medium-v2", "--dry-run", "--json"], "plan", "0", "memory"
                 ),
-                next(row.memory for row in remaining_runs("offline", tmp_path) if row.key.dataset == spec.task.id),
+                next(
+                    row.memory
+                    for row in remaining_runs("offline", Sources(tmp_path))
+                    if row.key.dataset == spec.task.id
+                ),
             }
         )
     assert totals == [{footprint(spec).total}, {footprint(spec, steps=300).total}]
@@ -166,3 +173,72 @@ def test_a_run_on_a_file_is_replayed_on_that_file(tmp_path: Path, monkeypatch: p
     code, _, error = told([*replay, "--dataset", other])
     assert code == 2 and "is another" in error
     assert told([*replay, "--dataset", data])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OMP_NUM_THREADS", "200000"),
+        ("OMP_NUM_THREADS", "4,9999"),
+        ("MKL_NUM_THREADS", "10" * 30),
+        ("OMP_WAIT_POLICY", "x" * 1_000),
+        ("MKL_CBWR", "a/b"),
+    ],
+)
+def test_a_replay_sets_no_variable_that_ends_the_process(name: str, value: str) -> None:
+    """Of 200,000 threads libgomp's stack overflows: a segmentation fault."""
+    record = SimpleNamespace(environment={name: value}, folder=Path("f"))
+    with pytest.raises(RefusedFile, match=name), replay._variables(cast("Record", record)):
+        raise AssertionError("it is set")
+
+
+def test_a_replay_that_does_not_fit_into_memory_is_refused_with_the_number(tmp_path: Path) -> None:
+    spec = resolve("toy", "dqn", "Catch", sets=["algo.replay.capacity=100000000000"]).spec
+    store = Store.claim(spec, tmp_path, {"device": "cpu", "torch_threads": 1})
+    assert store is not None
+    store.append(epoch(0, 1.0, 0))
+    store.release()
+    code, _, error = told(["verify", "--replay", str(folder_of(spec, tmp_path)), "--epochs", "0"])
+    assert code == 2 and "on this machine, which has" in error, error
+
+
+BASELINES: dict[str, Callable[[dict[str, object]], list[dict[str, object]]]] = {
+    "a number whose square is none": lambda cell: [{**cell, "scores": {"0": 1e308, "1": -1e308}}],
+    "a truth value": lambda cell: [{**cell, "scores": {"0": True}}],
+    "a seed twice": lambda cell: [{**cell, "scores": {"0": 1.0, "00": 0.0}}],
+    "a cell twice": lambda cell: [cell, {**cell, "scores": {"0": -1.0}}],
+}
+
+
+@pytest.mark.parametrize("harm", BASELINES)
+def test_a_forged_baseline_is_refused(harm: str, tmp_path: Path) -> None:
+    cell: dict[str, object] = {"suite": "toy", "algorithm": "dqn", "task": "Catch", "dataset": "", "id": "0123"}
+    cell |= {"scores": {"0": 1.0}, "speeds": {}}
+    content = {"kind": baseline.KIND, "schema_version": 1, "commits": [], "machines": []}
+    path = tmp_path / "b.json"
+    path.write_text(files.sealed({**content, "cells": [cell]}))
+    assert baseline.read(path).entries
+    path.write_text(files.sealed({**content, "cells": BASELINES[harm](cell)}))
+    with pytest.raises(RefusedFile, match="not a baseline"):
+        baseline.read(path)
+
+
+def test_a_strict_check_whose_baseline_has_none_of_the_cells_does_not_pass() -> None:
+    new = check.Finding(suite="toy", algorithm="dqn", task="Catch", aspect="score", word="NEW", reason="")
+    passed = replace(new, word="PASSED")
+    assert (check.exit_code([new], strict=True), check.exit_code([new], strict=False)) == (4, 0)
+    assert check.exit_code([new, passed], strict=True) == 0
+
+
+@pytest.mark.parametrize("option", ["--junit", "--summary"])
+def test_a_folder_where_a_file_was_due_is_a_wrong_request(option: str, tmp_path: Path) -> None:
+    code, _, error = told(["check", "toy", "--results", str(tmp_path), option, str(tmp_path)])
+    assert code == 2 and "is a folder; name a file" in error
+
+
+def test_completion_offers_no_data_set_that_a_shell_would_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    for name in ("rlb-plain", "rlb-$(touch canary)"):
+        (tmp_path / f"{name}.hdf5").touch()
+    offers = completion.datasets()
+    assert "rlb-plain" in offers and "rlb-$(touch canary)" not in offers
