@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, ge
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rlbench.config.canonical import fields
+from rlbench.config.names import printable
 from rlbench.errors import UnknownName, UsageError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -129,7 +130,7 @@ def one_line(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     what = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {what}" if where else what
+    return printable(f"{where}: {what}" if where else what)  # a field may have any name
 
 
 def _replaced(node: ModelT, path: list[str], setting: Setting) -> ModelT:

@@ -112,11 +112,8 @@ def read(path: Path) -> Baseline:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise RefusedFile(f"{path}: not a baseline; make one with: rlbench baseline save FILE")
     try:
-        entries = tuple(_read_entry(cell) for cell in _list(content["cells"]))
-        if len({entry.key for entry in entries}) < len(entries):
-            raise ValueError  # noqa: TRY301 - a cell twice: which one counts?
         return Baseline(
-            entries=entries,
+            entries=_read_entries(content["cells"]),
             commits=tuple(map(str, _list(content["commits"]))),
             machines=tuple(map(str, _list(content["machines"]))),
         )
@@ -136,6 +133,13 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
         scores={run.seed: level(run) for run in runs if run.evaluations},
         speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
     )
+
+
+def _read_entries(cells: object) -> tuple[Entry, ...]:
+    entries = tuple(map(_read_entry, _list(cells)))
+    if len({entry.key for entry in entries}) < len(entries):
+        raise ValueError  # a cell twice: which one counts?
+    return entries
 
 
 def _read_entry(cell: object) -> Entry:

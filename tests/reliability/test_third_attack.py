@@ -242,3 +242,15 @@ def test_completion_offers_no_data_set_that_a_shell_would_run(tmp_path: Path, mo
         (tmp_path / f"{name}.hdf5").touch()
     offers = completion.datasets()
     assert "rlb-plain" in offers and "rlb-$(touch canary)" not in offers
+
+
+def test_a_field_of_a_record_whose_name_does_not_print_reaches_no_terminal(tmp_path: Path) -> None:
+    store = Store.claim(SPEC, tmp_path, {})
+    assert store is not None
+    store.release()
+    path = store.folder / "spec.json"
+    head = files.read_sealed(path)
+    path.write_text(files.sealed({**head, "spec": {**SPEC.model_dump(mode="json"), "\x1b]0;PWNED\x07\u202e": 1}}))
+    code, out, _ = told(["verify", str(tmp_path)])
+    assert code == 2 and "not a spec of this schema" in out
+    assert all(line.isprintable() for line in out.split("\n"))
