@@ -10,7 +10,6 @@ import math
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -30,7 +29,7 @@ from rlbench.ops.state_dict import State, branch, of_module, whole
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
-from rlbench.records.types import CuriousUpdated, Epoch, Evaluated, Outcome, Progress, Status, Updated
+from rlbench.records.types import Epoch, Evaluated, Outcome, Progress, Status
 from rlbench.signals import Stop
 from rlbench.training.clock import Clock
 from rlbench.training.offline import Offline
@@ -344,7 +343,7 @@ def _healthy(epoch: Epoch, trainer: Trainer) -> None:
     """Raise ``Diverged`` where a number is not one, naming it."""
     numbers: dict[str, float] = {}
     if epoch.updated is not None:
-        numbers |= _figures(epoch.updated)
+        numbers |= epoch.updated.means
     if epoch.evaluated is not None:
         numbers["evaluated return"] = epoch.evaluated.mean
     if epoch.collected is not None:
@@ -354,14 +353,6 @@ def _healthy(epoch: Epoch, trainer: Trainer) -> None:
         raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {broken[0]} is not a finite number")
     if epoch.updates == trainer.clock.updates:  # else the weights are later ones
         _sound(trainer)
-
-
-def _figures(updated: Updated) -> dict[str, float]:
-    """Everything that was told of the updates, by name."""
-    if isinstance(updated, CuriousUpdated):
-        own = (updated.forward_loss, updated.inverse_loss, updated.bonus)
-        return {**asdict(updated.learned), **dict(zip(("forward_loss", "inverse_loss", "bonus"), own, strict=True))}
-    return asdict(updated)
 
 
 def _sound(trainer: Trainer) -> None:

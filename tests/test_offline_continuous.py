@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from rlbench import suites
 from rlbench.algorithms.bcq import BCQ
@@ -25,7 +25,6 @@ from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
-from rlbench.records.types import Learned
 
 CPU = torch.device("cpu")
 BOX = Box(low=-np.ones(6, np.float32), high=np.ones(6, np.float32))
@@ -188,23 +187,3 @@ def test_the_actors_rate_of_iql_falls_along_half_a_cosine_to_zero() -> None:
     assert rates == pytest.approx([0.2, 3e-4, 3e-4])
     assert parts("x", Offline(method=offline.ImplicitQ()), INFO, CPU).schedules == []
     assert parts("x", Offline(), INFO, CPU).schedules == []
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        offline.Imitation(),
-        offline.BatchConstrained(),
-        offline.Conservative(),
-        offline.CriticRegularized(),
-        offline.TD3BC(),
-        offline.ImplicitQ(),
-    ],
-)
-def test_the_record_of_an_epoch_is_read_back_as_what_it_was(method: offline.Method) -> None:
-    brought = parts("x", Offline(method=method), INFO, CPU)
-    record = brought.summary(7, tuple(float(n) for n in range(len(brought.metrics))))
-    assert record.count == 7
-    assert [getattr(record, name) for name in brought.metrics] == [float(n) for n in range(len(brought.metrics))]
-    adapter: TypeAdapter[Learned] = TypeAdapter(Learned)
-    assert adapter.validate_json(adapter.dump_json(record)) == record

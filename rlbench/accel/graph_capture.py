@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlbench.ops.state_dict import State, Stateful
 from rlbench.records.types import Updated
-from rlbench.training.metrics import Metrics
+from rlbench.training.metrics import MeanMetrics
 from rlbench.training.update_protocols import Periodic
 
 MOST: Final = 16
@@ -52,7 +52,7 @@ class Updates(Stateful, Protocol):
         """Who learns."""
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> MeanMetrics:
         """Where its figures are summed."""
 
     def run(self, first: int, count: int) -> None:

@@ -11,16 +11,22 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.ops.state_dict import Composite, State
-from rlbench.ops.types import Role
+from rlbench.ops.types import Metrics, Role
 
 BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
-UpdateT_co = TypeVar("UpdateT_co", covariant=True)
 GivenT = TypeVarTuple("GivenT")
 ValueT = TypeVar("ValueT")
 CompilableT = TypeVar("CompilableT", bound="Compilable")
 
 Compiler: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
 """A function that computes the same values as the function it is given."""
+
+
+class Update(NamedTuple):
+    """The metrics of one gradient step; of what it did not touch, their last values."""
+
+    metrics: Metrics
+    priority: Tensor  # [B]
 
 
 class Periodic(NamedTuple):
@@ -61,7 +67,7 @@ def compilable(
     return computed
 
 
-class Learner(Protocol[BatchT_contra, UpdateT_co]):
+class Learner(Protocol[BatchT_contra]):
     """Learns from batches and acts; knows neither buffer nor environment nor time."""
 
     @property
@@ -72,8 +78,8 @@ class Learner(Protocol[BatchT_contra, UpdateT_co]):
     def cycle(self) -> int:
         """Updates after which their pattern repeats: TD3's actor moves in every second one."""
 
-    def update(self, batch: BatchT_contra, phase: int) -> UpdateT_co:
-        """The ``phase``-th gradient step of a cycle, of fixed shape; a record of 0-d tensors and priorities."""
+    def update(self, batch: BatchT_contra, phase: int) -> Update:
+        """The ``phase``-th gradient step of a cycle, of fixed shape."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The preferred actions at ``obs``, ``[N]`` or ``[N, A]``; exploring is the collector's."""

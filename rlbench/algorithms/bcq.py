@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
 from rlbench.algorithms.critic_loss import td_loss
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.config.offline import BatchConstrained
@@ -16,17 +15,6 @@ from rlbench.nets.bcq_vae import BCQPolicy
 from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, vae_loss, weighted_mean
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
-
-
-class ConstrainedUpdate(NamedTuple):
-    """What one gradient step has to say."""
-
-    critic_loss: Tensor  # [] summed over the critics
-    actor_loss: Tensor  # [] of the perturbation
-    q: Tensor  # [] mean value of the actions taken
-    error: Tensor  # [] squared distance of repeated actions from the data's, mean over their dimensions
-    divergence: Tensor  # [] nats per latent number
-    priority: Tensor  # [B]
 
 
 class BCQ(Compilable):
@@ -87,7 +75,7 @@ class BCQ(Compilable):
         actor_loss: Tensor = -(batch.weight * value[0]).mean()
         return actor_loss
 
-    def update(self, batch: Transition, phase: int = 0) -> ConstrainedUpdate:  # noqa: ARG002 - all updates are alike
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - all updates are alike
         """A step of the proposer, of the critics and of the perturbation, one after another."""
         model_loss, repeated, divergence = self.model_loss(batch)
         optimize(model_loss, self.proposer_optimizer)
@@ -96,7 +84,14 @@ class BCQ(Compilable):
         optimize(critic_loss, self.critic_optimizer)
         actor_loss = self.policy_loss(batch, here)
         optimize(actor_loss, self.perturbation_optimizer)
-        return ConstrainedUpdate(critic_loss.detach(), actor_loss.detach(), q, repeated, divergence, error)
+        metrics = {
+            "critic_loss": critic_loss.detach(),  # summed over the critics
+            "actor_loss": actor_loss.detach(),  # of the perturbation
+            "q": q,
+            "error": repeated,  # squared distance of reconstructed actions, mean over their dimensions
+            "divergence": divergence,  # nats per latent number
+        }
+        return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - the data's variety is exploration enough

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Periodic, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Periodic, Update, compilable, optimize
 from rlbench.nets.actors import BoundedActor, DeterministicActor
 from rlbench.nets.behavior import BehaviorPolicy
 from rlbench.ops.action_distributions import Deterministic, Discrete
 from rlbench.ops.losses import bc_mse, weighted_mean
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
-
-
-class ClonedUpdate(NamedTuple):
-    """What one gradient step has to say."""
-
-    actor_loss: Tensor  # []
-    error: (
-        Tensor  # [] squared distance of preferred actions from the data's, mean over their dimensions; or share missed
-    )
-    priority: Tensor  # [B]
 
 
 class Imitation(Compilable):
@@ -53,11 +41,11 @@ class Imitation(Compilable):
         surprise = error if isinstance(policy, Deterministic) else -policy.log_prob(batch.action)
         return (batch.weight * surprise).mean(), error.detach()
 
-    def update(self, batch: Transition, phase: int = 0) -> ClonedUpdate:  # noqa: ARG002 - every update is like the others
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
         """A step of the actor."""
         loss, error = self.loss(batch)
         optimize(loss, self.actor_optimizer)
-        return ClonedUpdate(loss.detach(), weighted_mean(error, batch.weight), error)
+        return Update({"actor_loss": loss.detach(), "error": weighted_mean(error, batch.weight)}, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, compilable, step
+from rlbench.algorithms.base import Compilable, Update, compilable, step
 from rlbench.algorithms.critic_loss import squared_td_errors
 from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC
@@ -17,19 +15,6 @@ from rlbench.ops.action_distributions import uniform_actions
 from rlbench.ops.losses import conservative_gap, weighted_mean
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
-
-
-class ConservativeUpdate(NamedTuple):
-    """What one gradient step has to say."""
-
-    critic_loss: Tensor  # [] summed over the critics, gaps included
-    actor_loss: Tensor  # []
-    q: Tensor  # [] mean value of the actions taken
-    entropy: Tensor  # [] nats, by the policy's own samples
-    alpha: Tensor  # [] what a nat is worth
-    gap: Tensor  # [] what the critics promise more of all actions than of the data's, mean over the critics
-    multiplier: Tensor  # [] of the gap
-    priority: Tensor  # [B]
 
 
 class CQL(Compilable):
@@ -70,7 +55,7 @@ class CQL(Compilable):
         critic_loss = td_loss + self.multiplier.value() * (batch.weight * gap).mean(1).sum()
         return critic_loss, q, error, weighted_mean(gap.detach().mean(0), batch.weight)
 
-    def update(self, batch: Transition, phase: int = 0) -> ConservativeUpdate:  # noqa: ARG002 - all updates are alike
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - all updates are alike
         """A step of the critics, of the multiplier, of the actor and of the temperature."""
         if self.config.actor_first:
             self.sac.update_actor(batch)
@@ -80,9 +65,8 @@ class CQL(Compilable):
         self.multiplier.learn(gap, batch.weight.sum())
         if not self.config.actor_first:
             self.sac.update_actor(batch)
-        actor_loss, entropy = self.sac.held.clone()
-        alpha = self.sac.temperature.value()
-        return ConservativeUpdate(critic_loss.detach(), actor_loss, q, entropy, alpha, gap, multiplier, error)
+        metrics = self.sac.metrics(critic_loss, q)
+        return Update({**metrics, "gap": gap, "multiplier": multiplier}, error)
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Samples of the policy, ``[N, A]``; its mode when it is judged."""

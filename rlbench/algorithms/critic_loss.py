@@ -1,25 +1,12 @@
-"""The update record and the TD error that DDPG, TD3, SAC and REDQ share."""
+"""The TD error that DDPG, TD3, SAC and REDQ share."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from torch import Tensor
 
 from rlbench.nets.critics import Critics
 from rlbench.ops.losses import valid_mean
 from rlbench.ops.types import Transition
-
-
-class ACUpdate(NamedTuple):
-    """What one gradient step has to say; what was not touched in it keeps its last value."""
-
-    critic_loss: Tensor  # [] summed over the critics
-    actor_loss: Tensor  # []
-    q: Tensor  # [] mean value of the actions taken, over rows of weight > 0
-    entropy: Tensor  # [] of the policy, by the log-density of its samples; 0 of a deterministic one
-    alpha: Tensor  # [] temperature; 0 of a deterministic policy
-    priority: Tensor  # [B]
 
 
 def td_loss(critics: Critics, batch: Transition, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,8 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.advantage_weighted import FilteredUpdate
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
 from rlbench.algorithms.critic_loss import squared_td_errors
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.config.offline import CriticRegularized
@@ -70,12 +69,19 @@ class CRR(Compilable):
         actor_loss = -(batch.weight * weight * policy.log_prob(batch.action)).mean()
         return actor_loss, weighted_mean(weight, batch.weight)
 
-    def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - all updates are alike
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - all updates are alike
         """A step of the critics and the actor."""
         critic_loss, q, error, value = self.critic_loss(batch)
         actor_loss, imitated = self.policy_loss(batch, value.amin(0))
         optimize(critic_loss + actor_loss, self.actor_optimizer, self.critic_optimizer)
-        return FilteredUpdate(critic_loss.detach(), torch.zeros_like(q), actor_loss.detach(), q, imitated, error)
+        metrics = {
+            "critic_loss": critic_loss.detach(),  # summed over the critics
+            "value_loss": torch.zeros_like(q),
+            "actor_loss": actor_loss.detach(),
+            "q": q,
+            "imitated": imitated,  # mean weight of the data's actions in the actor's loss
+        }
+        return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

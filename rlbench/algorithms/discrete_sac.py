@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
-from rlbench.algorithms.critic_loss import ACUpdate
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
 from rlbench.algorithms.sac import Temperature
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
@@ -69,7 +68,7 @@ class DiscreteSAC(Compilable):
         actor_loss = -(batch.weight * self.soft_value(policy, value.detach().amin(0))).mean()
         return actor_loss, self.temperature.mean_entropy(policy.entropy().detach(), batch.weight)
 
-    def update(self, batch: Transition, phase: int = 0) -> ACUpdate:  # noqa: ARG002 - every update is like the others
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
         """A step of each critic, each on the torso that the last one left; then the actor and α."""
         goal, found = self.td_target(batch), []
         for member, optimizer in enumerate(self.critic_optimizers):
@@ -80,8 +79,14 @@ class DiscreteSAC(Compilable):
         actor_loss, entropy = self.policy_loss(batch)
         optimize(actor_loss, self.actor_optimizer)
         self.temperature.learn(entropy)
-        alpha = self.temperature.value()
-        return ACUpdate(losses.sum(), actor_loss.detach(), values.mean(), entropy, alpha, errors.mean(0))
+        metrics = {
+            "critic_loss": losses.sum(),  # summed over the critics
+            "actor_loss": actor_loss.detach(),
+            "q": values.mean(),
+            "entropy": entropy,  # nats
+            "alpha": self.temperature.value(),
+        }
+        return Update(metrics, errors.mean(0))
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

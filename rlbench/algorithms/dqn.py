@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.losses import valid_mean
@@ -25,15 +25,6 @@ Selector: TypeAlias = Callable[[Tensor], Tensor]
 
 Extra: TypeAlias = Callable[[Tensor, Value, Transition], Tensor]
 """From features ``[B, F]``, the values of all actions there and the batch to a term of the loss, ``[]``."""
-
-
-class QUpdate(NamedTuple):
-    """What one gradient step has to say."""
-
-    loss: Tensor  # []
-    q: Tensor  # [] mean value of the actions taken, over rows of weight > 0
-    priority: Tensor  # [B]
-    extra: Tensor | None = None  # [] the extra term; None where there is none
 
 
 class QLearner(Compilable):
@@ -62,7 +53,7 @@ class QLearner(Compilable):
         self.every = target_updates((self.target, net), period=target_update_interval)
 
     @compilable
-    def loss(self, batch: Transition) -> tuple[Tensor, QUpdate]:
+    def loss(self, batch: Transition) -> tuple[Tensor, Update]:
         """What is minimised, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""
         features = self.online.torso(batch.obs)
         values = self.online.head(features, "learn")
@@ -73,9 +64,9 @@ class QLearner(Compilable):
         loss = (batch.weight * distance).mean()
         q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(goal, distance).detach()
         if self.added is None:
-            return loss, QUpdate(loss.detach(), q, priority)
+            return loss, Update({"loss": loss.detach(), "q": q}, priority)
         extra = self.added(features, values, batch)
-        return loss + extra, QUpdate((loss + extra).detach(), q, priority, extra.detach())
+        return loss + extra, Update({"loss": (loss + extra).detach(), "q": q, "extra": extra.detach()}, priority)
 
     def bootstrap_value(self, obs: Tensor) -> Value:
         """What the target network says of the best that can be done at ``obs``, ``[B]``."""
@@ -91,7 +82,7 @@ class QLearner(Compilable):
             mean = mean.masked_fill(~self.select(features), -torch.inf)
         return mean.argmax(-1)
 
-    def update(self, batch: Transition, phase: int = 0) -> QUpdate:  # noqa: ARG002 - every update is like the others
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
         """One step down the weighted loss, each optimizer on its own parameters."""
         loss, report = self.loss(batch)
         optimize(loss, *self.optimizers, max_norm=self.max_grad_norm)

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from rlbench.algorithms.base import optimize
-from rlbench.algorithms.critic_loss import ACUpdate
-from rlbench.algorithms.dqn import QUpdate
-from rlbench.algorithms.onpolicy import PGUpdate
 from rlbench.nets.icm import ICM, ICMOutput
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import NStepTrajectory
-
-
-class CuriousUpdate(NamedTuple):
-    """What was learned, and beside it what the model of curiosity has to say."""
-
-    learned: QUpdate | ACUpdate | PGUpdate
-    forward_loss: Tensor  # [] of foreseeing features
-    inverse_loss: Tensor  # [] nats, of guessing actions
-    bonus: Tensor  # [] mean reward of a step
-    priority: Tensor  # [B]; of a rollout [0]
 
 
 class Curiosity(Composite):

@@ -6,24 +6,21 @@ n-step return holds as many bonuses as rewards, and advantages are made of both.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Learner, Periodic
-from rlbench.algorithms.critic_loss import ACUpdate
-from rlbench.algorithms.dqn import QUpdate
-from rlbench.algorithms.icm import Curiosity, CuriousUpdate
+from rlbench.algorithms.base import Learner, Periodic, Update
+from rlbench.algorithms.icm import Curiosity
 from rlbench.algorithms.onpolicy import OnPolicyLearner
 from rlbench.nets.icm import ICMOutput
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Composite, Parts
-from rlbench.ops.types import NStepTrajectory, Role, Rollout, Transition
+from rlbench.ops.types import Metrics, NStepTrajectory, Role, Rollout, Transition
 
 
 class CuriousReplay(Composite):
     """Around a learner of transitions; the model learns from the first step of each, as documented."""
 
-    def __init__(self, inner: Learner[Transition, QUpdate | ACUpdate], curiosity: Curiosity) -> None:
+    def __init__(self, inner: Learner[Transition], curiosity: Curiosity) -> None:
         self.inner, self.curiosity = inner, curiosity
         self.every: tuple[Periodic, ...] = inner.every
         self.cycle = inner.cycle
@@ -33,7 +30,7 @@ class CuriousReplay(Composite):
         bonus = self.curiosity.bonus(walk)
         return walk.drawn._replace(reward=walk.drawn.reward + (walk.share * bonus).sum(1)), bonus
 
-    def update(self, walk: NStepTrajectory, phase: int) -> CuriousUpdate:
+    def update(self, walk: NStepTrajectory, phase: int) -> Update:
         """A gradient step of the learner within, then one of the model."""
         batch, bonus = self.rewarded(walk)
         learned = self.inner.update(batch, phase)
@@ -42,7 +39,8 @@ class CuriousReplay(Composite):
         seen: ICMOutput = self.curiosity.net(features[::2], batch.action, features[1::2])
         forward, inverse = self.curiosity.learn(seen, batch.action, weight)
         paid = weighted_mean(bonus[:, 0], weight)
-        return CuriousUpdate(learned, forward, inverse, paid, learned.priority)
+        metrics = {**learned.metrics, "forward_loss": forward, "inverse_loss": inverse, "bonus": paid}
+        return Update(metrics, learned.priority)
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The actions of the learner within, ``[N]`` or ``[N, A]``."""
@@ -77,7 +75,7 @@ class CuriousRollouts(Composite):
         bonus = self.curiosity.reward_scale * seen.error.detach().view(rollout.dead.shape) * ~rollout.dead
         return rollout._replace(reward=rollout.reward + bonus), bonus
 
-    def update(self, rollout: Rollout) -> CuriousUpdate:
+    def update(self, rollout: Rollout) -> Metrics:
         """Everything the learner within learns from a rollout, then a gradient step of the model."""
         seen = self.seen(rollout)
         paying, bonus = self.rewarded(rollout, seen)
@@ -85,7 +83,7 @@ class CuriousRollouts(Composite):
         weight = (~rollout.dead).flatten().to(bonus.dtype)
         forward, inverse = self.curiosity.learn(seen, rollout.action.flatten(), weight)
         paid = weighted_mean(bonus.flatten(), weight)
-        return CuriousUpdate(learned, forward, inverse, paid, torch.empty_like(bonus[:0, 0]))
+        return {**learned, "forward_loss": forward, "inverse_loss": inverse, "bonus": paid}
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """The actions of the learner within, ``[N]`` or ``[N, A]``."""

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.advantage_weighted import FilteredUpdate
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
 from rlbench.algorithms.critic_loss import td_loss
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.config.offline import ImplicitQ
@@ -76,15 +75,21 @@ class IQL(Compilable):
             error = -policy.log_prob(batch.action)
         return (batch.weight * weight * error).mean(), weighted_mean(weight, batch.weight)
 
-    def update(self, batch: Transition, phase: int = 0) -> FilteredUpdate:  # noqa: ARG002 - every update is like the others
+    def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
         """A step of all three networks."""
         value_loss, advantage = self.value_loss(batch)
         critic_loss, q, error = self.critic_loss(batch)
         actor_loss, imitated = self.policy_loss(batch, advantage)
         total = value_loss + critic_loss + actor_loss
         optimize(total, self.actor_optimizer, self.critic_optimizer, self.value_optimizer)
-        losses = (critic_loss.detach(), value_loss.detach(), actor_loss.detach())
-        return FilteredUpdate(*losses, q, imitated, error)
+        metrics = {
+            "critic_loss": critic_loss.detach(),  # summed over the critics
+            "value_loss": value_loss.detach(),
+            "actor_loss": actor_loss.detach(),
+            "q": q,
+            "imitated": imitated,  # mean weight of the data's actions in the actor's loss
+        }
+        return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -10,19 +10,14 @@ from torch import Tensor, nn
 from rlbench.nets.actor_critic import PolicyValue, SeparateActorCritic, SharedActorCritic
 from rlbench.ops.returns import advantages, fresh, merged
 from rlbench.ops.state_dict import Composite, Parts, State
-from rlbench.ops.types import Role, Rollout
+from rlbench.ops.types import Metrics, Role, Rollout
 
 ActorValue: TypeAlias = SeparateActorCritic | SharedActorCritic
 EPSILON = 1e-8  # beneath every root that is divided by, as documented
 
 
-class PGUpdate(NamedTuple):
-    """What one rollout has to say, in means over its gradient steps."""
-
-    policy_loss: Tensor  # []
-    value_loss: Tensor  # []
-    entropy: Tensor  # [] nats
-    divergence: Tensor  # [] mean of log π_old − log π, which estimates KL(π_old ‖ π)
+METRICS: Final = ("policy_loss", "value_loss", "entropy", "divergence")
+"""Of every on-policy learner; entropy in nats, and the mean of log π_old − log π, which estimates KL(π_old ‖ π)."""
 
 
 class OnPolicyLearner(Protocol):
@@ -32,8 +27,8 @@ class OnPolicyLearner(Protocol):
     def steps(self) -> int:
         """Gradient steps that one update counts as."""
 
-    def update(self, rollout: Rollout) -> PGUpdate:
-        """Everything that is learned from a rollout."""
+    def update(self, rollout: Rollout) -> Metrics:
+        """Everything that is learned from a rollout; its metrics are means over the gradient steps."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Actions, ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""

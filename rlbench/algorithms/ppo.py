@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
 from rlbench.algorithms.onpolicy import (
+    METRICS,
     ActorValue,
-    PGUpdate,
     Returns,
     RolloutBatch,
     normalize,
@@ -22,7 +22,7 @@ from rlbench.config.online import Surrogate
 from rlbench.nets.actor_critic import PolicyValue
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Role, Rollout
+from rlbench.ops.types import Metrics, Role, Rollout
 
 Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
 """Steps on minibatches of rows ``[B]``, to their policy losses, value losses, entropies and divergences, ``[n, 4]``."""
@@ -49,7 +49,7 @@ class PPO(Compilable):
         self.steps, self.greedy, self.generator = method.epochs * method.minibatches, greedy, generator
         self.engine = engine
 
-    def update(self, rollout: Rollout) -> PGUpdate:
+    def update(self, rollout: Rollout) -> Metrics:
         """Every repeat over the shuffled batches of a rollout."""
         known, reports = rollout_batch(self.net, rollout, self.returns), []
         for repeat in range(self.config.epochs):
@@ -58,7 +58,7 @@ class PPO(Compilable):
             order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
             batches = order.tensor_split(self.config.minibatches)
             reports.append((self.engine or self.eagerly)(known, batches))
-        return PGUpdate(*torch.cat(reports).mean(0).unbind())
+        return dict(zip(METRICS, torch.cat(reports).mean(0).unbind(), strict=True))
 
     def eagerly(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
         """A step for each of the rows ``minibatches`` chooses; their reports, ``[minibatches, 4]``."""
@@ -66,7 +66,7 @@ class PPO(Compilable):
         for rows in batches:
             loss, report = self.loss(RolloutBatch(*(column[rows] for column in known)))
             optimize(loss, self.optimizer, max_norm=self.config.max_grad_norm)
-            reports.append(torch.stack(report))
+            reports.append(report)
         return torch.stack(reports)
 
     def recompute_values(self, known: RolloutBatch, rollout: Rollout) -> RolloutBatch:
@@ -76,8 +76,8 @@ class PPO(Compilable):
         return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), value_target=goal.flatten())
 
     @compilable
-    def loss(self, batch: RolloutBatch) -> tuple[Tensor, PGUpdate]:
-        """What is minimised, ``[]`` (eq. 9): pure and of fixed shape, it compiles whole."""
+    def loss(self, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
+        """What is minimised, ``[]`` (eq. 9), and ``METRICS``, ``[4]``."""
         found: PolicyValue = self.net(batch.obs)
         ours, weight = self.config, batch.weight
         log_prob = found.policy.log_prob(batch.action)
@@ -88,7 +88,7 @@ class PPO(Compilable):
         moved = weighted_mean(batch.log_prob - log_prob, weight)
         loss = policy_loss + ours.value * value_loss - ours.entropy * entropy
         report = (policy_loss, value_loss, entropy, moved)
-        return loss, PGUpdate(*(x.detach() for x in report))
+        return loss, torch.stack(report).detach()
 
     def gain(self, log_prob: Tensor, before: Tensor, advantage: Tensor) -> Tensor:
         """What is to grow, ``[B]``: eq. 7, or for A2C the log-probability times the advantage."""

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
-from rlbench.algorithms.onpolicy import EPSILON, PGUpdate
+from rlbench.algorithms.onpolicy import EPSILON, METRICS
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.returns import discounted, fresh, merged
 from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Role, Rollout
+from rlbench.ops.types import Metrics, Role, Rollout
 
 
 class Reinforce(Compilable):
@@ -47,7 +47,7 @@ class Reinforce(Compilable):
         self.moments = merged(known, reached.flatten(), (~rollout.dead).flatten())
         return (reached - known.mean.float()) / (known.var + EPSILON).sqrt().float()
 
-    def update(self, rollout: Rollout) -> PGUpdate:
+    def update(self, rollout: Rollout) -> Metrics:
         """One step up the gradient."""
         worth, weight = self.return_weights(rollout).flatten(), (~rollout.dead).flatten().float()
         loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), worth, weight)
@@ -55,12 +55,13 @@ class Reinforce(Compilable):
         return report
 
     @compilable
-    def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, PGUpdate]:
+    def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, Metrics]:
         """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
         loss = -weighted_mean(policy.log_prob(action) * worth, weight)
         nothing = torch.zeros_like(loss.detach())
-        return loss, PGUpdate(loss.detach(), nothing, weighted_mean(policy.entropy(), weight).detach(), nothing)
+        entropy = weighted_mean(policy.entropy(), weight).detach()
+        return loss, dict(zip(METRICS, (loss.detach(), nothing, entropy, nothing), strict=True))
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:

@@ -8,15 +8,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
-from rlbench.algorithms.critic_loss import ACUpdate, td_loss
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
+from rlbench.algorithms.critic_loss import td_loss
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics, random_subset
 from rlbench.ops.action_distributions import Squashed
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Composite, Parts
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.types import Metrics, Role, Transition
 
 
 class Temperature(Composite):
@@ -98,13 +98,24 @@ class SAC(Compilable):
         value: Tensor = self.critics(batch.obs, action)
         return value.amin(0) if self.redq_subset is None else value.mean(0)
 
-    def update(self, batch: Transition, phase: int) -> ACUpdate:
+    def update(self, batch: Transition, phase: int) -> Update:
         """A step of the critics; at the end of a cycle one of the actor and the temperature too."""
         critic_loss, q, error = self.critic_loss(batch)
         optimize(critic_loss, self.critic_optimizer)
         if phase == self.cycle - 1:
             self.update_actor(batch)
-        return ACUpdate(critic_loss.detach(), self.held[0], q, self.held[1], self.temperature.value(), error)
+        return Update(self.metrics(critic_loss, q), error)
+
+    def metrics(self, critic_loss: Tensor, q: Tensor) -> Metrics:
+        """The figures of a gradient step; actor loss and entropy are those of the actor's last step."""
+        actor_loss, entropy = self.held.clone()
+        return {
+            "critic_loss": critic_loss.detach(),  # summed over the critics
+            "actor_loss": actor_loss,
+            "q": q,
+            "entropy": entropy,  # nats, by the policy's own samples
+            "alpha": self.temperature.value(),
+        }
 
     def update_actor(self, batch: Transition) -> None:
         """A step of the actor and of the temperature."""

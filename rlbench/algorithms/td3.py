@@ -7,8 +7,8 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
-from rlbench.algorithms.critic_loss import ACUpdate, td_loss
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
+from rlbench.algorithms.critic_loss import td_loss
 from rlbench.algorithms.target_networks import target_updates
 from rlbench.config import offline
 from rlbench.config.online import Deterministic
@@ -58,7 +58,7 @@ class TD3(Compilable):
         value: Tensor = self.critics(batch.obs, self.actor(batch.obs).mode(), members=1)
         return -(batch.weight * value[0]).mean()
 
-    def update(self, batch: Transition, phase: int) -> ACUpdate:
+    def update(self, batch: Transition, phase: int) -> Update:
         """A step of the critics; at the end of a cycle one of the actor too."""
         critic_loss, q, error = self.critic_loss(batch)
         optimize(critic_loss, self.critic_optimizer)
@@ -67,7 +67,14 @@ class TD3(Compilable):
             optimize(actor_loss, self.actor_optimizer)
             self.actor_loss.copy_(actor_loss.detach())
         nothing = torch.zeros_like(q)
-        return ACUpdate(critic_loss.detach(), self.actor_loss, q, nothing, nothing, error)
+        metrics = {
+            "critic_loss": critic_loss.detach(),  # summed over the critics
+            "actor_loss": self.actor_loss,
+            "q": q,
+            "entropy": nothing,  # nats
+            "alpha": nothing,
+        }
+        return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - exploring is the collector's

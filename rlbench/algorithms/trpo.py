@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
-from rlbench.algorithms.onpolicy import PGUpdate, Returns, RolloutBatch, normalize, rollout_batch
+from rlbench.algorithms.onpolicy import METRICS, Returns, RolloutBatch, normalize, rollout_batch
 from rlbench.config import online as config
 from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.action_distributions import Policy
 from rlbench.ops.conjugate_gradient import fisher, flat, shaped, solved
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Role, Rollout
+from rlbench.ops.types import Metrics, Role, Rollout
 
 TOLERANCE: Final = 1e-10
 """Squared residual at which the conjugate gradient has arrived."""
@@ -42,12 +42,13 @@ class Natural(Compilable):
         self.net, self.optimizer, self.returns = net, optimizer, returns
         self.config, self.tolerance, self.steps, self.greedy, self.engine = method, tolerance, 1, greedy, engine
 
-    def update(self, rollout: Rollout) -> PGUpdate:
+    def update(self, rollout: Rollout) -> Metrics:
         """One step of the actor, then the critic's."""
         known = rollout_batch(self.net, rollout, self.returns)
         known = known._replace(advantage=normalize(known.advantage, known.weight))
         actor_loss, entropy, divergence = self.actor_step(known)
-        return PGUpdate(actor_loss, (self.engine or self.eagerly)(known).mean(), entropy, divergence)
+        value_loss = (self.engine or self.eagerly)(known).mean()
+        return dict(zip(METRICS, (actor_loss, value_loss, entropy, divergence), strict=True))
 
     def eagerly(self, known: RolloutBatch) -> Tensor:
         """The critic's steps; its mean squared error before each, ``[critic_steps]``."""

@@ -8,10 +8,10 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compiler
+from rlbench.algorithms.base import Compiler, Learner
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3
-from rlbench.assembly.components import OffPolicyLearner, Parts
+from rlbench.assembly.components import Parts
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import GaussianNoise, NoExploration
 from rlbench.config.online import ActorCritic, Deterministic, Soft
@@ -20,9 +20,7 @@ from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.actors import DeterministicActor, SquashedActor
 from rlbench.nets.critics import Critics
-from rlbench.records.types import ACUpdated
-
-METRICS = ("critic_loss", "actor_loss", "q", "entropy", "alpha")
+from rlbench.ops.types import Transition
 
 
 def parts(
@@ -37,14 +35,12 @@ def parts(
         training=lambda generator: GaussianNoise(generator=generator, scale=scale),
         judging=lambda _: NoExploration(),
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
-        metrics=METRICS,
-        summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),
     )
 
 
 def _learner(
     algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device, compiler: Compiler | None
-) -> OffPolicyLearner:
+) -> Learner[Transition]:
     policy, widths = algo.policy, algo.widths
     (features,) = info.obs_shape
     units = _units(info) if algo.action_units == "environment" else None

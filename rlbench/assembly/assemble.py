@@ -6,11 +6,11 @@ from typing import assert_never
 
 import torch
 
-from rlbench.algorithms.base import Compiler
+from rlbench.algorithms.base import Compiler, Learner
 from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
 from rlbench.algorithms.onpolicy import OnPolicyLearner
 from rlbench.assembly import actor_critic, discrete_sac, dqn, icm, offline, policy_gradient
-from rlbench.assembly.components import OffPolicyLearner, Parts
+from rlbench.assembly.components import Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import apart, environments, wanted
@@ -37,7 +37,7 @@ from rlbench.envs.normalize import Scale
 from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
 from rlbench.training.clock import ReplayRatio, RolloutSchedule
-from rlbench.training.metrics import Metrics
+from rlbench.training.metrics import MeanMetrics
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.protocols import Schedule
@@ -115,19 +115,16 @@ def _replayed(
     source: Ring | Hindsight,
     info: EnvInfo,
     device: torch.device,
-) -> tuple[OffPolicyLearner | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
+) -> tuple[Learner[Transition] | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
     """What learns from the replay, and how."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
-        metrics = Metrics(parts.metrics, device)
-        plain = EagerUpdater(
-            source=source, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary
+        return parts.learner, EagerUpdater(
+            source=source, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device)
         )
-        return parts.learner, plain
     lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
     learner = CuriousReplay(parts.learner, icm.model(spec, algo.curiosity, lr, info, device))
-    metrics, summary = Metrics(icm.metrics(parts.metrics), device), icm.summary(parts.summary)
     return learner, EagerUpdater(
-        source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=metrics, summary=summary
+        source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=MeanMetrics(device)
     )
 
 
@@ -173,17 +170,11 @@ def _rolled(
     spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
 ) -> tuple[OnPolicyLearner | CuriousRollouts, RolloutUpdater]:
     """What learns from rollouts, and how."""
-    names, summary, source = policy_gradient.METRICS, policy_gradient.summary, RolloutView(ring)
-    if algo.curiosity is None:
-        metrics = Metrics(names, device)
-        return inner, RolloutUpdater(
-            source=source, learner=inner, rows=algo.rollout_length, metrics=metrics, summary=summary
-        )
-    learner = CuriousRollouts(inner, icm.model(spec, algo.curiosity, algo.lr, info, device))
-    metrics, told = Metrics(icm.metrics(names), device), icm.summary(summary)
-    return learner, RolloutUpdater(
-        source=source, learner=learner, rows=algo.rollout_length, metrics=metrics, summary=told
-    )
+    learner: OnPolicyLearner | CuriousRollouts = inner
+    if algo.curiosity is not None:
+        learner = CuriousRollouts(inner, icm.model(spec, algo.curiosity, algo.lr, info, device))
+    metrics, source = MeanMetrics(device), RolloutView(ring)
+    return learner, RolloutUpdater(source=source, learner=learner, rows=algo.rollout_length, metrics=metrics)
 
 
 def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:

@@ -10,7 +10,6 @@ from torch import nn
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
-from rlbench.assembly.actor_critic import METRICS
 from rlbench.assembly.components import Parts
 from rlbench.assembly.dqn import count
 from rlbench.assembly.torsos import torso
@@ -20,7 +19,6 @@ from rlbench.config import online as spec_algo
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
-from rlbench.records.types import ACUpdated
 
 
 def parts(
@@ -48,8 +46,6 @@ def parts(
         training=lambda _: NoExploration(),
         judging=lambda _: NoExploration(),
         exploration=lambda _: 0.0,
-        metrics=METRICS,
-        summary=lambda number, means: ACUpdated(count=number, **dict(zip(METRICS, means, strict=True))),
     )
 
 

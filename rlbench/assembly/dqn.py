@@ -24,7 +24,6 @@ from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.return_distributions import Value
 from rlbench.ops.types import Role, Transition
-from rlbench.records.types import QUpdated
 
 
 def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, compiler: Compiler | None = None) -> Parts:
@@ -46,8 +45,6 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, comp
         training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
         judging=lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon),
         exploration=algo.epsilon.at,
-        metrics=("loss", "q"),
-        summary=lambda number, means: QUpdated(count=number, loss=means[0], q=means[1]),
     )
 
 

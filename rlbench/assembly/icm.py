@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from rlbench.algorithms.icm import Curiosity
@@ -13,9 +11,6 @@ from rlbench.config import online as spec_algo
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets.icm import ICM
-from rlbench.records.types import CuriousUpdated, Learned
-
-OWN = ("forward_loss", "inverse_loss", "bonus")
 
 
 def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, device: torch.device) -> Curiosity:
@@ -32,20 +27,3 @@ def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, dev
         reward_scale=wanted.reward_scale,
         forward_share=wanted.forward_share,
     )
-
-
-def metrics(learned: tuple[str, ...]) -> tuple[str, ...]:
-    """Fields of the report that are averaged: those of the learner within, then the model's."""
-    return (*(f"learned.{name}" for name in learned), *OWN)
-
-
-def summary(
-    learned: Callable[[int, tuple[float, ...]], Learned],
-) -> Callable[[int, tuple[float, ...]], CuriousUpdated]:
-    """The record of an epoch's gradient steps, around the one of the learner within."""
-
-    def told(number: int, means: tuple[float, ...]) -> CuriousUpdated:
-        within, own = means[: -len(OWN)], means[-len(OWN) :]
-        return CuriousUpdated(count=number, learned=learned(number, within), **dict(zip(OWN, own, strict=True)))
-
-    return told

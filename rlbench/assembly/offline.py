@@ -37,7 +37,7 @@ from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
 from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.training import offline as trainer
-from rlbench.training.metrics import Metrics
+from rlbench.training.metrics import MeanMetrics
 from rlbench.training.rng_state import RngState
 from rlbench.training.updates import EagerUpdater
 
@@ -116,8 +116,7 @@ def learned(
     stage = watching(parts, _fixed(scale), stepping_threads(runtime))
     told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
     terms = messages.packed(messages.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
-    metrics = Metrics(parts.metrics, device)
-    eager = EagerUpdater(source=data, learner=parts.learner, batch=algo.batch, metrics=metrics, summary=parts.summary)
+    eager = EagerUpdater(source=data, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine = engine_of(spec, runtime, device)
     return trainer.Offline(
         updater=select_engine(eager, engine, learner=parts.learner, sampler=data.sampler, generators=(coins,)),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import fields
 from typing import NamedTuple, assert_never
 
 import torch
 from torch import nn
 
 from rlbench.algorithms import bcq, iql
-from rlbench.algorithms.base import Compiler
+from rlbench.algorithms.base import Compiler, Learner
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.clonedsac import ClonedSAC
 from rlbench.algorithms.cql import CQL
@@ -19,7 +17,7 @@ from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3bc import TD3BC
-from rlbench.assembly.components import OfflineLearner, OfflineParts
+from rlbench.assembly.components import OfflineParts
 from rlbench.buffers.ring import Column
 from rlbench.config import offline
 from rlbench.config.offline import Offline
@@ -29,14 +27,7 @@ from rlbench.nets import initial
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
 from rlbench.nets.critics import Critics, StateValue
-from rlbench.records.types import (
-    ACUpdated,
-    ClonedUpdated,
-    ConservativeUpdated,
-    ConstrainedUpdated,
-    FilteredUpdated,
-    Learned,
-)
+from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
 
 LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method names none
@@ -60,18 +51,15 @@ def parts(
         UsageError: actions are numbered, or what is seen is not a vector; ``name`` is the run's.
     """
     shape = _shape(name, info, device, compiler)
-    metrics, summary = _told(algo.method)
     learner = _learner(algo, shape)
     return OfflineParts(
         learner=learner,
         action=Column((shape.actions,), torch.float32),
-        metrics=metrics,
-        summary=summary,
         schedules=_schedules(algo, learner),
     )
 
 
-def _schedules(algo: Offline, learner: OfflineLearner) -> list[Schedule]:
+def _schedules(algo: Offline, learner: Learner[Transition]) -> list[Schedule]:
     """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
     if (
         isinstance(learner, CQL)
@@ -110,25 +98,6 @@ def _cloning(sac: ClonedSAC, bc_steps: int) -> Schedule:
     return lambda updates: float(updates < bc_steps), put
 
 
-def _told(method: offline.Method) -> tuple[tuple[str, ...], Callable[[int, tuple[float, ...]], Learned]]:
-    """The figures a learner gives, and the record they make."""
-    match method:
-        case offline.Imitation():
-            kind: type[Learned] = ClonedUpdated
-        case offline.BatchConstrained():
-            kind = ConstrainedUpdated
-        case offline.Conservative():
-            kind = ConservativeUpdated
-        case offline.CriticRegularized() | offline.ImplicitQ():
-            kind = FilteredUpdated
-        case offline.TD3BC():
-            kind = ACUpdated
-        case _:
-            assert_never(method)
-    names = tuple(field.name for field in fields(kind) if field.name != "count")
-    return names, lambda number, means: kind(count=number, **dict(zip(names, means, strict=True)))
-
-
 def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | None) -> Shape:
     if not isinstance(info.actions, Box):
         raise UsageError(f"{name}: what learns from data here chooses real vectors; the task has discrete actions")
@@ -137,7 +106,7 @@ def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | 
     return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device, compiler)
 
 
-def _learner(algo: Offline, shape: Shape) -> OfflineLearner:
+def _learner(algo: Offline, shape: Shape) -> Learner[Transition]:
     match algo.method:
         case offline.Imitation(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)

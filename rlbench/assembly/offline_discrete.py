@@ -6,11 +6,11 @@ from typing import assert_never
 
 import torch
 
-from rlbench.algorithms.base import Compiler
+from rlbench.algorithms.base import Compiler, Learner
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.assembly.components import OfflineLearner, OfflineParts
+from rlbench.assembly.components import OfflineParts
 from rlbench.assembly.dqn import count, head, optimizers, proposing
 from rlbench.assembly.torsos import torso
 from rlbench.buffers.ring import Column
@@ -22,7 +22,7 @@ from rlbench.envs.base import EnvInfo
 from rlbench.nets.behavior import BehaviorPolicy, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import QNet
-from rlbench.records.types import ClonedUpdated, ExtendedUpdated
+from rlbench.ops.types import Transition
 
 
 def parts(
@@ -34,29 +34,17 @@ def parts(
         UsageError: actions are real vectors.
     """
     actions = count(spec, info)
-    cloned = isinstance(algo.method, asked.Imitation)
-
     return OfflineParts(
         learner=_learner(spec, algo, info, device, compiler),
         action=Column((), torch.int64),
-        metrics=("actor_loss", "error") if cloned else ("loss", "q", "extra"),
-        summary=_cloned if cloned else _extended,
         schedules=[],
         judging=lambda coin: EpsilonGreedy(actions=actions, generator=coin, epsilon=spec.protocol.epsilon),
     )
 
 
-def _cloned(number: int, means: tuple[float, ...]) -> ClonedUpdated:
-    return ClonedUpdated(count=number, actor_loss=means[0], error=means[1])
-
-
-def _extended(number: int, means: tuple[float, ...]) -> ExtendedUpdated:
-    return ExtendedUpdated(count=number, loss=means[0], q=means[1], extra=means[2])
-
-
 def _learner(
     spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None
-) -> OfflineLearner:
+) -> Learner[Transition]:
     body, actions = torso(algo.torso, spec, info), count(spec, info)
 
     def streams(width: int) -> DuelingMLP:

@@ -22,11 +22,9 @@ from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor, SeparateActorCritic, SharedActorCritic, orthogonal
 from rlbench.nets.torsos import MlpTorso, NatureTorso
-from rlbench.records.types import PGUpdated
 from rlbench.seeds import Seeds
 from rlbench.training.protocols import Schedule
 
-METRICS = ("policy_loss", "value_loss", "entropy", "divergence")
 SMALL = 2**23  # multiplications of one layer for one batch, beyond which a framework costs nothing beside them
 LAST = 0.01  # what the weights of the layer that gives the mean are multiplied by at the start
 
@@ -200,11 +198,6 @@ def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Sc
             group["lr"] = lr
 
     return [(Linear(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, put)]
-
-
-def summary(number: int, means: tuple[float, ...]) -> PGUpdated:
-    """The record of an epoch's ``number`` gradient steps."""
-    return PGUpdated(count=number, **dict(zip(METRICS, means, strict=True)))
 
 
 class Bound(Protocol):

@@ -240,7 +240,9 @@ def _compared(recorded: Mapping[str, object], here: Mapping[str, object]) -> Ite
 
 def _parted(recorded: Epoch, made: Epoch) -> Change | None:
     """The first number of an epoch that came out otherwise, the clock apart."""
-    then, now = (dict(_numbers(json.loads(json.dumps(asdict(epoch))))) for epoch in (recorded, made))
+    from rlbench.records.types import plain
+
+    then, now = (dict(_numbers(json.loads(json.dumps(plain(epoch))))) for epoch in (recorded, made))
     return next(_compared(then, now), None)
 
 

@@ -6,7 +6,7 @@ B batch · T time · N environments · A actions (or action size) · Q atoms or 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from torch import Tensor
 
@@ -24,6 +24,10 @@ class Transition(NamedTuple):
     next_obs: Tensor  # [B, ...] k steps later
     weight: Tensor  # [B] importance weight; 0 drops the row
     slot: Tensor  # [B] int64 place in the buffer, for priorities
+
+
+Metrics: TypeAlias = dict[str, Tensor]
+"""Figures of a gradient step by name, each ``[]``."""
 
 
 class NStepTrajectory(NamedTuple):

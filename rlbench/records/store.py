@@ -31,7 +31,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.locks import Claim
-from rlbench.records.types import Epoch, Outcome
+from rlbench.records.types import Epoch, Outcome, plain
 
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
@@ -118,7 +118,7 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
 
 def line_of(epoch: Epoch) -> str:
     """Format an epoch as a line of ``epochs.jsonl``."""
-    return files.sealed(_plain(epoch))
+    return files.sealed({"schema_version": files.SCHEMA_VERSION, **plain(epoch)})
 
 
 def epoch_of(line: str, where: str) -> Epoch:
@@ -246,7 +246,10 @@ class Store:
         self.assert_held()
         if outcome.status == "done":
             self._reread()
-        files.replace(self.folder / "outcome.json", files.sealed(_plain(outcome)) + "\n")
+        files.replace(
+            self.folder / "outcome.json",
+            files.sealed({"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(outcome)}) + "\n",
+        )
 
     def explain(self, text: str) -> None:
         """Write the traceback of a failure; a full disk leaves only the reason in the outcome."""
@@ -352,10 +355,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _plain(record: Epoch | Outcome) -> dict[str, object]:
-    return {"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(record)}
 
 
 def _parsed(adapter: TypeAdapter[RecordT], text: str, where: str) -> RecordT:

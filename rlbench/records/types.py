@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+import re
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator
+
+from rlbench.config.names import printable
+
+METRIC: Final = re.compile(r"[a-z_]{1,40}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,118 +40,29 @@ class Collected:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QUpdated:
-    """Means over an epoch's gradient steps of a value-based learner."""
+class Updated:
+    """Means over an epoch's gradient steps of a learner; its module in ``algorithms`` says of which metrics."""
 
     count: int  # gradient steps
-    loss: float
-    q: float  # value of the actions taken
+    means: dict[str, float]  # by metric
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExtendedUpdated:
-    """Means over an epoch's gradient steps of Q-learning whose loss has a term more: BCQ, CQL and CRR of numbers."""
+def _updated(line: object) -> object:
+    """The means of a line, which stand beside their count; those of older lines of ICM in a branch ``learned`` too.
 
-    count: int  # gradient steps
-    loss: float  # the term included
-    q: float  # value of the actions taken
-    extra: float  # the term: imitation, conservative gap, or both
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ACUpdated:
-    """Means over an epoch's gradient steps of an actor and its critics."""
-
-    count: int  # gradient steps of the critics
-    critic_loss: float  # summed over the critics
-    actor_loss: float
-    q: float  # value of the actions taken, mean over the critics
-    entropy: float  # nats, by the policy's own samples; 0 of a deterministic policy
-    alpha: float  # what a nat is worth; 0 of a deterministic policy
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PGUpdated:
-    """Means over an epoch's rollouts of an on-policy learner."""
-
-    count: int  # gradient steps
-    policy_loss: float
-    value_loss: float  # in the critic's own scale; 0 where there is no critic
-    entropy: float  # nats
-    divergence: float  # of the new policy from the one that acted; 0 where it is not looked at
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClonedUpdated:
-    """Means over an epoch's gradient steps of a learner that only imitates."""
-
-    count: int  # gradient steps
-    actor_loss: float  # squared error, or nats
-    error: float  # squared distance of preferred actions from the data's, mean over dimensions; share of numbers missed
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConstrainedUpdated:
-    """Means over an epoch's gradient steps of BCQ."""
-
-    count: int  # gradient steps
-    critic_loss: float  # summed over the critics
-    actor_loss: float  # of the perturbation
-    q: float  # value of the actions taken, mean over the critics
-    error: float  # squared distance of repeated actions from the data's, mean over their dimensions
-    divergence: float  # nats per latent number
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConservativeUpdated:
-    """Means over an epoch's gradient steps of CQL."""
-
-    count: int  # gradient steps
-    critic_loss: float  # summed over the critics, gaps included
-    actor_loss: float
-    q: float  # value of the actions taken, mean over the critics
-    entropy: float  # nats, by the policy's own samples
-    alpha: float  # what a nat is worth
-    gap: float  # what the critics promise more of all actions than of the data's, weighted
-    multiplier: float  # of the gap
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FilteredUpdated:
-    """Means over an epoch's gradient steps of a learner that imitates what is better than usual: CRR and IQL."""
-
-    count: int  # gradient steps
-    critic_loss: float  # summed over the critics
-    value_loss: float  # of a value network; 0 where there is none
-    actor_loss: float
-    q: float  # value of the actions taken, mean over the critics
-    imitated: float  # weight of the data's actions
-
-
-Learned: TypeAlias = (
-    QUpdated
-    | ExtendedUpdated
-    | ACUpdated
-    | PGUpdated
-    | ClonedUpdated
-    | ConstrainedUpdated
-    | ConservativeUpdated
-    | FilteredUpdated
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CuriousUpdated:
-    """Means over an epoch of a curious learner: its own, and beside them those of its model."""
-
-    count: int  # gradient steps of the learner
-    learned: Learned
-    forward_loss: float  # half the squared error of foreseen features
-    inverse_loss: float  # nats, of guessing what was done
-    bonus: float  # reward of a step for not having been foreseen
-
-
-Updated: TypeAlias = Learned | CuriousUpdated
+    Raises:
+        ValueError: a name is no metric's, or a value no number.
+    """
+    if not isinstance(line, dict):
+        return line
+    learned = line.get("learned", {})
+    numbers = {**(learned if isinstance(learned, dict) else {"learned": learned}), **line}
+    numbers.pop("learned" if isinstance(learned, dict) else "", None)
+    count = numbers.pop("count", None)
+    for name, value in [("count", count), *numbers.items()]:
+        if not METRIC.fullmatch(name) or type(value) not in {int, float}:
+            raise ValueError(f"{printable(name, 40)!r} is no metric with a number")
+    return Updated(count=count, means={name: float(value) for name, value in numbers.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,13 +89,19 @@ class Epoch:
     updates: int  # gradient steps so far
     seconds: float  # wall clock so far, over all attempts
     collected: Collected | None  # None where the experience was recorded beforehand
-    updated: Updated | None  # None while nothing has been learned from
+    updated: Annotated[Updated | None, BeforeValidator(_updated)]  # None while nothing has been learned from
     evaluated: Evaluated | None
 
     @property
     def steps(self) -> int:
         """What the budget counts: agent steps, or gradient steps where none is ever taken."""
         return self.env_steps or self.updates
+
+
+def plain(epoch: Epoch) -> dict[str, object]:
+    """An epoch as JSON has it: the means of its updates stand beside their count."""
+    updated = epoch.updated
+    return {**asdict(epoch), "updated": updated and {"count": updated.count, **updated.means}}
 
 
 Status = Literal["done", "failed", "interrupted"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -33,7 +32,8 @@ def points(epoch: Epoch) -> dict[str, float]:
         found["training/episodes"] = epoch.collected.episodes
         found |= _games("training", epoch.collected.returns, epoch.collected.lengths)
     if epoch.updated is not None:
-        found |= _leaves("learning", asdict(epoch.updated))
+        found["learning/count"] = epoch.updated.count
+        found |= {f"learning/{name}": mean for name, mean in epoch.updated.means.items()}
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
@@ -43,16 +43,6 @@ def _games(part: str, returns: Sequence[float], lengths: Sequence[int]) -> dict[
     found = {"return": fmean(returns), "return_std": pstdev(returns), "return_min": min(returns)}
     found |= {"return_max": max(returns), "length": fmean(lengths)}
     return {f"{part}/{name}": value for name, value in found.items()}
-
-
-def _leaves(path: str, tree: Mapping[str, object]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            found |= _leaves(path, value)  # a curious learner's own figures beside its model's
-        elif isinstance(value, int | float):
-            found[f"{path}/{name}"] = value
-    return found
 
 
 def events(epochs: Sequence[Epoch]) -> bytes:

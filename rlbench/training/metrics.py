@@ -1,40 +1,45 @@
-"""Sums of update records, kept on the device and read once an epoch."""
+"""Sums of the metrics of gradient steps, kept on the device and read once an epoch."""
 
 from __future__ import annotations
 
-from operator import attrgetter
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from rlbench.ops.state_dict import State, tensor, whole
+from rlbench.ops.state_dict import State, branch, tensor, whole
+from rlbench.records.types import Updated
 
 
-class Metrics:
-    """Means of named 0-d tensors over the updates of an epoch."""
+class MeanMetrics:
+    """Means of named metrics over the gradient steps of an epoch; their names are those of the first step."""
 
-    def __init__(self, names: tuple[str, ...], device: torch.device) -> None:
-        self.names, self.count = names, 0
-        self.sums = torch.zeros(len(names), dtype=torch.float64, device=device)
+    def __init__(self, device: torch.device) -> None:
+        self.names, self.count = tuple[str, ...](), 0
+        self.sums = torch.zeros(0, dtype=torch.float64, device=device)
 
-    def add(self, report: object) -> None:
-        """One update's record; its fields of these names are 0-d tensors, ``learned.loss`` of a record within."""
-        values: list[Tensor] = [attrgetter(name)(report) for name in self.names]
-        self.sums += torch.stack(values)
+    def add(self, metrics: Mapping[str, Tensor]) -> None:
+        """Add the metrics of one update, each ``[]``."""
+        if not self.names:
+            self.names = tuple(sorted(metrics))
+            self.sums = self.sums.new_zeros(len(metrics))
+        self.sums += torch.stack([metrics[name] for name in self.names])
         self.count += 1
 
-    def take(self) -> tuple[int, tuple[float, ...]]:
-        """How many updates, and their means; then begin anew. Waits for the device."""
+    def take(self, steps: int = 1) -> Updated | None:
+        """Means since the last call, of updates of ``steps`` gradient steps; None after none. Waits for the device."""
         count, sums = self.count, self.sums.tolist()
         self.count = 0
         self.sums.zero_()
-        return count, tuple(s / max(count, 1) for s in sums)
+        means = {name: total / count for name, total in zip(self.names, sums, strict=True)} if count else {}
+        return Updated(count=count * steps, means=means) if count else None
 
     def state_dict(self) -> State:
-        """Sums and count."""
-        return {"sums": self.sums, "count": self.count}
+        """Sums by name, and count."""
+        return {"sums": dict(zip(self.names, self.sums.unbind(), strict=True)), "count": self.count}
 
     def load_state_dict(self, state: State) -> None:
         """Take them over."""
-        self.sums.copy_(tensor(state, "sums"))
-        self.count = whole(state, "count")
+        sums = branch(state, "sums")
+        self.names, self.count = tuple(sorted(sums)), whole(state, "count")
+        self.sums = self.sums.new_tensor([tensor(sums, name).item() for name in self.names])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from rlbench.ops.state_dict import State, branch
-from rlbench.ops.types import Rollout
+from rlbench.ops.types import Metrics, Rollout
 from rlbench.records.types import Updated
-from rlbench.training.metrics import Metrics
+from rlbench.training.metrics import MeanMetrics
 
 
 class Rollouts(Protocol):
@@ -25,8 +24,8 @@ class OnPolicy(Protocol):
     def steps(self) -> int:
         """Gradient steps that one update counts as."""
 
-    def update(self, rollout: Rollout) -> object:
-        """Everything that is learned from a rollout; a record of 0-d tensors."""
+    def update(self, rollout: Rollout) -> Metrics:
+        """Everything that is learned from a rollout."""
 
 
 class RolloutUpdater:
@@ -38,10 +37,9 @@ class RolloutUpdater:
         source: Rollouts,
         learner: OnPolicy,
         rows: int,
-        metrics: Metrics,
-        summary: Callable[[int, tuple[float, ...]], Updated],
+        metrics: MeanMetrics,
     ) -> None:
-        self.source, self.learner, self.rows, self.metrics, self.summary = source, learner, rows, metrics, summary
+        self.source, self.learner, self.rows, self.metrics = source, learner, rows, metrics
 
     def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
         """The ``count`` gradient steps of one update.
@@ -55,8 +53,7 @@ class RolloutUpdater:
 
     def take(self) -> Updated | None:
         """Means since the last call; None if nothing was learned."""
-        count, means = self.metrics.take()
-        return self.summary(count * self.learner.steps, means) if count else None
+        return self.metrics.take(self.learner.steps)
 
     def state_dict(self) -> State:
         """The sums so far."""

@@ -7,9 +7,15 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
+from rlbench.ops.types import Metrics
+
 
 class Report(Protocol):
-    """What an update says: 0-d tensors for the metrics, and this."""
+    """What an update says."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Figures of the gradient step."""
 
     @property
     def priority(self) -> Tensor:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Generic
 
 from rlbench.ops.state_dict import State, branch
 from rlbench.records.types import Updated
-from rlbench.training.metrics import Metrics
+from rlbench.training.metrics import MeanMetrics
 from rlbench.training.update_protocols import DrawnT, Learner, Source
 
 
@@ -20,11 +19,10 @@ class EagerUpdater(Generic[DrawnT]):
         source: Source[DrawnT],
         learner: Learner[DrawnT],
         batch: int,
-        metrics: Metrics,
-        summary: Callable[[int, tuple[float, ...]], Updated],
+        metrics: MeanMetrics,
     ) -> None:
         self.source, self.learner, self.batch = source, learner, batch
-        self.metrics, self.summary = metrics, summary
+        self.metrics = metrics
 
     def run(self, first: int, count: int) -> None:
         """Updates ``first`` … ``first + count − 1``."""
@@ -32,15 +30,14 @@ class EagerUpdater(Generic[DrawnT]):
             batch = self.source.sample(self.batch)
             report = self.learner.update(batch, number % self.learner.cycle)
             self.source.reprioritize(batch.slot, report.priority)
-            self.metrics.add(report)
+            self.metrics.add(report.metrics)
             for periodic in self.learner.every:
                 if (number + 1) % periodic.period == 0:
                     periodic.action()
 
     def take(self) -> Updated | None:
         """Means since the last call; None if nothing was learned."""
-        count, means = self.metrics.take()
-        return self.summary(count, means) if count else None
+        return self.metrics.take()
 
     def state_dict(self) -> State:
         """The sums so far."""

@@ -180,7 +180,7 @@ def waiting(run: Online | Offline) -> Callable[..., Any]:
 
     def update(batch: Any, phase: int) -> Any:
         report = plain(batch, phase)
-        assert float(report.critic_loss) >= 0
+        assert float(report.metrics["critic_loss"]) >= 0
         return report
 
     return update

@@ -37,7 +37,7 @@ def test_a_generator_draws_on_after_a_recording_that_failed(monkeypatch: pytest.
 
     def waiting(batch: object, phase: int) -> object:
         report = plain(batch, phase)
-        report.q.item()
+        report.metrics["q"].item()
         return report
 
     monkeypatch.setattr(run.learner, "update", waiting)

@@ -234,7 +234,7 @@ def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
     before = learner.temperature.value()
     report = learner.update(b._replace(weight=torch.zeros(BATCH, dtype=torch.float64)), 0)
     assert torch.equal(learner.temperature.value(), before)
-    assert bool(report.entropy.isfinite())
+    assert bool(report.metrics["entropy"].isfinite())
 
 
 def test_the_slope_of_the_temperatures_loss_is_how_much_entropy_is_missing() -> None:

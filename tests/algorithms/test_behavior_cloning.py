@@ -59,7 +59,7 @@ def test_the_reported_error_is_that_of_the_rows_that_count() -> None:
     learner, b = deterministic(), batch()
     _, error = learner.loss(b)
     wanted = float(np.average(numbers(error), weights=numbers(b.weight)))
-    assert learner.update(b).error.item() == pytest.approx(wanted, rel=1e-12)
+    assert learner.update(b).metrics["error"].item() == pytest.approx(wanted, rel=1e-12)
 
 
 def test_a_gaussian_actors_spread_stays_within_its_bounds_and_its_mean_within_those_of_actions() -> None:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
+from rlbench.algorithms.base import Learner
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.dqn import QLearner
 from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.assemble import build
-from rlbench.assembly.components import OffPolicyLearner
 from rlbench.assembly.environments import describe
 from rlbench.config.overrides import applied, parse
 from rlbench.config.run import Runtime, Spec
@@ -39,7 +39,7 @@ def spec_of(cell: str) -> Spec:
     return applied(spec, [parse("algo.replay.capacity=400"), parse("algo.batch=6")])
 
 
-def made(cell: str, seed: int = 0) -> tuple[OffPolicyLearner, Transition, EnvInfo]:
+def made(cell: str, seed: int = 0) -> tuple[Learner[Transition], Transition, EnvInfo]:
     spec = spec_of(cell).model_copy(update={"seed": seed})
     info = describe(spec)
     learner = build(spec, Runtime(device="cpu", threads=1), info).learner
@@ -68,7 +68,7 @@ def made(cell: str, seed: int = 0) -> tuple[OffPolicyLearner, Transition, EnvInf
     return learner, batch, info
 
 
-def networks(learner: OffPolicyLearner) -> dict[str, nn.Module]:
+def networks(learner: Learner[Transition]) -> dict[str, nn.Module]:
     """What learns, by name; targets follow and are not among them."""
     match learner:
         case QLearner():
@@ -81,7 +81,7 @@ def networks(learner: OffPolicyLearner) -> dict[str, nn.Module]:
             raise TypeError(type(learner).__name__)
 
 
-def losses(learner: OffPolicyLearner) -> dict[str, Callable[[Transition], Tensor]]:
+def losses(learner: Learner[Transition]) -> dict[str, Callable[[Transition], Tensor]]:
     """Every loss as a function of the batch alone, by the network that it teaches."""
     match learner:
         case QLearner():

@@ -224,8 +224,8 @@ def test_an_update_moves_critics_actor_targets_temperature_and_multiplier_once()
     ):
         torch.testing.assert_close(new, old + 0.25 * (to - old))
     assert learner.sac.temperature.value() != alpha
-    assert report.multiplier.item() == 1  # the one that was used
-    rises = report.gap.item() > 1.0
+    assert report.metrics["multiplier"].item() == 1  # the one that was used
+    rises = report.metrics["gap"].item() > 1.0
     assert learner.multiplier.value().item() == pytest.approx(math.exp(0.01 if rises else -0.01), rel=1e-4)
 
 

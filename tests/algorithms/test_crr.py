@@ -135,7 +135,7 @@ def test_an_update_is_one_step_of_each_and_weighs_the_data_by_its_least_value() 
     actor_loss, imitated = other.policy_loss(b, value.amin(0))
     optimize(critic_loss, other.critic_optimizer)
     optimize(actor_loss, other.actor_optimizer)
-    assert torch.equal(report.imitated, imitated)
+    assert torch.equal(report.metrics["imitated"], imitated)
     for name in ("actor", "critics"):
         for ours, theirs in zip(getattr(one, name).parameters(), getattr(other, name).parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)

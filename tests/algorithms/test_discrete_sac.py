@@ -140,7 +140,7 @@ def test_each_optimizer_moves_the_torso_that_the_one_before_it_left() -> None:
     first = sac()
     assert losses[1] != first.critic_loss(b, first.td_target(b), 1)[0].item()
     optimize(other.policy_loss(b)[0], other.actor_optimizer)
-    assert report.critic_loss.item() == pytest.approx(sum(losses), rel=1e-12)
+    assert report.metrics["critic_loss"].item() == pytest.approx(sum(losses), rel=1e-12)
     for ours, theirs in zip(learner.net.parameters(), other.net.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -152,13 +152,13 @@ def test_targets_trail_after_every_update_and_a_fixed_temperature_stays() -> Non
     due(learner)
     for old, target, online in zip(before, learner.target.parameters(), learner.net.parameters(), strict=True):
         assert torch.allclose(target, old + 0.25 * (online - old), rtol=1e-12, atol=0)
-    assert report.alpha.item() == pytest.approx(ALPHA)
+    assert report.metrics["alpha"].item() == pytest.approx(ALPHA)
 
 
 @pytest.mark.parametrize(("target", "rises"), [(math.log(ACTIONS), True), (0.1, False)])
 def test_a_learned_temperature_rises_while_entropy_is_missing(target: float, rises: bool) -> None:
     learner, b = sac(target=target), batch()
-    assert bool(learner.update(b).alpha > ALPHA) == rises
+    assert bool(learner.update(b).metrics["alpha"] > ALPHA) == rises
 
 
 def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
@@ -166,7 +166,7 @@ def test_a_batch_of_dead_rows_changes_no_temperature() -> None:
     before = learner.temperature.value()
     report = learner.update(b._replace(weight=torch.zeros_like(b.weight)))
     assert torch.equal(learner.temperature.value(), before)
-    assert bool(report.entropy.isfinite())
+    assert bool(report.metrics["entropy"].isfinite())
 
 
 def test_it_samples_in_training_and_is_greedy_when_judged() -> None:

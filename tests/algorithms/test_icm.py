@@ -8,12 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Periodic
-from rlbench.algorithms.critic_loss import ACUpdate
-from rlbench.algorithms.dqn import QUpdate
+from rlbench.algorithms.base import Periodic, Update
 from rlbench.algorithms.icm import Curiosity
 from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
-from rlbench.algorithms.onpolicy import PGUpdate
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.trajectory_view import TrajectoryView
@@ -21,7 +18,7 @@ from rlbench.nets.icm import ICM
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.returns import advantages
 from rlbench.ops.state_dict import State
-from rlbench.ops.types import Role, Rollout, Transition
+from rlbench.ops.types import Metrics, Role, Rollout, Transition
 
 OBS, ACTIONS, GAMMA = 3, 4, 0.9
 Array = NDArray[np.float64]
@@ -52,15 +49,16 @@ class Pupil:
 
 
 class OfBatches(Pupil):
-    def update(self, batch: Transition, phase: int) -> QUpdate | ACUpdate:
+    def update(self, batch: Transition, phase: int) -> Update:
         self.batches.append(batch)
-        return QUpdate(torch.tensor(1.0), torch.tensor(2.0), torch.arange(len(batch.slot), dtype=torch.float64))
+        metrics = {"loss": torch.tensor(1.0), "q": torch.tensor(2.0)}
+        return Update(metrics, torch.arange(len(batch.slot), dtype=torch.float64))
 
 
 class OfRollouts(Pupil):
-    def update(self, rollout: Rollout) -> PGUpdate:
+    def update(self, rollout: Rollout) -> Metrics:
         self.rollouts.append(rollout)
-        return PGUpdate(*torch.arange(4.0).unbind())
+        return {"entropy": torch.tensor(4.0)}
 
 
 def curiosity(*, reward_scale: float = 0.5, lr: float = 1e-3) -> Curiosity:
@@ -158,8 +156,8 @@ def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of()
     report = CuriousRollouts(inner, model).update(played)
     (given,) = inner.rollouts
     assert numbers(given.reward) == pytest.approx(numbers(wanted), rel=1e-12)
-    assert report.bonus.item() == pytest.approx(float((wanted - played.reward).sum()) / 7, rel=1e-12)
-    assert report.learned == PGUpdate(*torch.arange(4.0).unbind())
+    assert report["bonus"].item() == pytest.approx(float((wanted - played.reward).sum()) / 7, rel=1e-12)
+    assert report["entropy"].item() == 4
     value = normal(5, 2)
     plain = advantages(played, value, gamma=GAMMA, gae_lambda=0.95)
     assert bool((advantages(given, value, gamma=GAMMA, gae_lambda=0.95) > plain)[~played.dead].all())
@@ -216,9 +214,9 @@ def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_r
         [judged(model.net, numbers(walk.obs[i, 0]), int(walk.action[i, 0]), numbers(walk.obs[i, 1])) for i in alive]
     )
     report = CuriousReplay(OfBatches(), model).update(walk, 0)
-    assert report.forward_loss.item() == pytest.approx(found[:, 0].mean(), rel=1e-6)
-    assert report.inverse_loss.item() == pytest.approx(found[:, 1].mean(), rel=1e-6)
-    assert report.bonus.item() == pytest.approx(0.5 * found[:, 0].mean(), rel=1e-6)
+    assert report.metrics["forward_loss"].item() == pytest.approx(found[:, 0].mean(), rel=1e-6)
+    assert report.metrics["inverse_loss"].item() == pytest.approx(found[:, 1].mean(), rel=1e-6)
+    assert report.metrics["bonus"].item() == pytest.approx(0.5 * found[:, 0].mean(), rel=1e-6)
     after = np.array(
         [judged(model.net, numbers(walk.obs[i, 0]), int(walk.action[i, 0]), numbers(walk.obs[i, 1])) for i in alive]
     )
@@ -235,5 +233,5 @@ def test_a_bonus_of_zero_leaves_the_learner_within_as_it_would_be_alone() -> Non
 def test_what_is_seen_again_and_again_pays_ever_less() -> None:
     model, played = curiosity(lr=1e-2), rollout()
     curious = CuriousRollouts(OfRollouts(), model)
-    paid = [curious.update(played).bonus.item() for _ in range(400)]
+    paid = [curious.update(played)["bonus"].item() for _ in range(400)]
     assert paid[-1] < 0.3 * paid[0]

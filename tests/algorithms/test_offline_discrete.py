@@ -117,8 +117,8 @@ def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
         total += b.weight[i].item() * huber(error) / BATCH
         extra += b.weight[i].item() * surprise / BATCH
     assert forbade  # or the mask could be missing
-    assert report.extra is not None
-    assert report.extra.item() == pytest.approx(extra, rel=1e-9)
+    assert report.metrics["extra"] is not None
+    assert report.metrics["extra"].item() == pytest.approx(extra, rel=1e-9)
     assert loss.item() == pytest.approx(total + extra, rel=1e-9)
 
 
@@ -178,8 +178,8 @@ def test_cqls_term_is_the_gap_of_mean_quantiles() -> None:
     for i in range(BATCH):
         mean = through(numbers(b.obs[i]), net.torso, net.head.streams).reshape(ACTIONS, 5).mean(1)
         wanted += 10 * b.weight[i].item() * (logsumexp(mean) - mean[b.action[i]]) / BATCH
-    assert report.extra is not None
-    assert report.extra.item() == pytest.approx(wanted, rel=1e-9)
+    assert report.metrics["extra"] is not None
+    assert report.metrics["extra"].item() == pytest.approx(wanted, rel=1e-9)
     assert found.item() == pytest.approx(plain.loss(b)[0].item() + wanted, rel=1e-9)
 
 

@@ -85,7 +85,7 @@ def test_an_update_changes_every_parameter_that_learns(cell: str) -> None:
 
 def test_what_it_reports_are_finite_numbers(cell: str) -> None:
     learner, rollout, _ = made(cell)
-    for value in learner.update(rollout):
+    for value in learner.update(rollout).values():
         assert value.shape == ()
         assert not value.requires_grad
         assert bool(value.isfinite())

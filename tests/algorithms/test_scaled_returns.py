@@ -106,4 +106,4 @@ def test_the_loss_of_reinforce_is_minus_the_log_probability_times_the_worth() ->
             log_prob = stats.norm.logpdf(numbers(action[i]), through(learner.actor, numbers(obs[i])), std).sum()
             wanted.append(-float(log_prob) * float(worth[i]))
     assert loss.item() == pytest.approx(np.mean(wanted), rel=1e-9)
-    assert report.entropy.item() == pytest.approx(stats.norm.entropy(0, std).sum(), rel=1e-9)
+    assert report["entropy"].item() == pytest.approx(stats.norm.entropy(0, std).sum(), rel=1e-9)

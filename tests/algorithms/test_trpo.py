@@ -73,8 +73,8 @@ def test_npg_moves_by_its_size_times_the_natural_gradient(kind: str, size: float
     known = solution_of(learner, rollout)
     report = learner.update(rollout)
     torch.testing.assert_close(row_of(learner), known.start + size * known.direction, rtol=1e-6, atol=1e-8)
-    assert report.divergence.item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
-    assert report.policy_loss.item() == pytest.approx(-known.surrogate(known.start), abs=1e-9)
+    assert report["divergence"].item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
+    assert report["policy_loss"].item() == pytest.approx(-known.surrogate(known.start), abs=1e-9)
 
 
 SEARCHES = [
@@ -104,7 +104,7 @@ def test_trpo_takes_the_first_stride_that_betters_the_surrogate_within_the_regio
     torch.testing.assert_close(row_of(learner), known.start + stride, rtol=1e-6, atol=1e-8)
     assert known.divergence(row_of(learner)) < region
     assert known.surrogate(row_of(learner)) > known.surrogate(known.start)
-    assert report.divergence.item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
+    assert report["divergence"].item() == pytest.approx(known.divergence(row_of(learner)), rel=1e-6)
 
 
 def test_these_searches_shrink_their_strides_by_different_counts() -> None:
@@ -126,7 +126,7 @@ def test_a_search_that_fails_leaves_the_actor_as_it_was_to_the_bit(kind: str) ->
     report = learner.update(rollout)
     assert all(torch.equal(a, b) for a, b in zip(before, learner.net.actor.parameters(), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(critic, learner.net.critic.parameters(), strict=True))
-    assert report.divergence.item() == 0
+    assert report["divergence"].item() == 0
 
 
 def test_advantages_that_are_all_alike_move_no_actor() -> None:
@@ -155,5 +155,5 @@ def test_the_critic_takes_its_steps_down_the_mean_squared_error_and_they_are_cou
     report = learner.update(rollout)
     for ours, theirs in zip(learner.net.critic.parameters(), twin.critic.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
-    assert report.value_loss.item() == pytest.approx(np.mean(losses))
+    assert report["value_loss"].item() == pytest.approx(np.mean(losses))
     assert learner.steps == 1

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from rlbench import suites
+from rlbench.algorithms.base import Learner
 from rlbench.assembly import offline_discrete
-from rlbench.assembly.components import OfflineLearner
 from rlbench.assembly.environments import describe
 from rlbench.buffers.dataset import ring
 from rlbench.config.offline_discrete import OfflineQ
+from rlbench.ops.types import Transition
 from tests.behavior.played import Played, half_trained, played, score
 
 CPU = torch.device("cpu")
@@ -31,7 +32,7 @@ def data(task: str) -> Played:
     return played(half_trained(task, STEPS[task]), task, rows=ROWS[task], epsilon=NOISE)
 
 
-def learned(algorithm: str, task: str, data: Played, seed: int) -> OfflineLearner:
+def learned(algorithm: str, task: str, data: Played, seed: int) -> Learner[Transition]:
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
     assert isinstance(spec.algo, OfflineQ)

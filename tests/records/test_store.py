@@ -20,7 +20,7 @@ from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 from rlbench.records.store import Record, Store, folder_of, read
-from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, QUpdated, Status
+from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status, Updated
 
 Write = Callable[..., Path]
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
@@ -35,7 +35,7 @@ RUN = tuple(
         updates=number,
         seconds=number / 7,
         collected=COLLECTED,
-        updated=QUpdated(count=1, loss=0.1, q=1e22) if number else None,
+        updated=Updated(count=1, means={"loss": 0.1, "q": 1e22}) if number else None,
         evaluated=EVALUATED,
     )
     for number in range(3)
@@ -51,7 +51,7 @@ def epochs(draw: st.DrawFn) -> tuple[Epoch, ...]:
     collected = st.builds(
         Collected, episodes=COUNTS, steps=COUNTS, returns=returns, lengths=lengths, steps_per_second=NUMBERS
     )
-    updated = st.none() | st.builds(QUpdated, count=COUNTS, loss=NUMBERS, q=NUMBERS)
+    updated = st.none() | st.builds(Updated, count=COUNTS, means=st.fixed_dictionaries({"loss": NUMBERS, "q": NUMBERS}))
     evaluated = st.none() | st.builds(Evaluated, returns=returns, lengths=lengths, seeds=lengths, seconds=NUMBERS)
     made = st.builds(
         Epoch,

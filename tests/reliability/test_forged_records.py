@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
-from rlbench.records.types import PGUpdated
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.integrity import verified
 from rlbench.report.runs import read
@@ -46,9 +44,7 @@ def learned(folder: Path) -> Path:
     def add(line: dict[str, object]) -> None:
         if line["number"]:
             loss = salt / 7 * float(str(line["number"]))
-            line["updated"] = dataclasses.asdict(
-                PGUpdated(count=1, policy_loss=loss, value_loss=loss, entropy=1.0, divergence=0.0)
-            )
+            line["updated"] = {"count": 1, "policy_loss": loss, "value_loss": loss, "entropy": 1.0, "divergence": 0.0}
 
     reseal(folder / "epochs.jsonl", add)
     return folder

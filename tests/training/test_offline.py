@@ -12,7 +12,7 @@ from torch import nn
 
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, tensor, whole
-from rlbench.records.types import Epoch, Evaluated, Progress, QUpdated
+from rlbench.records.types import Epoch, Evaluated, Progress, Updated
 from rlbench.training.offline import AHEAD, Data, Offline
 
 BUDGET = Budget(steps=100, epoch=30, segment=1000)
@@ -50,9 +50,9 @@ class Counted:
         with torch.no_grad():
             self.net.weight += count
 
-    def take(self) -> QUpdated | None:
+    def take(self) -> Updated | None:
         count, self.count = self.count, 0
-        return QUpdated(count=count, loss=0.5, q=1.25) if count else None
+        return Updated(count=count, means={"loss": 0.5, "q": 1.25}) if count else None
 
 
 class Remembering:

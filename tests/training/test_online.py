@@ -12,7 +12,7 @@ import torch
 from rlbench.config.online import Linear
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, branch, tensor
-from rlbench.records.types import Epoch, Evaluated, Progress, QUpdated
+from rlbench.records.types import Epoch, Evaluated, Progress, Updated
 from rlbench.training.clock import ReplayRatio
 from rlbench.training.online import Online
 from rlbench.training.rng_state import RngState
@@ -58,9 +58,9 @@ class Updates(Part):
         self.ran += [(n, self.collector.steps) for n in range(first, first + count)]
         self.count += count
 
-    def take(self) -> QUpdated | None:
+    def take(self) -> Updated | None:
         count, self.count = self.count, 0
-        return QUpdated(count=count, loss=0.0, q=0.0) if count else None
+        return Updated(count=count, means={"loss": 0.0, "q": 0.0}) if count else None
 
 
 class Judged:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Periodic
+from rlbench.algorithms.base import Periodic, Update
 from rlbench.ops.types import Transition
-from rlbench.records.types import QUpdated
-from rlbench.training.metrics import Metrics
+from rlbench.records.types import Updated
+from rlbench.training.metrics import MeanMetrics
 from rlbench.training.updates import EagerUpdater
-
-
-class Said(NamedTuple):
-    loss: Tensor
-    q: Tensor
-    priority: Tensor
 
 
 class Source:
@@ -46,9 +38,10 @@ class Pupil:
         self.synced: list[int] = []
         self.every = (Periodic(3, lambda: self.synced.append(len(self.phases))),)
 
-    def update(self, batch: Transition, phase: int) -> Said:
+    def update(self, batch: Transition, phase: int) -> Update:
         self.phases.append(phase)
-        return Said(torch.tensor(float(len(self.phases))), torch.tensor(-1.0), batch.slot * 2.0)
+        metrics = {"loss": torch.tensor(float(len(self.phases))), "q": torch.tensor(-1.0)}
+        return Update(metrics, batch.slot * 2.0)
 
 
 def test_the_phase_of_a_cycle_is_counted_over_all_calls() -> None:
@@ -68,8 +61,7 @@ def _eager(pupil: Pupil, source: Source) -> EagerUpdater:
         source=source,
         learner=pupil,
         batch=2,
-        metrics=Metrics(("loss", "q"), torch.device("cpu")),
-        summary=lambda count, means: QUpdated(count=count, loss=means[0], q=means[1]),
+        metrics=MeanMetrics(torch.device("cpu")),
     )
 
 
@@ -92,6 +84,6 @@ def test_an_epochs_means_are_over_its_own_updates() -> None:
     eager, _, _ = made()
     assert eager.take() is None
     eager.run(0, 3)
-    assert eager.take() == QUpdated(count=3, loss=2.0, q=-1.0)
+    assert eager.take() == Updated(count=3, means={"loss": 2.0, "q": -1.0})
     eager.run(3, 1)
-    assert eager.take() == QUpdated(count=1, loss=4.0, q=-1.0)
+    assert eager.take() == Updated(count=1, means={"loss": 4.0, "q": -1.0})
