@@ -107,7 +107,7 @@ class SAC(Compilable):
         return Update(self.metrics(critic_loss, q), error)
 
     def metrics(self, critic_loss: Tensor, q: Tensor) -> Metrics:
-        """The figures of a gradient step; actor loss and entropy are those of the actor's last step."""
+        """Every figure of a gradient step, ``[]``; actor loss and entropy are those of the actor's last step."""
         actor_loss, entropy = self.held.clone()
         return {
             "critic_loss": critic_loss.detach(),  # summed over the critics

@@ -42,4 +42,6 @@ class MeanMetrics:
         """Take them over."""
         sums = branch(state, "sums")
         self.names, self.count = tuple(sorted(sums)), whole(state, "count")
-        self.sums = self.sums.new_tensor([tensor(sums, name).item() for name in self.names])
+        self.sums = self.sums.new_zeros(len(self.names))
+        for place, name in zip(self.sums.unbind(), self.names, strict=True):
+            place.copy_(tensor(sums, name))

@@ -124,7 +124,7 @@ PLANTED: list[tuple[Law, str, str]] = [
     (
         bans.no_waiting,
         "training/metrics.py",
-        "class Metrics:\n    def add(self):\n        return self.sums.tolist()  # !",
+        "class MeanMetrics:\n    def add(self):\n        return self.sums.tolist()  # !",
     ),
     (
         bans.given_devices,
@@ -208,7 +208,7 @@ INNOCENT = [
         "envs/envpool.py",
         "from importlib import import_module\nx = import_module('envpool')  # type: ignore[misc] - untyped",
     ),
-    ("training/metrics.py", "class Metrics:\n    def take(self):\n        return self.sums.tolist()"),
+    ("training/metrics.py", "class MeanMetrics:\n    def take(self):\n        return self.sums.tolist()"),
     ("collectors/sync.py", "def f(x, device):\n    return x.to(device), x.cpu().numpy()"),
     ("training/clock.py", "from time import monotonic\nfrom rlbench.algorithms.base import Learner\nnow = monotonic()"),
     ("assembly/assemble.py", "import torch\nfrom rlbench.training.online import Online\ntorch.manual_seed(0)"),
