@@ -45,7 +45,7 @@ def matched(left: Mapping[CellKey, Runs], right: Mapping[CellKey, Runs], names: 
             continue
         unlike = [] if several else _unlike(a[0], b[0])
         if several or unlike:
-            why = several or [f"they differ in {', '.join(unlike)}"]
+            why = several or [f"they differ in {', '.join(unlike)}{_equal_budget(a[0], b[0])}"]
             left_out.append(f"{_name(key)}: {'; '.join(why)}")
             continue
         pairs.append((key, a[0], b[0]))
@@ -95,6 +95,14 @@ def _unlike(left: Side, right: Side) -> list[str]:
     found = [rule for rule in RULES if a[rule] != b[rule]]
     files = {digest for side in (left, right) for run in side.runs.scored if (digest := file_of(run)) is not None}
     return found + (["data"] if len(files) > 1 else [])
+
+
+def _equal_budget(left: Side, right: Side) -> str:
+    """The remedy where two sides differ in their steps: the command option that makes them equal."""
+    counts = [side.runs.scored[0].budget for side in (left, right)]
+    if counts[0] == counts[1]:
+        return ""
+    return f": {counts[0]:,} and {counts[1]:,} steps; train both with --steps {min(counts)}"
 
 
 def _rules(run: Run) -> Mapping[str, object]:

@@ -79,7 +79,7 @@ def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual
     ("sets", "why"),
     [
         ([["algo.lr=0.5"], ["algo.lr=0.25"]], "results has 2 settings of it"),
-        ([["budget.steps=2000"]], "they differ in budget"),
+        ([["budget.steps=2000"]], "they differ in budget: 24,000 and 2,000 steps; train both with --steps 2000"),
         ([["budget.epoch=100"]], "they differ in budget"),
         ([["protocol.episodes=128"]], "they differ in protocol"),
         ([["protocol.episodes=128", "algo.lr=0.5"]], "they differ in protocol"),

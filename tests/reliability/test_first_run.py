@@ -1,0 +1,56 @@
+"""README's second command, as a newcomer types it: a bar moves, ``runs/`` grows, and Ctrl-C keeps everything."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LINE = "run atari dqn --task PongNoFrameskip-v4"
+SPEED = re.compile(rb"[1-9][\d,]* steps/s")
+LONGEST = 120.0
+
+
+def test_the_first_run_trains_with_a_moving_bar_into_runs(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("RLBENCH_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rlbench", *LINE.split()],
+        cwd=tmp_path,
+        env=environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "160"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown, until = b"", time.monotonic() + LONGEST
+    os.set_blocking(ours, False)
+    while not SPEED.search(shown) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+        try:
+            shown += os.read(ours, 65536)
+        except BlockingIOError:
+            continue
+    process.send_signal(signal.SIGINT)
+    os.set_blocking(ours, True)
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(timeout=60) == 130, shown[-600:]
+    text = shown.decode(errors="replace")
+    assert "training dqn on PongNoFrameskip-v4, seed 0: at most 10,000,000 steps" in text
+    assert "results/ has seed 0, with a best evaluation of 20.1" in text
+    assert SPEED.search(shown), "no bar has moved"
+    (spec,) = tmp_path.glob("runs/atari/dqn/PongNoFrameskip-v4/*/seed=0/spec.json")
+    assert (spec.parent / "outcome.json").is_file(), "the state is saved"
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert "/runs/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines(), "git status stays clean"
