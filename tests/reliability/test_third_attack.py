@@ -17,7 +17,7 @@ import pytest
 from rlbench import disk
 from rlbench.cli import completion, replay
 from rlbench.cli.resolve import resolve
-from rlbench.cli.trackers import Board, Wandb
+from rlbench.cli.trackers import Wandb, WandbModule
 from rlbench.config.footprint import footprint
 from rlbench.datasets import catalogue, checksums, policies, recording_format, recording_writer, sb3_import, tfrecord
 from rlbench.errors import RefusedFile
@@ -105,7 +105,7 @@ def test_what_was_logged_to_wandb_is_noted_behind_no_link(link: str, record_run:
         where.mkdir()
         (where / f"{record.spec.id}-0.logged").symlink_to(tmp_path / "precious")
     run = SimpleNamespace(offline=True, step=0, log=lambda *_, **__: None, finish=lambda **_: None)
-    tracker = Wandb(cast("Board", SimpleNamespace(init=lambda **_: run)), where)
+    tracker = Wandb(cast("WandbModule", SimpleNamespace(init=lambda **_: run)), where)
     if link == "folder":
         with pytest.raises(RefusedFile, match="is a link"):
             tracker.take(record)
