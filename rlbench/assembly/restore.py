@@ -71,7 +71,7 @@ def _fixed(spec: Spec, kept: State) -> Fixed | None:
     if not (isinstance(spec.algo, Offline) and spec.algo.normalize_obs):
         return None
     scale = _kept_scale(spec, kept)
-    mean, deviation = (tensor(scale, part).cpu().numpy() for part in Fixed._fields)
+    mean, deviation = (tensor(scale, part).cpu().numpy() for part in ("mean", "deviation"))  # as checkpoints name them
     return Fixed(mean, deviation)
 
 
