@@ -1,4 +1,4 @@
-"""Recorded play: ``rlbench data generate --epsilon``, and what ``show`` says of such a set."""
+"""Recordings of episodes: ``rlbench data generate --epsilon``, ``data subset`` and ``data show``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rlbench.generate import EpisodeRecorder
 
 GAMES_SCHEMA = 1
-SAYINGS = 20
-"""Lines of progress in all."""
+MESSAGES = 20
+"""Messages of progress in all."""
 
 
 def filmed(
@@ -26,7 +26,7 @@ def filmed(
     numbers: tuple[int, float, int, int],
     manner: tuple[bool, bool, bool],
 ) -> None:
-    """Record games of a finished run: steps, ε, seed and lanes; whether by force, quietly and as JSON."""
+    """Record episodes of a finished run; ``numbers`` are steps, ε, seed and envs, ``manner`` force, quiet and JSON."""
     from rlbench.assembly.policy_player import fingerprint
     from rlbench.datasets import locations, recording_writer
     from rlbench.datasets.recipes import games
@@ -50,7 +50,7 @@ def filmed(
     )
     folder = _free(locations.folder("own"), name, force=force)
     with recording_writer.alone(folder):
-        _said(EpisodeRecorder(recipe, run, which, folder), quiet=quiet, json=json)
+        _record(EpisodeRecorder(recipe, run, which, folder), quiet=quiet, json=json)
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
@@ -68,39 +68,39 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
     return path
 
 
-def _said(filming: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
-    """Carry a recipe out, with a line on stderr now and then, and say what came of it."""
+def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
+    """Record the episodes of a recipe with progress on stderr, and print the result."""
     from rlbench.datasets.checksums import sealed
     from rlbench.datasets.recording_writer import CONTENTS
 
-    recipe, said = filming.recipe, 0
+    recipe, messages = recorder.recipe, 0
     try:
-        for done in filming:
-            if not quiet and done * SAYINGS // recipe.steps > said:
-                said = done * SAYINGS // recipe.steps
+        for done in recorder:
+            if not quiet and done * MESSAGES // recipe.steps > messages:
+                messages = done * MESSAGES // recipe.steps
                 remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
     except KeyboardInterrupt:
-        filming.tracks.writer.flush()
+        recorder.tracks.writer.flush()
         remark(
-            f"{filming.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
+            f"{recorder.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
         )
         raise
-    told = filming.finish()
-    size = sum(path.stat().st_size for path in filming.folder.iterdir())
-    digest = sealed(filming.folder / CONTENTS).sha256
+    told = recorder.finish()
+    size = sum(path.stat().st_size for path in recorder.folder.iterdir())
+    digest = sealed(recorder.folder / CONTENTS).sha256
     if json:
-        document = {"path": str(filming.folder), "sha256": digest, "bytes": size, **told}
+        document = {"path": str(recorder.folder), "sha256": digest, "bytes": size, **told}
         emit_json({"schema_version": GAMES_SCHEMA, **document})
         return
     mean = f"return {told['return_mean']:,.1f} ± {told['return_std']:,.1f}, " if "return_mean" in told else ""
     emit(
-        f"{filming.folder}: {recipe.steps:,} steps, {told['episodes']} whole games, {mean}"
+        f"{recorder.folder}: {recipe.steps:,} steps, {told['episodes']} whole games, {mean}"
         f"{size:,} bytes, SHA-256 {digest}"
     )
 
 
 def taken(source: str, steps: str, name: str, *, force: bool) -> None:
-    """The first steps of a set of recorded play as one of its own."""
+    """Write the first steps of a recording as a data set of its own."""
     from rlbench.datasets import locations, recording_reader, recording_writer
     from rlbench.datasets.recipes import own
 

@@ -1,6 +1,6 @@
-"""What was tried to get a run made: a log of all its processes, and a line for the begin and the end of each.
+"""Attempts at a run: a log of all its processes, and a line for the begin and the end of each.
 
-Both lie in the run's folder, beside the record, and survive it; neither says anything about a score.
+Both files are in the run's folder and survive ``--force``; neither holds a score.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rlbench.records import files, manifest
 
 LOG = "log.txt"
 ATTEMPTS = "attempts.jsonl"
-TAIL = 4096  # bytes of a log in which its last line is looked for
+TAIL = 4096  # bytes at the end of a log that hold its last line
 
 
 def open_log(folder: Path) -> IO[bytes]:
-    """The run's log, to be written at its end; the folder is made if need be.
+    """Open the run's log for appending; create the folder if needed.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -40,7 +40,7 @@ def open_log(folder: Path) -> IO[bytes]:
 
 
 def last_line(folder: Path) -> str:
-    """The last line of the log that says anything, empty without one."""
+    """Return the last line of the log that is not blank; empty without one."""
     try:
         with disk.opened(folder / LOG) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -51,7 +51,7 @@ def last_line(folder: Path) -> str:
 
 
 def note(folder: Path, what: Mapping[str, object]) -> None:
-    """Add a line; what a crash tore off before stays a line of its own."""
+    """Append a line; a line that a crash has torn stays a line of its own."""
     path = folder / ATTEMPTS
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("note.made")
@@ -70,7 +70,7 @@ def _torn(path: Path) -> bool:
 
 
 def noted(folder: Path) -> list[dict[str, object]]:
-    """Every line that is whole, in order."""
+    """Read every whole line, in order."""
     path, found = folder / ATTEMPTS, []
     if path.exists():
         with disk.opened(path, largest=files.LARGEST) as file:
@@ -84,17 +84,17 @@ def noted(folder: Path) -> list[dict[str, object]]:
 
 
 class Resumption(NamedTuple):
-    """A process that went on with a run in another environment."""
+    """A process that resumed a run on another machine or with other versions."""
 
-    epoch: int  # how many were recorded
-    environment: Mapping[str, object]  # what differed
+    epoch: int  # number of recorded epochs
+    environment: Mapping[str, object]  # the values that differ
 
 
 def resumptions(head: Mapping[str, object]) -> list[Resumption]:
-    """The processes that a record's head names beside the first.
+    """Parse the resumptions in a record's head.
 
     Raises:
-        TypeError: it is no record's head.
+        TypeError: the head is malformed.
     """
     lines = head.get("resumed", [])
     if not isinstance(lines, list):
@@ -135,5 +135,5 @@ def _resumption(line: object) -> Resumption:
 
 
 def begun(folder: Path) -> int:
-    """How many processes have begun the run."""
+    """Count the processes that have begun the run."""
     return sum(line.get("event") == "begun" for line in noted(folder))

@@ -1,6 +1,6 @@
-"""The process that holds a run's folder, as its lock file names it.
+"""The process that holds a run's folder, by its lock file.
 
-The lock of a process ends with it, however it ends; the file may stay, and is to be read only while the lock is held.
+A lock ends with its process. The file may stay, and is valid only while the lock is held.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def holder(folder: Path) -> str:
-    """``process 4242``, or ``another process`` where that one is of another machine, or gone by now."""
+    """Return ``process 4242``; ``another process`` where it is of another machine, or gone."""
     try:
         handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,6 +1,7 @@
-"""The claim of a process on a run's folder: a lock on a file that is there only while it is held.
+"""Lock on a run's folder: a file that exists only while a process holds it.
 
-Nothing ignores that file, so a tool that sweeps ignored files leaves it; whoever finds it gone or replaced lets go.
+No ignore rule names the file, so that a tool that removes ignored files leaves it. A process that finds it gone or
+replaced stops.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Claim:
         self._file: tuple[int, int] | None = None  # device and inode of what is locked
 
     def acquire(self) -> bool:
-        """Hold the folder; False while another process holds it.
+        """Lock the folder; return False while another process holds it.
 
         Raises:
             OSError: the folder cannot be written.
         """
         try:
-            self._lock.acquire(timeout=0.2)  # `status` looks for a moment
+            self._lock.acquire(timeout=0.2)  # `status` holds a shared lock for a moment
         except Timeout:
             return False
         self._file = self._found()
@@ -41,19 +42,19 @@ class Claim:
         return True
 
     def intact(self) -> bool:
-        """Whether what is locked still lies where others look for it."""
+        """Return whether the locked file is still in its place."""
         return self._file is not None and self._file == self._found()
 
     def release(self) -> None:
-        """Let other processes have the folder."""
+        """Unlock the folder."""
         if self.intact() and isinstance(self._lock, FileLock):  # where the disk has no locks, the file is the lock
             with suppress(OSError):
-                self.path.unlink()  # while it is held: who waits for it finds it gone, and begins anew
+                self.path.unlink()  # while it is held: a waiting process finds it gone, and tries again
                 faults.point("claim.removed")
         self._lock.release()
 
     def _sign(self) -> None:
-        """Name this process and its machine in the file, for whoever is turned away; a full disk does no harm."""
+        """Write the process id and the machine into the file; a full disk does no harm."""
         with suppress(OSError):
             handle = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -73,7 +74,7 @@ class Claim:
 
 
 def held(folder: Path) -> bool:
-    """Whether a process is at work in a run's folder; asks for a shared lock and gives it back at once."""
+    """Return whether a process holds a run's folder, by a shared lock that is released at once."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
