@@ -16,6 +16,8 @@ from rlbench.envs import classic
 from rlbench.records.store import Record, read
 from tests.reliability.broken import breaking, training, words
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 LANE, STEP = 1, 60
 
