@@ -16,9 +16,6 @@ from pydantic import BaseModel
 from rlbench import faults, suites
 from rlbench.cli.choices import parse_count
 from rlbench.config.canonical import fields
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import PolicyGradient, Surrogate
 from rlbench.config.overrides import Setting, applied, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask
@@ -182,7 +179,7 @@ def _checked(setting: Setting) -> Setting:
 
 def _limits(spec: Spec) -> list[Setting]:
     """Limits of a smoke run."""
-    steps = 200 if isinstance(spec.algo, Offline | OfflineQ) else 2_000  # each of them is a gradient step
+    steps = 200 if spec.algo.learns_from == "data" else 2_000  # each of them is a gradient step
     caps: dict[str, tuple[float, float]] = {
         "budget.steps": (spec.budget.steps, steps),
         "budget.epoch": (spec.budget.epoch, steps // 2),
@@ -190,17 +187,11 @@ def _limits(spec: Spec) -> list[Setting]:
         "protocol.episodes": (spec.protocol.episodes, 2),
         "protocol.envs": (spec.protocol.envs, 2),
     }
-    if isinstance(spec.algo, Offline | OfflineQ):
-        caps["algo.batch"] = (spec.algo.batch, 64)
-    elif isinstance(spec.algo, PolicyGradient):
-        caps["algo.rollout_length"] = (spec.algo.rollout_length, 4)
-        if isinstance(spec.algo.method, Surrogate):
-            steps = min(spec.algo.rollout_length, 4) * spec.task.envs
-            caps["algo.method.minibatches"] = (spec.algo.method.minibatches, steps)
-    else:
-        caps["algo.replay.capacity"] = (spec.algo.replay.capacity, 5_000)
-        caps["algo.learning_starts"] = (spec.algo.learning_starts, 400)
-        caps["algo.updates_per_step"] = (spec.algo.updates_per_step, 1.0)
+    values = dict(fields(spec.algo))
+    limits = dict(spec.algo.smoke_limits)
+    if "method.minibatches" in values:
+        limits["method.minibatches"] = min(int(str(values["rollout_length"])), 4) * spec.task.envs
+    caps |= {f"algo.{path}": (float(str(values[path])), limit) for path, limit in limits.items()}
     if isinstance(spec.task, AtariTask):
         caps["task.max_frames"] = (spec.task.max_frames, 2_000)
     elif isinstance(spec.task, OfflineTask) and isinstance(spec.task.world, AtariTask):

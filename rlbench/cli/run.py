@@ -115,12 +115,9 @@ def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
 
 def _set_thread_policy(specs: list[Spec]) -> None:
     """Choose how idle OpenMP threads wait, before torch starts any: spinning threads take a core."""
-    from rlbench.config.offline import Offline
-    from rlbench.config.online import ActorCritic
-
     if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         return
-    if all(isinstance(spec.algo, ActorCritic | Offline) for spec in specs):
+    if all(spec.algo.vectors_only for spec in specs):
         os.environ["GOMP_SPINCOUNT"] = "30000"  # to wake a sleeping thread takes as long as the product it is woken for
     else:
         os.environ["OMP_WAIT_POLICY"] = "passive"

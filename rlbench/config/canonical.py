@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,6 +14,34 @@ class Frozen(BaseModel):
     """The manners of every specification: immutable, no unknown fields, no silent conversions of type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
+
+
+WIDE: Final = 32_768
+
+LearnsFrom: TypeAlias = Literal["replay", "rollouts", "data"]
+
+
+class Family(Frozen):
+    """A family of algorithms; class variables say what its learners need and can do."""
+
+    learns_from: ClassVar[LearnsFrom]
+    vectors_only: ClassVar[bool] = False  # observations and actions are vectors, and networks plain layers
+    epsilon_greedy: ClassVar[bool] = False  # evaluated with the protocol's chance of a random action
+    smoke_limits: ClassVar[Mapping[str, float]]  # of settings in a smoke run
+
+    @property
+    def wide(self) -> bool:
+        """A second thread pays: a batch is of frames, or a layer gives at least ``WIDE`` numbers."""
+        values = dict(fields(self))
+        if self.vectors_only:
+            batch, widths = values["batch"], values["widths"]
+            return isinstance(batch, int) and isinstance(widths, tuple) and batch * max(widths, default=1) >= WIDE
+        return values["torso.kind"] == "nature"
+
+    @property
+    def speed_group(self) -> str:
+        """The name that algorithms of about one speed share."""
+        return str(getattr(self, "family"))  # noqa: B009 - each family declares its own literal
 
 
 def canonical(model: BaseModel, exclude: frozenset[str] = frozenset()) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from rlbench.config.canonical import Frozen
+from rlbench.config.canonical import Family, Frozen, LearnsFrom
 
 Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
 Final: TypeAlias = Literal["linear", "xavier", "uniform"]
@@ -124,9 +125,13 @@ Method = Annotated[
 ]
 
 
-class Offline(Frozen):
+class Offline(Family):
     """Continuous actions, learned from a data set."""
 
+    learns_from: ClassVar[LearnsFrom] = "data"
+    vectors_only: ClassVar[bool] = True
+    smoke_limits: ClassVar[Mapping[str, float]] = {"batch": 64}
+    updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offline"] = "offline"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     method: Method = TD3BC()
@@ -142,3 +147,8 @@ class Offline(Frozen):
     return_span: float | None = Field(
         default=None, gt=0
     )  # what rewards are scaled to make best − worst return; IQL 1000
+
+    @property
+    def speed_group(self) -> str:
+        """The family and its method."""
+        return f"{self.family} {self.method.kind}"

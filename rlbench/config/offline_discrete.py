@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rlbench.config.canonical import Frozen
+from rlbench.config.canonical import Family, Frozen, LearnsFrom
 from rlbench.config.online import Expected, Head, Nature, Torso
 
 
@@ -45,9 +46,13 @@ class CriticRegularized(Frozen):
 Method = Annotated[Imitation | BatchConstrained | Conservative | CriticRegularized, Field(discriminator="kind")]
 
 
-class OfflineQ(Frozen):
+class OfflineQ(Family):
     """Discrete actions, learned from a data set."""
 
+    learns_from: ClassVar[LearnsFrom] = "data"
+    epsilon_greedy: ClassVar[bool] = True
+    smoke_limits: ClassVar[Mapping[str, float]] = {"batch": 64}
+    updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["offlineq"] = "offlineq"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     method: Method = BatchConstrained()

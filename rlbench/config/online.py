@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from rlbench.config.canonical import Frozen
+from rlbench.config.canonical import Family, Frozen, LearnsFrom
 
 
 class Linear(Frozen):
@@ -114,6 +115,13 @@ Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field
 Torso = Annotated[Nature | Mlp, Field(discriminator="kind")]
 
 
+REPLAY_SMOKE_LIMITS: Final[Mapping[str, float]] = {
+    "replay.capacity": 5_000,
+    "learning_starts": 400,
+    "updates_per_step": 1.0,
+}
+
+
 class Curiosity(Frozen):
     """A reward for what a model that learns beside the algorithm could not foresee: ICM.
 
@@ -134,9 +142,12 @@ def _revision(fields: dict[str, object]) -> Literal[1, 2]:
     return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
 
 
-class QLearning(Frozen):
+class QLearning(Family):
     """Value-based control with a target network; the algorithm is the type of its head."""
 
+    learns_from: ClassVar[LearnsFrom] = "replay"
+    epsilon_greedy: ClassVar[bool] = True
+    smoke_limits: ClassVar[Mapping[str, float]] = REPLAY_SMOKE_LIMITS
     family: Literal["qlearning"] = "qlearning"
     head: Head = Expected()
     torso: Torso = Nature()
@@ -190,9 +201,12 @@ ActionUnits: TypeAlias = Literal["normalized", "environment"]
 """Units of the actions that critics see and that a log-density is of: [−1, 1], or between the environment's bounds."""
 
 
-class ActorCritic(Frozen):
+class ActorCritic(Family):
     """Continuous actions, learned off-policy by an actor and K critics."""
 
+    learns_from: ClassVar[LearnsFrom] = "replay"
+    vectors_only: ClassVar[bool] = True
+    smoke_limits: ClassVar[Mapping[str, float]] = REPLAY_SMOKE_LIMITS
     family: Literal["actorcritic"] = "actorcritic"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
@@ -219,12 +233,14 @@ class ActorCritic(Frozen):
         return self
 
 
-class DiscreteSAC(Frozen):
+class DiscreteSAC(Family):
     """Discrete actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
 
     All of them share a torso, which each of their optimizers moves, as in the documented rows.
     """
 
+    learns_from: ClassVar[LearnsFrom] = "replay"
+    smoke_limits: ClassVar[Mapping[str, float]] = REPLAY_SMOKE_LIMITS
     family: Literal["discretesac"] = "discretesac"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     torso: Torso = Nature()
@@ -286,9 +302,12 @@ class Natural(Frozen):
     critic_steps: int = Field(default=20, ge=1)  # gradient steps of the critic per rollout
 
 
-class PolicyGradient(Frozen):
+class PolicyGradient(Family):
     """Learned from what the present policy did, and then forgotten."""
 
+    learns_from: ClassVar[LearnsFrom] = "rollouts"
+    smoke_limits: ClassVar[Mapping[str, float]] = {"rollout_length": 4}
+    updates_per_step: ClassVar[float] = 0.0  # of transitions from a replay
     family: Literal["policygradient"] = "policygradient"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()

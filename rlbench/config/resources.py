@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import ActorCritic, Nature
 from rlbench.config.run import Spec
 
 MOST_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
-WIDE: Final = 32_768  # numbers in a layer's output from which a second thread pays
 MOST_EVAL_WORKERS: Final = 8  # TD3+BC on a GPU learns for half a minute while one core judges for four
 
 
@@ -19,7 +15,7 @@ def eval_worker_count(spec: Spec, *, asked: int | None, cores: int, threads: int
 
     What may end at any evaluation waits for each, and what plays itself judges itself.
     """
-    if spec.protocol.stop is not None or not isinstance(spec.algo, Offline | OfflineQ):
+    if spec.protocol.stop is not None or spec.algo.learns_from != "data":
         return 0
     most = min(MOST_EVAL_WORKERS, 1 + spec.budget.steps // spec.budget.epoch)
     if asked is not None:
@@ -31,8 +27,4 @@ def eval_worker_count(spec: Spec, *, asked: int | None, cores: int, threads: int
 
 def paying(spec: Spec, *, card: bool, cores: int) -> int:
     """Threads from which ``spec`` gains on so many cores; one where a GPU does the work."""
-    if isinstance(spec.algo, ActorCritic | Offline):
-        wide = spec.algo.batch * max(spec.algo.widths, default=1) >= WIDE
-    else:
-        wide = isinstance(spec.algo.torso, Nature)
-    return min(MOST_THREADS, cores) if wide and not card else 1
+    return min(MOST_THREADS, cores) if spec.algo.wide and not card else 1

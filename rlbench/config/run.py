@@ -94,7 +94,7 @@ class Spec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        if isinstance(self.algo, Offline | OfflineQ) != isinstance(self.task, OfflineTask):
+        if (self.algo.learns_from == "data") != isinstance(self.task, OfflineTask):
             raise ValueError(
                 f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they"
             )
@@ -104,7 +104,7 @@ class Spec(Frozen):
             self._torso_fits(self.algo.torso, "algo")
             if not isinstance(self.algo, OfflineQ) and self.algo.curiosity is not None:
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
-        if self.protocol.epsilon > 0 and not isinstance(self.algo, QLearning | OfflineQ):
+        if self.protocol.epsilon > 0 and not self.algo.epsilon_greedy:
             raise ValueError(
                 f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is judged with it; set it to 0"
             )

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlbench.config.offline import Offline
-from rlbench.config.online import ActorCritic, DiscreteSAC, QLearning
 from rlbench.config.run import Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName
@@ -126,7 +124,7 @@ def _family(key: CellKey) -> str:
     spec = _spec(key)
     if spec is None:
         return key.algorithm if key.suite == "offline" else ""
-    return f"{spec.algo.family} {spec.algo.method.kind}" if isinstance(spec.algo, Offline) else spec.algo.family
+    return spec.algo.speed_group
 
 
 def _alike(key: CellKey, other: CellKey) -> bool:
@@ -138,8 +136,7 @@ def _alike(key: CellKey, other: CellKey) -> bool:
 def _updates(key: CellKey) -> float:
     """Gradient steps an agent step, of what learns from a replay store; 0 of everything else."""
     spec = _spec(key)
-    algo = spec.algo if spec else None
-    return algo.updates_per_step if isinstance(algo, QLearning | ActorCritic | DiscreteSAC) else 0.0
+    return spec.algo.updates_per_step if spec else 0.0
 
 
 @cache

@@ -112,7 +112,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
             name="atari-nature-v4",
             episodes=GAMES_PER_EVALUATION if many else 10,
             envs=20 if many else 10,
-            epsilon=0.005 if isinstance(algo, QLearning) else 0.0,
+            epsilon=0.005 if algo.epsilon_greedy else 0.0,
             stop=20.0 if pong else None,
         ),
         budget=Budget(steps=10_000_000, epoch=100_000, segment=1_000_000),

@@ -7,7 +7,17 @@ is compared with one on those.
 
 from __future__ import annotations
 
-from rlbench.config.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
+from collections.abc import Mapping
+from typing import Final
+
+from rlbench.config.offline_discrete import (
+    BatchConstrained,
+    Conservative,
+    CriticRegularized,
+    Imitation,
+    Method,
+    OfflineQ,
+)
 from rlbench.config.online import Expected, Mlp, Quantiles
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import AtariTask, OfflineTask, ToyTask, World
@@ -73,21 +83,23 @@ def _world(task: str) -> World:
 
 def _weighed(algo: OfflineQ, task: str, dataset: str) -> OfflineQ:
     """With the gap's weight for a recording of this size; of unknown data, and of more, that for a million."""
-    if not isinstance(algo.method, Conservative):
+    if algo.method.kind != "conservative":
         return algo
     said = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
     weight = PRESSURE[task, said[0] if said else "1e6"]
     return algo.model_copy(update={"method": Conservative(conservative_weight=weight)})
 
 
+SMALL_METHODS: Final[Mapping[str, Method]] = {
+    "conservative": Conservative(conservative_weight=20.0),
+    "criticregularized": CriticRegularized(greedy=True),
+}
+
+
 def _small(algo: OfflineQ) -> OfflineQ:
     """For toys, of which nothing is documented: plain layers, faster steps, and so short a sight that few suffice."""
-    method = algo.method
-    if isinstance(method, Conservative):
-        method = Conservative(conservative_weight=20.0)
-    elif isinstance(method, CriticRegularized):
-        method = CriticRegularized(greedy=True)
-    head = Quantiles(n_quantiles=32) if isinstance(algo.head, Quantiles) else algo.head
+    method = SMALL_METHODS.get(algo.method.kind, algo.method)
+    head = Quantiles(n_quantiles=32) if algo.head.kind == "quantiles" else algo.head
     return algo.model_copy(
         update={
             "method": method,

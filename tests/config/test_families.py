@@ -1,0 +1,40 @@
+"""What each family of algorithms says of itself, by literal tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlbench import suites
+from rlbench.config.canonical import fields
+from rlbench.config.overrides import applied, parse
+
+FAMILIES = {
+    ("atari", "dqn", "PongNoFrameskip-v4"): ("replay", False, True, True),
+    ("mujoco", "sac", "Hopper-v4"): ("replay", True, False, True),
+    ("toy", "sac", "CartPole-v1"): ("replay", False, False, False),
+    ("mujoco", "ppo", "Hopper-v4"): ("rollouts", False, False, False),
+    ("offline", "td3bc", "Hopper-v4"): ("data", True, False, True),
+    ("offline", "bcq", "PongNoFrameskip-v4"): ("data", False, True, True),
+}
+"""A cell of each: what it learns from, whether vectors only, whether evaluated epsilon-greedily, whether it is wide."""
+
+
+@pytest.mark.parametrize("cell", FAMILIES, ids="/".join)
+def test_a_family_says_what_its_learners_need_and_can_do(cell: tuple[str, str, str]) -> None:
+    algo = suites.spec(*cell).algo
+    assert (algo.learns_from, algo.vectors_only, algo.epsilon_greedy, algo.wide) == FAMILIES[cell]
+    assert set(algo.smoke_limits) <= dict(fields(algo)).keys()
+    assert (algo.updates_per_step > 0) == (algo.learns_from == "replay")
+
+
+@pytest.mark.parametrize(("widths", "wide"), [("127,128", True), ("127,127", False), ("", False)])
+def test_a_second_thread_pays_from_as_many_numbers_a_layer(widths: str, wide: bool) -> None:
+    spec = applied(
+        suites.spec("mujoco", "sac", "Hopper-v4"), [parse(f"algo.widths=[{widths}]"), parse("algo.batch=256")]
+    )
+    assert spec.algo.wide == wide
+
+
+def test_algorithms_of_one_speed_share_a_group() -> None:
+    assert suites.spec("offline", "iql", "Hopper-v4").algo.speed_group == "offline implicitq"
+    assert suites.spec("toy", "dqn", "Catch").algo.speed_group == suites.spec("toy", "c51", "Catch").algo.speed_group
