@@ -21,7 +21,7 @@ from rlbench.assembly.policy_player import playing
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.online import QLearning
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.datasets.recording_format import Piece
+from rlbench.datasets.recording_format import Chunk
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.ops.state_dict import of_module
 
@@ -31,7 +31,7 @@ LANES, TURN = 10, 2_000
 class Blind(RecordingWriter):
     """A film that keeps nothing."""
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Chunk) -> None:
         """Nothing is added."""
 
     def flush(self) -> None:

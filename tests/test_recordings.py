@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_p
     told = recipe(run).model_dump()
     with pytest.raises(UsageError, match=r"call it rlb-pong"):
         games(**{**told, "name": "pong"})
-    with pytest.raises(UsageError, match="fewer steps than the 2 lanes"):
+    with pytest.raises(UsageError, match="fewer steps than the 2 environments"):
         games(**{**told, "steps": 1})
     with pytest.raises(UsageError, match="epsilon"):
         games(**{**told, "epsilon": 1.5})

@@ -15,7 +15,7 @@ from rlbench.config.names import printable
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, beside, suggest
 
 if TYPE_CHECKING:
-    from rlbench.datasets.catalogue import Known
+    from rlbench.datasets.catalogue import D4RLDataset
     from rlbench.datasets.download import Progress
     from rlbench.datasets.locations import Place
     from rlbench.datasets.summary import Bar, Spread, Summary
@@ -309,7 +309,7 @@ def _named(path: Path) -> str:
     return name
 
 
-def _entry(name: str, there: Place | None, known: Known | None) -> dict[str, object]:
+def _entry(name: str, there: Place | None, known: D4RLDataset | None) -> dict[str, object]:
     kind = there.kind if there else "d4rl" if known else "own" if name.startswith("rlb-") else "minari"
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""The data sets of D4RL by name: where they are, what they hold, and the two scores that make their scale."""
+"""Catalogue of D4RL's data sets: files, sizes, environments and reference scores (Fu et al. 2020)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlbench.errors import UnknownName, UsageError
 TABLE = Path(__file__).parent / "data" / "d4rl.csv"
 SOURCE = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
 MIRROR = "RLBENCH_D4RL_MIRROR"
-"""An environment variable: what stands in the place of ``SOURCE``, for mirrors of the same tree."""
+"""Environment variable with the address of a mirror of ``SOURCE``."""
 
 ENVIRONMENTS: Mapping[str, str] = {
     "halfcheetah": "HalfCheetah-v4",
@@ -22,7 +22,7 @@ ENVIRONMENTS: Mapping[str, str] = {
     "walker2d": "Walker2d-v4",
     "ant": "Ant-v4",  # 27 of the data's 111 numbers; the others are zeros
 }
-"""What a policy is judged on, by family: Gymnasium's version 4 is the one whose scores can be compared."""
+"""Environment that evaluates a policy, by family: scores are comparable in Gymnasium's version 4."""
 
 STEPS: Mapping[str, int] = {"random": 10**6, "medium": 10**6, "expert": 10**6, "full-replay": 10**6}
 REPLAYED: Mapping[str, int] = {"halfcheetah": 202_000, "hopper": 402_000, "walker2d": 302_000}
@@ -33,17 +33,17 @@ STANDINS: Mapping[str, str] = {
     "hopper": "rlb-hopper-medium",
     "walker2d": "rlb-walker2d-medium",
 }
-"""Own sets that can be generated where the real one is out of reach, by family and kind or by family alone."""
+"""Generated data sets that stand in for D4RL's, by family and kind or by family alone."""
 
 
-class Known(NamedTuple):
-    """What D4RL says of one of its data sets."""
+class D4RLDataset(NamedTuple):
+    """Entry of one D4RL data set."""
 
     name: str
     family: str
     version: str
     features: int | None  # numbers in an observation
-    actions: int | None  # numbers of an action; None where nobody says
+    actions: int | None  # numbers of an action; None where D4RL does not publish it
     low: float | None  # a random policy's score
     high: float | None  # an expert's
     path: str  # below ``SOURCE``
@@ -53,17 +53,17 @@ class Known(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where it can be downloaded."""
+        """Address of the file, on the server or its mirror."""
         return f"{(os.environ.get(MIRROR) or SOURCE).rstrip('/')}/{self.path}"
 
     @property
     def kind(self) -> str:
-        """The middle of the name: ``medium-replay`` of ``hopper-medium-replay-v2``."""
+        """Kind of data, as ``medium-replay`` of ``hopper-medium-replay-v2``."""
         return self.name.removeprefix(f"{self.family}-").removesuffix(f"-{self.version}")
 
     @property
     def steps(self) -> int | None:
-        """Nominal number of steps of version 2's locomotion sets; for others none is known."""
+        """Nominal number of steps of version 2's locomotion sets; None for others."""
         if self.version != "v2" or self.family not in ENVIRONMENTS:
             return None
         if self.kind == "medium-replay":
@@ -72,12 +72,12 @@ class Known(NamedTuple):
 
     @property
     def env_id(self) -> str | None:
-        """The environment in which a policy learned from it is judged, where its scores can be compared."""
+        """Environment that evaluates a policy trained on it; None where scores are not comparable."""
         return ENVIRONMENTS.get(self.family)
 
     @property
     def standin(self) -> str | None:
-        """The command that generates a data set of the same task."""
+        """Command that generates a data set of the same task."""
         own = STANDINS.get(f"{self.family}-{self.kind}") or STANDINS.get(self.family)
         if own:
             return f"rlbench data generate {own}"
@@ -85,11 +85,11 @@ class Known(NamedTuple):
 
 
 @cache
-def d4rl() -> dict[str, Known]:
+def d4rl() -> dict[str, D4RLDataset]:
     """Every data set of D4RL by name."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return {
-            row["dataset"]: Known(
+            row["dataset"]: D4RLDataset(
                 name=row["dataset"],
                 family=row["family"],
                 version=row["version"],
@@ -106,11 +106,11 @@ def d4rl() -> dict[str, Known]:
         }
 
 
-def known(name: str) -> Known:
-    """One of D4RL's data sets.
+def known(name: str) -> D4RLDataset:
+    """Return D4RL's data set of a name.
 
     Raises:
-        UnknownName: it is none; says which name was meant.
+        UnknownName: D4RL has none of this name; the message suggests one.
     """
     if name not in d4rl():
         raise UnknownName("data set", name, d4rl())
@@ -118,19 +118,19 @@ def known(name: str) -> Known:
 
 
 def normalized(score: float, name: str) -> float:
-    """D4RL's scale: 0 for a random policy's score, 100 for the expert's.
+    """D4RL's normalized score: 0 for a random policy, 100 for an expert.
 
     Raises:
-        UsageError: it has none for this set.
+        UsageError: D4RL has no reference scores for this data set.
     """
-    of = known(name)
-    if of.low is None or of.high is None:  # as ``scaled`` says
+    entry = known(name)
+    if entry.low is None or entry.high is None:  # see ``scaled``
         raise UsageError(f"{name}: D4RL has no reference score for it; report the raw score")
-    return 100 * (score - of.low) / (of.high - of.low)
+    return 100 * (score - entry.low) / (entry.high - entry.low)
 
 
 def scaled(name: str) -> bool:
-    """Whether D4RL has reference scores for a data set."""
+    """True if D4RL has reference scores for a data set."""
     return name in d4rl() and None not in {known(name).low, known(name).high}
 
 

@@ -1,4 +1,4 @@
-"""A file's SHA-256, recorded beside it on first use: what was learned from can be named, and a change is noticed."""
+"""SHA-256 of a data file, recorded in a file beside it on first use, so that any change is noticed."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ FIELDS = ("schema_version", "size", "sha256", "modified", "url")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seal:
-    """What a file was when it was first used."""
+    """Size, SHA-256 and source of a file on its first use."""
 
     size: int  # bytes
     sha256: str
-    modified: int  # nanoseconds, the file's own clock; what is untouched is not hashed again
-    url: str | None  # where it was downloaded from
+    modified: int  # nanoseconds, modification time; an unchanged file is not hashed again
+    url: str | None  # address of its download
 
 
 def sealed(path: Path) -> Seal:
-    """The record of a file, made now if there is none.
+    """Return the seal of a file, and write it if there is none.
 
     Raises:
-        RefusedFile: the file is no longer the one that was recorded, or no whole HDF5 file.
+        RefusedFile: the file differs from its seal, or is no whole HDF5 file.
     """
     seal = recorded(path)
     return seal if seal is not None and untouched(path, seal) else verified(path)
 
 
 def untouched(path: Path, seal: Seal) -> bool:
-    """Whether a file has the size and the time of change that it had when it was hashed."""
+    """True if a file has the size and modification time of its seal."""
     state = path.stat()
     return (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns)
 
 
 def verified(path: Path) -> Seal:
-    """The record of a file, compared with every byte of it.
+    """Hash a file, compare it with its seal, and return the seal.
 
     Raises:
-        RefusedFile: the file is no longer the one that was recorded.
+        RefusedFile: the file differs from its seal.
     """
     seal, now = recorded(path), measured(path)
     if seal is not None and (seal.size, seal.sha256) != (now.size, now.sha256):
@@ -59,17 +59,17 @@ def verified(path: Path) -> Seal:
             f"({seal.size:,} bytes); restore the file, or delete {_beside(path).name} if you meant to change it"
         )
     if seal is None and path.suffix in HDF5:
-        with opened(path):  # half a file must not become what every whole one is compared with
+        with opened(path):  # half a file must not be sealed
             pass
     if seal is None or seal.modified != now.modified:
         seal = Seal(size=now.size, sha256=now.sha256, modified=now.modified, url=seal.url if seal else None)
-        with suppress(OSError):  # a file in a folder that cannot be written is measured each time
+        with suppress(OSError):  # in a read-only folder the file is hashed each time
             write(path, seal)
     return seal
 
 
 def measured(path: Path, url: str | None = None) -> Seal:
-    """What a file is now."""
+    """Hash a file."""
     with disk.opened(path, links=True) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         state = os.fstat(file.fileno())
@@ -77,17 +77,17 @@ def measured(path: Path, url: str | None = None) -> Seal:
 
 
 def recorded(path: Path) -> Seal | None:
-    """What was written down beside a file, which need not be there any more; None if nothing was.
+    """Read the seal beside a file, which itself may be gone; None if there is none.
 
     Raises:
-        UsageError: the name of the file is too long for another one beside it.
-        RefusedFile: the record is damaged, or of a newer version.
+        UsageError: the name of the file is too long for a seal beside it.
+        RefusedFile: the seal is damaged, or of a newer version.
     """
     beside = _beside(path)
     try:
         if not beside.is_file():
             return None
-    except OSError as error:  # a name so long that nothing fits behind it
+    except OSError as error:  # the name with its suffix is too long
         raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
     try:
         return _parsed(json.loads(disk.content(beside)), beside)
@@ -96,11 +96,11 @@ def recorded(path: Path) -> Seal | None:
 
 
 def write(path: Path, seal: Seal) -> None:
-    """Write the record of a file, whole or not at all."""
+    """Write the seal of a file, whole or not at all."""
     temporary = _beside(path).with_suffix(f".{os.getpid()}.tmp")
     try:
-        told = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
-        temporary.write_text(json.dumps({**told, "checksum": _checksum(told)}) + "\n", encoding="utf-8")
+        content = {"schema_version": SCHEMA_VERSION, **asdict(seal)}
+        temporary.write_text(json.dumps({**content, "checksum": _checksum(content)}) + "\n", encoding="utf-8")
         faults.point("seal.written")
         temporary.replace(_beside(path))
         faults.point("seal.placed")
@@ -109,27 +109,27 @@ def write(path: Path, seal: Seal) -> None:
 
 
 def forget(path: Path) -> None:
-    """The file is to be another."""
+    """Remove the seal of a file that is to be replaced."""
     _beside(path).unlink(missing_ok=True)
     faults.point("seal.forgotten")
 
 
-def _parsed(told: dict[str, object], beside: Path) -> Seal:
-    """The content of a record; the first ones had no checksum of their own."""
-    version, size, digest, modified, url = (told[name] for name in FIELDS)
+def _parsed(content: dict[str, object], beside: Path) -> Seal:
+    """Parse a seal; the oldest ones have no checksum of their own."""
+    version, size, digest, modified, url = (content[name] for name in FIELDS)
     if isinstance(version, int) and version > SCHEMA_VERSION:
         newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
         raise RefusedFile(f"{beside}: {newer}; upgrade")
-    claimed = told.pop("checksum", None)
-    if len(told) != len(FIELDS) or claimed not in {None, _checksum(told)}:
+    claimed = content.pop("checksum", None)
+    if len(content) != len(FIELDS) or claimed not in {None, _checksum(content)}:
         raise ValueError
     if not (isinstance(size, int) and isinstance(modified, int) and isinstance(digest, str)):
         raise TypeError
     return Seal(size=size, sha256=digest, modified=modified, url=None if url is None else str(url))
 
 
-def _checksum(told: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+def _checksum(content: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _beside(path: Path) -> Path:

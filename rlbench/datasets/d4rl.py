@@ -1,7 +1,7 @@
-"""D4RL's flat HDF5 layout: one row a step, episode after episode.
+"""Reader of D4RL's flat HDF5 layout: one row a step, episode after episode.
 
-``terminals`` marks real ends, ``timeouts`` where an episode was cut; a step that is marked as both has really ended.
-Own data sets have the same layout, so that one reader serves both.
+``terminals`` marks terminations, ``timeouts`` truncations; a step with both marks is terminated. Own data sets have the
+same layout.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rlbench.datasets.hdf5 import continuous, flags, named, numbers, opened, pie
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile
 
-PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # what D4RL says of the policy that made the data
+PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy
 
 
 def read(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Recorded:
-    """A whole file; with ``once`` no observation twice: what ends led to stands in rows of its own, ``final``.
+    """Read a whole file; with ``once`` each observation once, final observations of episodes in ``final`` rows.
 
-    ``limit``: steps after which the task cuts an episode, for files that store neither ``timeouts`` nor
-    ``next_observations`` (D4RL's version 0). ``room``: bytes of memory that the numbers may take.
+    ``limit``: steps after which the task truncates an episode, for files that store neither ``timeouts`` nor
+    ``next_observations`` (D4RL's version 0). ``room``: bytes of memory for the arrays.
 
     Raises:
         RefusedFile: a key is missing, damaged, of the wrong type or shape, or holds NaN; the message names it.
@@ -53,28 +53,28 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
 
 
 def steps(path: Path) -> int:
-    """Rows of a file, from its head alone.
+    """Number of rows of a file, from its header alone.
 
     Raises:
-        RefusedFile: it names no rewards, or is damaged.
+        RefusedFile: it has no rewards, or is damaged.
     """
     with opened(path) as file:
         return rows(file, "rewards")
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """What a file says of itself: its attributes, and D4RL's word on the policy; texts and single numbers alone."""
+    """Attributes of a file and D4RL's metadata of its policy, as far as they are texts or single numbers."""
     with opened(path) as file:
-        told = {str(key): file.attrs[key] for key in file.attrs}
+        metadata = {str(key): file.attrs[key] for key in file.attrs}
         for key in PROVENANCE:
             stored = file.get(key)
             if isinstance(stored, h5py.Dataset) and stored.shape == () and stored.dtype.kind in "OSiuf":
-                told[key] = stored[()]
-    return {key: text for key, value in told.items() if (text := _text(value)) is not None}
+                metadata[key] = stored[()]
+    return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 
 
 def _jumps(file: h5py.File, obs: NDArray[np.float32]) -> Jumps:
-    """Where a step of the file does not lead to its next row, looked up piece by piece."""
+    """Find the steps that do not lead to the next row, chunk by chunk."""
     broken, led_to = np.ones(len(obs), np.bool_), []
     for start, piece in pieces(file, "next_observations", obs.shape):
         follow = obs[start + 1 : start + len(piece) + 1]
@@ -89,15 +89,15 @@ def _guessed(
     terminated: NDArray[np.bool_],
     limit: int | None,
 ) -> NDArray[np.bool_]:
-    """Where episodes were cut in a file that does not say so, ``[N]``."""
+    """Mask of truncations ``[N]`` of a file without ``timeouts``."""
     if broken is not None:
         cut = broken.copy()
-        cut[-1] = False  # nobody knows
+        cut[-1] = False  # the last row has no successor to compare
         return cut & ~terminated
     if limit is None:
         raise RefusedFile(
-            f"{named(file, 'timeouts')}: missing, and next_observations too, so nobody can tell where an episode was "
-            f"cut; take version 2 of the data set"
+            f"{named(file, 'timeouts')}: missing, and next_observations too, so truncations are unknown; "
+            f"take version 2 of the data set"
         )
     row = np.arange(len(terminated))
     began = np.maximum.accumulate(np.where(np.r_[True, terminated[:-1]], row, 0))

@@ -1,4 +1,4 @@
-"""Data sets that come onto this machine: downloaded or brought along, checked, recorded, and only then named."""
+"""Download or import data sets: each is checked and sealed before it gets its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlbench.datasets import catalogue, checksums, download, locations, remote
 from rlbench.datasets.download import Progress, part_of
 from rlbench.datasets.hdf5 import opened
 from rlbench.datasets.loader import data_file, read, told
-from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD, Place
+from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA, Place
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -41,12 +41,12 @@ def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Pr
 
 
 def imported(path: Path, name: str, *, room: int | None = None) -> Place:
-    """Copy a file in D4RL's layout, or a folder in Minari's, to where ``name`` is looked for.
+    """Copy a file in D4RL's layout, or a folder in Minari's, to the place of ``name``.
 
     It is read once, in ``room`` bytes of memory.
 
     Raises:
-        UsageError: there is a data set of this name already, or the name is of another layout.
+        UsageError: a data set of this name exists, or the name belongs to another layout.
         RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
     """
     there = locations.place(name)
@@ -60,7 +60,7 @@ def imported(path: Path, name: str, *, room: int | None = None) -> Place:
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     read(path, name, room=room)
     _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
-    files = (MINARI_DATA, MINARI_TOLD) if path.is_dir() else (Path(),)
+    files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     for inside in files:
         _copied(path / inside, there.path / inside)
     checksums.sealed(data_file(there.path))
@@ -68,7 +68,7 @@ def imported(path: Path, name: str, *, room: int | None = None) -> Place:
 
 
 def _as_recorded(source: Path, target: Path) -> None:
-    """Refuse what is not the file that was recorded under its name before."""
+    """Refuse a file that differs from the seal of its name."""
     seal = checksums.recorded(target)
     if seal is not None and checksums.measured(source).sha256 != seal.sha256:
         raise RefusedFile(
@@ -79,7 +79,7 @@ def _as_recorded(source: Path, target: Path) -> None:
 
 def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
     with download.alone(target):
-        if not target.is_file():  # who had it before us may have been at its very end
+        if not target.is_file():  # the process that held the lock may have completed it
             yield from _received(url, target, patience)
 
 
@@ -120,9 +120,9 @@ def _copied(source: Path, target: Path) -> None:
 
 
 def _sweep(target: Path) -> None:
-    """Remove half a copy that a killed process left."""
-    for left in target.parent.glob(f"{target.name}.*.tmp"):
-        number = left.name.split(".")[-2]
+    """Remove the temporary files of killed processes."""
+    for temporary in target.parent.glob(f"{target.name}.*.tmp"):
+        number = temporary.name.split(".")[-2]
         if number.isdigit() and not psutil.pid_exists(int(number)):
-            left.unlink()
+            temporary.unlink()
             faults.point("copy.swept")

@@ -1,4 +1,4 @@
-"""What a data set's behaviour was worth: the line that whoever learns from it should pass."""
+"""Mean returns of a data set and of its behavior policy, the baselines of offline learning."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from rlbench.datasets.summary import played
 from rlbench.errors import RefusedFile
 
 EXPERT = "policy_return"
-"""Under which recorded play says what its policy was worth without the noise it was recorded with."""
+"""Metadata key of recorded play: return of its policy without the noise of the recording."""
 
 
 class DatasetReturn(NamedTuple):
-    """Mean raw returns; None where nobody knows."""
+    """Mean raw returns; None where they are unknown."""
 
     behaviour: float | None  # of the data's whole episodes
-    expert: float | None  # of the policy that made them, as it was evaluated
+    expert: float | None  # of the behavior policy, as it was evaluated
 
 
 def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
-    """What is in the data set at ``path``, which is said to be ``name``.
+    """Return the mean returns of the data set at ``path``, the one of ``name`` if it is D4RL's.
 
     Raises:
-        RefusedFile: it cannot be read, or says of its returns what is no number.
+        RefusedFile: it cannot be read, or its metadata hold a return that is no number.
     """
-    told = loader.told(path)
-    expert = _number(path, EXPERT, told[EXPERT]) if EXPERT in told else None
+    metadata = loader.told(path)
+    expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
     if recording_reader.is_frames(path):
         returns = played(recording_reader.outline(path)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
-    if "return_mean" in told:  # own sets say it, and leave out what was cut where a lane was full
-        return DatasetReturn(_number(path, "return_mean", told["return_mean"]), expert)
-    found = episodes(loader.read(path, name))
-    return DatasetReturn(float(found.returns[found.closed].mean()) if found.closed.any() else None, expert)
+    if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
+        return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
+    recorded = episodes(loader.read(path, name))
+    return DatasetReturn(float(recorded.returns[recorded.closed].mean()) if recorded.closed.any() else None, expert)
 
 
-def _number(path: Path, key: str, said: str) -> float:
+def _number(path: Path, key: str, text: str) -> float:
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise RefusedFile(f"{path}: {key}: {said!r} is no number; restore the file, or remove what it says of itself")
+        raise RefusedFile(f"{path}: {key}: {text!r} is no number; restore the file, or remove this attribute")
     return number

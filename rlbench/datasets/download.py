@@ -1,6 +1,6 @@
-"""Bytes from a server into a ``.part`` file, resumed where they stopped; never under the final name.
+"""Download into a ``.part`` file, with resume; the final name appears with the whole file only.
 
-What came with a file (its size, its ETag) is kept beside the part, so that two halves of different files never meet.
+Size and ETag of the file are stored beside the part, so that a resume never joins halves of different files.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageErro
 
 BLOCK = 1 << 18
 ATTEMPTS = 4
-"""Connections in a row that may bring nothing before the download stops; each that brings something is free."""
+"""Connections in a row without a new byte before the download stops."""
 PAUSE = 1.0
-"""Seconds before a connection that follows an idle one, each time more."""
+"""Seconds of pause for each idle connection in a row."""
 PATIENCE = 30.0
-"""Seconds without a single byte after which a connection is given up."""
+"""Seconds without a byte after which a connection is closed."""
 SLOWEST = 1024
-"""Bytes a second, over ``PATIENCE``, below which a server only keeps us."""
+"""Bytes a second, over ``PATIENCE``, below which the download stops."""
 UNANNOUNCED = 1 << 33
-"""Bytes, at most, of a file whose size the server does not say."""
+"""Most bytes of a file whose size the server does not announce."""
 
 
 class Progress(NamedTuple):
-    """Bytes there so far, and how many there will be if the server said so."""
+    """Bytes so far, and in all where the server announces them."""
 
     done: int
     total: int | None
@@ -50,7 +50,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """What a part is a part of."""
+    """File on the server that a part belongs to."""
 
     url: str
     size: int | None  # bytes
@@ -58,17 +58,17 @@ class Origin:
 
 
 def part_of(target: Path) -> Path:
-    """Where a file grows until it is whole."""
+    """Path of the partial file."""
     return target.with_name(target.name + ".part")
 
 
 def received(url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE) -> Iterator[Progress]:
     """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
 
-    To be called by whoever is ``alone`` with the target.
+    The caller holds ``alone(target)``.
 
     Raises:
-        UsageError: the address is wrong, or it does not fit.
+        UsageError: the address is wrong, or the file does not fit on the disk.
         RefusedFile: the server offers a file of another size.
         ResourceExhausted: the server or the disk failed; the same call resumes.
     """
@@ -79,10 +79,10 @@ def received(url: str, target: Path, *, size: int | None = None, patience: float
 
 @contextmanager
 def alone(target: Path) -> Iterator[None]:
-    """Nobody else downloads the same file, from its first byte until it has its final name.
+    """Lock a download against other processes, from its first byte to its final name.
 
     Raises:
-        UsageError: somebody does, or the folder cannot be written.
+        UsageError: another process holds the lock, or the folder cannot be written.
         ResourceExhausted: the disk failed; the same call resumes.
     """
     part = part_of(target)
@@ -106,7 +106,7 @@ def alone(target: Path) -> Iterator[None]:
 
 
 def discard(target: Path) -> None:
-    """Forget what has been downloaded so far."""
+    """Remove the partial file and its metadata."""
     part = part_of(target)
     for path in (part, _beside(part), _lock(part)):
         path.unlink(missing_ok=True)
@@ -114,7 +114,7 @@ def discard(target: Path) -> None:
 
 
 def settle(target: Path) -> None:
-    """Give the whole part its final name."""
+    """Rename the whole part to its final name."""
     with writing(target):
         with part_of(target).open("rb") as file:
             os.fsync(file.fileno())
@@ -130,16 +130,16 @@ def _patiently(url: str, part: Path, size: int | None, patience: float) -> Itera
         reason = "the connection was cut"
         try:
             yield from _attempt(url, part, size, patience)
-        except (OSError, HTTPException) as error:  # what the disk refuses has a name of its own already
+        except (OSError, HTTPException) as error:  # errors of the disk are raised as ResourceExhausted already
             reason = _reason(error)
-        held = part.stat().st_size if part.exists() else 0
-        idle, reached = (0, held) if held > reached else (idle + 1, reached)
+        size_now = part.stat().st_size if part.exists() else 0
+        idle, reached = (0, size_now) if size_now > reached else (idle + 1, reached)
         if idle == ATTEMPTS - 1:
-            raise ResourceExhausted(f"{url}: {reason} after {held:,} bytes; run the same command again: it resumes")
+            raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
 
 def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
-    """One connection, from where the part ends or from the beginning."""
+    """Download by one connection, from the end of the part or from the beginning."""
     origin = _origin(part)
     begin = part.stat().st_size if origin is not None and origin.url == url and part.exists() else 0
     headers = {"User-Agent": f"rlbench/{__version__}", "Accept-Encoding": "identity"}
@@ -151,7 +151,7 @@ def _attempt(url: str, part: Path, size: int | None, patience: float) -> Iterato
         response = urlopen(Request(url, headers=headers), timeout=patience)  # noqa: S310 - http, see above
     except HTTPError as error:
         error.close()
-        if error.code == 416:  # the part is no part of what is there now
+        if error.code == 416:  # the file on the server has changed
             part.unlink(missing_ok=True)
             return
         if error.code in {408, 425, 429} or error.code >= 500:
@@ -166,20 +166,20 @@ def _receive(
 ) -> Iterator[Progress]:
     begin = begin if response.status == 206 else 0  # 200: the server begins anew
     total = _total(response.headers, begin)
-    known = _origin(part)
-    if begin and known is not None and known.size not in {None, total}:
-        part.unlink()  # another file is there now
+    origin = _origin(part)
+    if begin and origin is not None and origin.size not in {None, total}:
+        part.unlink()  # the file on the server has changed
         return
     if size is not None and total not in {None, size}:
         part.unlink(missing_ok=True)
         raise RefusedFile(f"{url}: has {total:,} bytes, expected were {size:,}; the server has another file now")
     with writing(part):
         if not begin:
-            part.unlink(missing_ok=True)  # before its new origin is noted, or a kill would mix the two
+            part.unlink(missing_ok=True)  # before its new origin is stored, or a kill would mix the two
     _fits(part.parent, (total or 0) - begin)
     with writing(part):
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
-        file = part.open("r+b" if begin else "wb", buffering=0)  # nothing is left to write when it is closed
+        file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
     most = total or size or UNANNOUNCED
     with file:
         done = file.seek(begin)
@@ -191,13 +191,13 @@ def _receive(
                 with writing(part):
                     _put(file, block)
             except ResourceExhausted:
-                if total is None:  # a body without an end would keep the disk full
+                if total is None:  # a body without a length would keep the disk full
                     part.unlink()
                 raise
             faults.point("download.block")
             done += len(block)
             yield Progress(done, total)
-    if total is None:  # the end of the connection is the only end there is
+    if total is None:  # the connection ends the file
         with writing(part):
             _note(part, Origin(url=url, size=done, validator=None))
 
@@ -209,37 +209,37 @@ def _fits(folder: Path, needed: int) -> None:
 
 
 def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:
-    """The body in blocks.
+    """Yield the body in blocks.
 
     Raises:
-        ResourceExhausted: fewer than ``SLOWEST`` bytes a second have come for ``patience`` seconds.
+        ResourceExhausted: fewer than ``SLOWEST`` bytes a second arrive for ``patience`` seconds.
     """
-    came, since = 0, time.monotonic()
+    received_bytes, since = 0, time.monotonic()
     while block := response.read1(BLOCK):
         yield block
-        came += len(block)
+        received_bytes += len(block)
         if (seconds := time.monotonic() - since) > patience:
-            if came < SLOWEST * seconds:
+            if received_bytes < SLOWEST * seconds:
                 raise ResourceExhausted(
                     f"{url}: fewer than {SLOWEST:,} bytes a second come; run the same command again: it resumes"
                 )
-            came, since = 0, time.monotonic()
+            received_bytes, since = 0, time.monotonic()
 
 
 def _put(file: FileIO, block: bytes) -> None:
-    """All of it, or what the system raises."""
+    """Write the whole block."""
     rest = memoryview(block)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def _total(headers: Message, begin: int) -> int | None:
-    """Bytes of the whole file, as the server says; a part of it that begins elsewhere is an error."""
+    """Size of the whole file by the response's headers; a range with another begin is an error."""
     if begin:
-        unit, _, told = str(headers.get("Content-Range", "")).partition(" ")
-        span, _, whole = told.partition("/")
+        unit, _, value = str(headers.get("Content-Range", "")).partition(" ")
+        span, _, whole = value.partition("/")
         if unit != "bytes" or span.partition("-")[0] != str(begin):
-            raise HTTPException(f"asked for byte {begin}, the server sent {told or 'no range'}")
+            raise HTTPException(f"requested byte {begin}, the server sent {value or 'no range'}")
         return int(whole) if whole.isdecimal() else None
     length = str(headers.get("Content-Length", ""))
     return int(length) if length.isdecimal() else None
@@ -258,7 +258,7 @@ def _validator(headers: Message) -> str | None:
 
 
 def _origin(part: Path) -> Origin | None:
-    """What was noted; nothing of it is trusted that cannot be read."""
+    """Read the stored origin; None where it is missing or damaged."""
     with suppress(RefusedFile, OSError, ValueError, TypeError):
         return Origin(**json.loads(disk.content(_beside(part))))
     return None

@@ -1,10 +1,9 @@
 """Dopamine's DQN-replay logs: gzipped numpy arrays, a million single frames a file, one file a column.
 
-A log holds no frame behind the last one of an episode: that one is shown again, and nobody bootstraps from it. The last
-row of a file has no successor in it, so it only shows what the one before it led to. Where the ring buffer's head stood
-in mid-file, the rows on both sides do not belong together and become two tracks. Before every episode Dopamine laid
-three rows of zeros, to fill its first stack (``OutOfGraphReplayBuffer.add``): nobody did or saw anything in them, and
-they are left out.
+A log has no final observation of an episode: its last frame is repeated, and no target bootstraps from it. The last row
+of a file has no successor, so it becomes a final observation. Where the ring buffer's head was in mid-file, the rows on
+its two sides become two tracks. Before every episode Dopamine stores three rows of zeros for its first stack
+(``OutOfGraphReplayBuffer.add``), which are dropped.
 """
 
 from __future__ import annotations
@@ -21,34 +20,34 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from rlbench.datasets.recording_format import FINAL, TERMINATED, Piece, Steps, odd
+from rlbench.datasets.recording_format import FINAL, TERMINATED, Chunk, Steps, odd
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, UsageError
 
 NAME: Final = re.compile(r"\$store\$_observation_ckpt\.(\d+)\.gz")
 COLUMNS: Final = {"observation": "|u1", "action": "<i4", "reward": "<f4", "terminal": "|u1"}
 SIZE: Final = (84, 84)
-ROWS: Final = 4_096  # unpacked in one go
+ROWS: Final = 4_096  # decompressed together
 PADDING: Final = 3  # rows of zeros before an episode
 
 
 def logs(folder: Path) -> list[Path]:
-    """The files of frames in a folder, in order; the others lie beside them.
+    """List the files of frames in a folder, in order.
 
     Raises:
         UsageError: there is none.
     """
-    found = {int(match[1]): path for path in folder.glob("*.gz") if (match := NAME.fullmatch(path.name))}
-    if not found:
+    files = {int(match[1]): path for path in folder.glob("*.gz") if (match := NAME.fullmatch(path.name))}
+    if not files:
         raise UsageError(f"{folder}: holds no $store$_observation_ckpt.N.gz; give the folder replay_logs")
-    return [found[number] for number in sorted(found)]
+    return [files[number] for number in sorted(files)]
 
 
-def converted(path: Path, film: RecordingWriter) -> dict[str, int]:
-    """Put one checkpoint's log on film, as one track; how much it was.
+def converted(path: Path, writer: RecordingWriter) -> dict[str, int]:
+    """Convert the log of one checkpoint, and return its counts.
 
     Raises:
-        RefusedFile: a file is missing, damaged or holds something else; the message names it and the row.
+        RefusedFile: a file is missing, damaged or of another content; the message names it and the row.
     """
     with ExitStack() as opened:
         arrays = {name: opened.enter_context(Array(_beside(path, name), dtype)) for name, dtype in COLUMNS.items()}
@@ -64,13 +63,13 @@ def converted(path: Path, film: RecordingWriter) -> dict[str, int]:
         for start in range(0, total, ROWS):
             columns = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
             episodes += int(columns["terminal"].sum())
-            for piece in _pieces(columns, start, head, padding):
-                if (reason := odd(piece.steps)) is not None:
-                    raise RefusedFile(f"{path}: behind row {start:,}, {reason}; download it and its columns again")
-                ended[piece.track] = bool(piece.steps.final[-1])
-                transitions += int((~piece.steps.final).sum())
-                film.add(piece)
-    film.flush()
+            for chunk in _chunks(columns, start, head, padding):
+                if (reason := odd(chunk.steps)) is not None:
+                    raise RefusedFile(f"{path}: after row {start:,}, {reason}; download it and its columns again")
+                ended[chunk.track] = bool(chunk.steps.final[-1])
+                transitions += int((~chunk.steps.final).sum())
+                writer.add(chunk)
+    writer.flush()
     return {"transitions": transitions - sum(not end for end in ended.values()), "episodes": episodes}
 
 
@@ -85,9 +84,9 @@ class Array:
         self.file = gzip.open(path, "rb")  # noqa: SIM115 - closed by __exit__
         shape = self._opened()
         self.length, self.shape = shape[0], shape[1:]
-        due = SIZE if self.dtype == np.uint8 and "observation" in path.name else ()
-        if self.shape != due:
-            raise RefusedFile(f"{path}: rows of the shape {list(self.shape)}, {list(due)} were due")
+        expected = SIZE if self.dtype == np.uint8 and "observation" in path.name else ()
+        if self.shape != expected:
+            raise RefusedFile(f"{path}: rows of the shape {list(self.shape)}, {list(expected)} were expected")
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +95,7 @@ class Array:
         self.file.close()
 
     def rows(self, count: int) -> NDArray[np.generic]:
-        """The next rows, ``[count, …]``."""
+        """Read the next rows, ``[count, …]``."""
         size = count * int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         try:
             raw = self.file.read(size)
@@ -115,62 +114,62 @@ class Array:
         except (OSError, EOFError, zlib.error, ValueError) as error:
             raise self._damaged(str(error)) from None
         if fortran or not shape or dtype.kind not in {self.dtype.kind, "b"} or dtype.itemsize != self.dtype.itemsize:
-            raise RefusedFile(f"{self.path}: holds {dtype} {list(shape)}, {self.dtype} were due")
+            raise RefusedFile(f"{self.path}: holds {dtype} {list(shape)}, {self.dtype} were expected")
         return tuple(shape)
 
     def _damaged(self, reason: str) -> RefusedFile:
         return RefusedFile(f"{self.path}: row {self.read:,} or later: {reason}; download it again")
 
 
-def _pieces(columns: dict[str, NDArray[np.generic]], start: int, head: int, padding: dict[int, int]) -> Iterator[Piece]:
-    """Some rows of a log: track 0 from the ring buffer's head on, track 1 what is newer and lies before it.
+def _chunks(columns: dict[str, NDArray[np.generic]], start: int, head: int, padding: dict[int, int]) -> Iterator[Chunk]:
+    """Yield the chunks of some rows of a log: track 0 from the ring buffer's head on, track 1 the newer rows before it.
 
-    ``padding`` says of each track how many rows of zeros may come next, and is kept.
+    ``padding``: the rows of zeros that each track may still have, updated in place.
     """
     count = len(columns["terminal"])
     border = min(max(head - start, 0), count)
     for track, rows in ((1, slice(0, border)), (0, slice(border, count))):
         own = {name: column[rows] for name, column in columns.items()}
-        kept, padding[track] = _kept(own, padding[track])
-        if kept.any():
-            yield _piece(track, {name: column[kept] for name, column in own.items()})
+        mask, padding[track] = _without_padding(own, padding[track])
+        if mask.any():
+            yield _chunk(track, {name: column[mask] for name, column in own.items()})
 
 
-def _kept(columns: dict[str, NDArray[np.generic]], left: int) -> tuple[NDArray[np.bool_], int]:
-    """The rows of a track in which something was done, ``[n]``; up to ``left`` of zeros may come first, and then."""
+def _without_padding(columns: dict[str, NDArray[np.generic]], left: int) -> tuple[NDArray[np.bool_], int]:
+    """Mask ``[n]`` of a track's rows without padding, of which ``left`` may come first, and the padding left after."""
     empty = ~columns["observation"].any((1, 2)) & (columns["action"] == 0) & (columns["reward"] == 0)
-    kept = np.ones(len(empty), np.bool_)
-    for row, (nothing, ended) in enumerate(zip(empty.tolist(), columns["terminal"].tolist(), strict=True)):
-        kept[row] = ended or not nothing or not left
-        left = PADDING if ended else 0 if kept[row] else left - 1
-    return kept, left
+    mask = np.ones(len(empty), np.bool_)
+    for row, (zeros, ended) in enumerate(zip(empty.tolist(), columns["terminal"].tolist(), strict=True)):
+        mask[row] = ended or not zeros or not left
+        left = PADDING if ended else 0 if mask[row] else left - 1
+    return mask, left
 
 
-def _piece(track: int, columns: dict[str, NDArray[np.generic]]) -> Piece:
-    """Rows with another one behind each that ends an episode."""
+def _chunk(track: int, columns: dict[str, NDArray[np.generic]]) -> Chunk:
+    """Build a chunk, with a final row after each end of an episode."""
     terminal = columns["terminal"].astype(np.bool_)
     source = np.repeat(np.arange(len(terminal)), 1 + terminal)
     live = np.r_[True, source[1:] != source[:-1]]
     marks = np.where(live, np.where(terminal[source], TERMINATED, 0), FINAL).astype(np.uint8)
     action = np.where(live, columns["action"][source].astype(np.int64), 0)
     reward = np.where(live, columns["reward"][source].astype(np.float32), np.float32(0))
-    return Piece(track, columns["observation"][source], Steps(action, reward, marks))
+    return Chunk(track, columns["observation"][source], Steps(action, reward, marks))
 
 
 def _head(path: Path, total: int) -> int:
-    """The row at which the ring buffer went on writing when it was saved, 0 where nothing says so."""
-    counted = path.with_name(path.name.replace("$store$_observation", "add_count"))
-    if not counted.is_file():
+    """Head of the ring buffer when it was saved; 0 without the file ``add_count``."""
+    counter = path.with_name(path.name.replace("$store$_observation", "add_count"))
+    if not counter.is_file():
         return 0
     try:
-        with gzip.open(counted, "rb") as file:
+        with gzip.open(counter, "rb") as file:
             reader = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
             shape, _, dtype = reader(file)
-            if shape or dtype.kind not in "iu":  # the header of a few bytes may claim any number of numbers
-                raise RefusedFile(f"{counted}: holds {dtype} {list(shape)}, one whole number was due")
+            if shape or dtype.kind not in "iu":  # a short header may claim an array of any size
+                raise RefusedFile(f"{counter}: holds {dtype} {list(shape)}, one integer was expected")
             return int(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) % total
     except (OSError, EOFError, zlib.error, ValueError, IndexError) as error:
-        raise RefusedFile(f"{counted}: damaged ({error}); download it again") from None
+        raise RefusedFile(f"{counter}: damaged ({error}); download it again") from None
 
 
 def _beside(path: Path, column: str) -> Path:

@@ -1,4 +1,4 @@
-"""What the recorded policy got, episode by episode."""
+"""Returns of recorded episodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rlbench.datasets.types import Recorded
 
 
 def episode_returns(recorded: Recorded) -> NDArray[np.float64]:
-    """Undiscounted returns, ``[E]``, in the order of the data; one that nobody marked ends where its rows do.
+    """Undiscounted returns, ``[E]``, in the order of the data; an unmarked episode ends where rows do not continue.
 
-    As in IQL's own ``split_into_trajectories``: two halves of a data set laid together meet in such a place.
+    As in ``split_into_trajectories`` of IQL's code: the two halves of a medium-expert data set meet in such a place.
     """
     return episodes(recorded).returns

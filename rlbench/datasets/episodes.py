@@ -1,4 +1,4 @@
-"""Where recorded episodes begin and end, and what each of them was worth."""
+"""Split recorded steps into episodes."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class Episodes(NamedTuple):
 
     returns: NDArray[np.float64]  # [E] sums of rewards
     lengths: NDArray[np.int64]  # [E] steps
-    closed: NDArray[np.bool_]  # [E] the file says that it ended or was cut here
+    closed: NDArray[np.bool_]  # [E] the file marks its end
 
 
 class Jumps(NamedTuple):
-    """Where recorded steps do not lead to the row after them."""
+    """Steps that do not lead to the next row."""
 
-    broken: NDArray[np.bool_]  # [N] the last one is
-    led_to: NDArray[np.float32]  # [J, F] the observations they lead to instead
+    broken: NDArray[np.bool_]  # [N] True for such a step, and for the last
+    led_to: NDArray[np.float32]  # [J, F] their next observations
 
 
 def laid(recorded: Recorded, jumps: Jumps) -> Recorded:
-    """The same steps with what every episode's last one led to in a row behind it, that is ``final`` and no step."""
+    """Insert the final observation of every episode as a row of its own, marked ``final``."""
     last = recorded.terminated | recorded.truncated | jumps.broken
-    place = np.arange(len(last)) + np.cumsum(last) - last
-    count, behind = len(last) + int(last.sum()), place[last] + 1
+    row = np.arange(len(last)) + np.cumsum(last) - last
+    count, behind = len(last) + int(last.sum()), row[last] + 1
     (ends,), jumped = np.nonzero(last), jumps.broken[last]
 
     def spread(column: NDArray[ValueT]) -> NDArray[ValueT]:
         wide = np.zeros((count, *column.shape[1:]), column.dtype)
-        wide[place] = column
+        wide[row] = column
         return wide
 
     obs, final = spread(np.asarray(recorded.obs, np.float32)), np.zeros(count, np.bool_)
@@ -48,7 +48,7 @@ def laid(recorded: Recorded, jumps: Jumps) -> Recorded:
 
 
 def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Where a step did not lead to the row after it, ``[N]``; the last row has none after it and counts as a break."""
+    """Mask ``[N]`` of the steps that do not lead to the next row; the last row counts as one."""
     broken = np.ones(len(obs), np.bool_)
     numbers = tuple(range(1, obs.ndim))
     for start in range(0, len(obs) - 1, CHUNK):
@@ -58,12 +58,12 @@ def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[n
 
 
 def shown(recorded: Recorded) -> NDArray[np.bool_]:
-    """The rows that are no steps but show where an episode ended, ``[N]``."""
+    """Mask ``[N]`` of the rows that hold a final observation and no step."""
     return np.zeros(len(recorded.reward), np.bool_) if recorded.final is None else recorded.final
 
 
 def ends(recorded: Recorded) -> NDArray[np.bool_]:
-    """The last step of every episode, ``[N]``: as marked, where rows do not continue one another, the last of all."""
+    """Mask ``[N]`` of the last step of every episode, by marks and by rows that do not continue."""
     marked, final = recorded.terminated | recorded.truncated, shown(recorded)
     if recorded.next_obs is not None:
         marked |= breaks(recorded.obs, recorded.next_obs)
@@ -73,13 +73,13 @@ def ends(recorded: Recorded) -> NDArray[np.bool_]:
 
 
 def terminated_on_end(recorded: Recorded) -> Recorded:
-    """The same steps, each time limit a termination, as D4RL's ``terminate_on_end`` has it."""
+    """Mark each truncation as a termination, as D4RL's ``terminate_on_end`` does."""
     ended = recorded.terminated | recorded.truncated
     return recorded._replace(terminated=ended, truncated=np.zeros_like(ended))
 
 
 def episodes(recorded: Recorded) -> Episodes:
-    """What every episode was worth, how long it was, and whether the file says how it ended."""
+    """Returns, lengths and marked ends of all episodes."""
     step = ~shown(recorded)
     last = np.flatnonzero(ends(recorded)[step])
     first = np.r_[0, last[:-1] + 1]

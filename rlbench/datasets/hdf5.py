@@ -1,7 +1,7 @@
-"""One array of an HDF5 file, whole and checked, or a refusal that names its key.
+"""Read arrays of HDF5 files, each whole and checked, or refused by its key.
 
-Nothing here can run code: arrays of objects, of texts and of variable length are refused before they are read. Nothing
-here leaves the file, for its checksum covers nothing else: what HDF5 would fetch from another one is refused.
+No file can run code: arrays of objects, texts and variable length are refused before they are read. Links to other
+files are refused, since the checksum covers one file alone.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from rlbench.config.footprint import size
 from rlbench.errors import RefusedFile, UsageError
 
 UNREAD = frozenset({"infos", "metadata"})
-"""Groups of D4RL's and Minari's that nothing is learned from."""
+"""Groups of D4RL and Minari that are not read."""
 
 CHUNK = 1 << 16
-"""Rows looked at in one go, so that a check costs no second copy of a column."""
+"""Rows of one check, so that no check copies a whole column."""
 
 
 @contextmanager
 def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
-    """An HDF5 file to read from, whose numbers fit into ``room`` bytes where that is given.
+    """Open an HDF5 file to read, whose arrays must fit into ``room`` bytes if given.
 
     Raises:
-        UsageError: there is no such file, or it may not be read.
-        RefusedFile: it is no HDF5 file, or not a whole one; a part of it lies in another file; its numbers do not fit;
-            or it turns out to be broken while it is read.
+        UsageError: the file is missing, or may not be read.
+        RefusedFile: it is no whole HDF5 file, links to another file, does not fit, or is damaged.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; check the path")
@@ -48,17 +47,17 @@ def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
             if room is not None:
                 _refuse_oversized(file, room)
             yield file
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # HDF5's words for what is broken
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # errors of HDF5 for a damaged file
             raise damaged(str(path), error) from None
 
 
 def present(group: h5py.Group, key: str) -> bool:
-    """Whether the group names the key, readable or not."""
+    """True if the group names the key, readable or not."""
     return group.get(key, getlink=True) is not None
 
 
 def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
-    """An array of finite numbers as float32: ``[N, F]`` at rank 2; ``[N]`` at rank 1, also where ``[N, 1]`` is stored.
+    """Read finite numbers as float32: ``[N, F]`` at rank 2; ``[N]`` at rank 1, also where ``[N, 1]`` is stored.
 
     Raises:
         RefusedFile: missing, damaged, not numbers, of another shape, or not finite.
@@ -79,15 +78,15 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
 
 
 def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """The same of an array ``[N, F]`` that must have this shape: its first row's number and ``CHUNK`` rows at a time.
+    """Yield ``CHUNK`` rows of an array ``[N, F]`` of this shape at a time, each with its first row's index.
 
     Raises:
-        RefusedFile: as above.
+        RefusedFile: as ``numbers``.
     """
     stored, where = _stored(group, key), named(group, key)
-    found = _shape(stored, where, len(shape))
-    if found != shape:
-        raise RefusedFile(f"{where}: shape {list(found)}, observations have {list(shape)}; check the file")
+    actual = _shape(stored, where, len(shape))
+    if actual != shape:
+        raise RefusedFile(f"{where}: shape {list(actual)}, observations have {list(shape)}; check the file")
     for start in range(0, shape[0], CHUNK):
         try:
             values = stored[start : start + CHUNK].astype(np.float32)
@@ -98,7 +97,7 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
 
 
 def rows(group: h5py.Group, key: str) -> int:
-    """Numbers in an array ``[N]`` as its head says, none of them read.
+    """Length of an array ``[N]``, from its header alone.
 
     Raises:
         RefusedFile: missing, damaged, not numbers, or of another shape.
@@ -107,10 +106,10 @@ def rows(group: h5py.Group, key: str) -> int:
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
-    """Actions ``[N, A]``.
+    """Read continuous actions ``[N, A]``.
 
     Raises:
-        RefusedFile: they are whole numbers, which name choices.
+        RefusedFile: the actions are discrete.
     """
     stored = _stored(group, key)
     if stored.dtype.kind != "f":
@@ -121,33 +120,33 @@ def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
 
 
 def flags(group: h5py.Group, key: str) -> NDArray[np.bool_]:
-    """An array of marks ``[N]``, stored as booleans or as the numbers 0 and 1.
+    """Read flags ``[N]``, stored as booleans or as the numbers 0 and 1.
 
     Raises:
         RefusedFile: it holds anything else.
     """
     values = numbers(group, key, rank=1)
     if not np.isin(values, (0, 1)).all():
-        raise RefusedFile(f"{named(group, key)}: holds more than 0 and 1, so it marks nothing; check the file")
+        raise RefusedFile(f"{named(group, key)}: holds other values than 0 and 1; check the file")
     return values.astype(np.bool_)
 
 
 def named(group: h5py.Group, key: str) -> str:
-    """How a message calls an array: the file's path, and the key in it."""
+    """Name of an array in messages: the file's path and the key."""
     return f"{group.file.filename}: {f'{group.name}/{key}'.strip('/')}"
 
 
 def damaged(where: str, error: Exception) -> RefusedFile:
-    """The refusal of what HDF5 itself cannot read."""
+    """Return the refusal of an array that HDF5 cannot read."""
     return RefusedFile(f"{where}: damaged ({error}); delete the file and download it again")
 
 
 def _refuse_external(file: h5py.File) -> None:
-    """Refuse links into other files, raw data beside the file, and virtual data sets, whoever would read them."""
+    """Refuse links to other files, external raw data and virtual data sets."""
     links: dict[bytes, int] = {}
     file.id.links.visit(lambda name, link: links.update({name: link.type}), info=True)
     for name, kind in links.items():
-        if kind == h5py.h5l.TYPE_SOFT:  # stays in the file: its path is made of the others
+        if kind == h5py.h5l.TYPE_SOFT:  # a path inside the file
             continue
         if kind != h5py.h5l.TYPE_HARD or _stored_elsewhere(h5py.h5o.open(file.id, name)):
             where = f"{file.filename}: {name.decode(errors='replace')}"
@@ -155,7 +154,7 @@ def _refuse_external(file: h5py.File) -> None:
 
 
 def _refuse_oversized(file: h5py.File, room: int) -> None:
-    """Refuse a file of more numbers than ``room`` bytes hold twice, as read and as laid out for what learns."""
+    """Refuse a file whose arrays do not fit twice into ``room`` bytes: as read, and in the replay buffer."""
     sizes: list[int] = []
 
     def add(name: str, stored: object) -> None:
@@ -169,7 +168,7 @@ def _refuse_oversized(file: h5py.File, room: int) -> None:
 
 
 def _stored_elsewhere(stored: object) -> bool:
-    """Whether the numbers of an array are raw data beside the file, or put together from other arrays."""
+    """True if an array is external raw data, or a virtual data set."""
     if not isinstance(stored, h5py.h5d.DatasetID):
         return False
     layout = stored.get_create_plist()
@@ -192,7 +191,7 @@ def _stored(group: h5py.Group, key: str) -> h5py.Dataset:
 
 
 def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
-    """Refuse what is no number, by its row; the first of these is row ``start``."""
+    """Refuse NaN and infinity by the row; the first of ``values`` is row ``start``."""
     finite = np.isfinite(values)
     if not finite.all():
         row = start + int(np.argwhere(~finite)[0, 0])

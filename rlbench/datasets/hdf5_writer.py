@@ -1,7 +1,7 @@
-"""Recorded experience to a file in D4RL's flat layout, with where it came from; the whole of it or none.
+"""Write recorded experience in D4RL's flat layout with its metadata, whole or not at all.
 
-Equal experience and attributes give equal bytes: HDF5 is told no times, and one version of its format. It puts the file
-together in memory: where the disk is full it takes the process with it.
+Equal experience and attributes give equal bytes: HDF5 stores no times, in one version of its format. The file is built
+in memory, since HDF5 ends the process where the disk is full.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float]) -> Written:
-    """Put a data set at ``path``, and its checksum beside it.
+    """Write a data set to ``path``, and its checksum beside it.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -43,11 +43,11 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
     with disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again"):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()  # two that make the same set at once write it one after the other
+            lock.acquire()  # two processes that make the same set write it one after the other
             _put(part, _filled(recorded, attributes))
             seal = checksums.measured(part)
             faults.point("dataset.filled")
-            checksums.forget(path)  # what was known of a set that is no more
+            checksums.forget(path)  # the seal of the replaced set
             faults.point("dataset.forgotten")
             part.replace(path)
             faults.point("dataset.placed")
@@ -62,15 +62,15 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
 
 
 def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
-    """The arrays ``[N, ...]`` of D4RL's layout by their names there."""
-    named: dict[str, NDArray[np.generic]] = {
+    """Arrays ``[N, ...]`` by their names in D4RL's layout."""
+    arrays: dict[str, NDArray[np.generic]] = {
         "observations": recorded.obs,
         "actions": recorded.action,
         "rewards": recorded.reward,
         "terminals": recorded.terminated,
         "timeouts": recorded.truncated,
     }
-    return named if recorded.next_obs is None else {**named, "next_observations": recorded.next_obs}
+    return arrays if recorded.next_obs is None else {**arrays, "next_observations": recorded.next_obs}
 
 
 def _filled(recorded: Recorded, attributes: Mapping[str, str | float]) -> bytes:
@@ -92,7 +92,7 @@ def _filled(recorded: Recorded, attributes: Mapping[str, str | float]) -> bytes:
 
 
 def _put(path: Path, raw: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+    """Write a file and wait until it is on the disk."""
     with path.open("wb") as file:
         file.write(faults.cut("dataset.torn", raw))
         file.flush()

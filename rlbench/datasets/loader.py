@@ -1,4 +1,4 @@
-"""Any data set rlbench can read, whatever its layout."""
+"""Read a data set of any supported layout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rlbench.errors import RefusedFile, UsageError
 
 
 def read(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Recorded:
-    """The steps of D4RL's file, Minari's folder or recorded play at ``path``; ``name`` is what it is said to be.
+    """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
 
-    With ``once`` no observation of D4RL's layout is given twice, which is how a ring wants them and halves the memory.
-    ``room``: bytes of memory that the numbers may take.
+    With ``once`` each observation of D4RL's layout comes once, as a ring buffer stores them, which halves the memory.
+    ``room``: bytes of memory for the arrays.
 
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
@@ -40,7 +40,7 @@ def read(path: Path, name: str | None = None, *, once: bool = False, room: int |
 
 
 def steps(path: Path) -> int | None:
-    """Steps of a data set by the head of its file, or by what it says of itself; None where neither tells.
+    """Number of steps of a data set, from its header or metadata; None where both lack it.
 
     Raises:
         RefusedFile: it is damaged.
@@ -67,24 +67,26 @@ def steps_here(name: str, given: Path | None = None) -> int | None:
 
 
 def told(path: Path) -> dict[str, str]:
-    """What a data set says of itself: D4RL's attributes, Minari's metadata, where recorded play came from."""
+    """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
     if recording_reader.is_frames(path):
         return {key: str(value) for key, value in recording_reader.told(path).items()}
     inside = path.parts[-2:] == MINARI_DATA.parts
     if path.is_dir() or inside:
-        said = minari.metadata(path.parents[1] if inside else path)._asdict()
-        return {key: str(value) for key, value in said.items() if value is not None}
+        fields = minari.metadata(path.parents[1] if inside else path)._asdict()
+        return {key: str(value) for key, value in fields.items() if value is not None}
     return d4rl.provenance(path)
 
 
 def data_file(path: Path) -> Path:
-    """The file that holds the numbers, or names every one that does: the one whose checksum counts.
+    """File that the checksum of a data set covers: the arrays, or the list of their files.
 
     Raises:
-        UsageError: it is recorded play that was broken off, of which nothing says how much it is.
+        UsageError: the data set is unfinished recorded play, which has no such list.
     """
     if recording_reader.is_frames(path):
         if not recording_reader.finished(path):
-            raise UsageError(f"{path}: is unfinished; take what is there with rlbench data subset, or make it again")
+            raise UsageError(
+                f"{path}: is unfinished; make a data set of its steps with rlbench data subset, or record it again"
+            )
         return path / CONTENTS
     return path / MINARI_DATA if path.is_dir() else path

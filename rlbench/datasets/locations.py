@@ -1,4 +1,4 @@
-"""Where a data set lies: D4RL's and Minari's own folders, which other tools share, and one for sets made by rlbench."""
+"""Locations of data sets: the folders of D4RL and Minari, shared with other tools, and one for own sets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
 MINARI_NAME = re.compile(r"(?:[A-Za-z0-9][\w-]*/)+[A-Za-z0-9][\w-]*-v\d+")
 MINARI_DATA = Path("data", "main_data.hdf5")
-MINARI_TOLD = Path("data", "metadata.json")
+MINARI_METADATA = Path("data", "metadata.json")
 
 
 class Place(NamedTuple):
-    """A data set on this machine."""
+    """Location of a data set."""
 
     name: str
     kind: Kind
@@ -28,50 +28,50 @@ class Place(NamedTuple):
 
 
 def folder(kind: Kind) -> Path:
-    """Where data sets of one kind lie: as its variable says, or in the home folder."""
-    variable, usual = {
+    """Folder of one kind of data sets: of its environment variable, or in the home folder."""
+    variable, default = {
         "d4rl": ("D4RL_DATASET_DIR", "~/.d4rl/datasets"),
         "minari": ("MINARI_DATASETS_PATH", "~/.minari/datasets"),
         "own": ("RLBENCH_DATASETS", "~/.rlbench/datasets"),
     }[kind]
-    return Path(os.environ.get(variable) or usual).expanduser()
+    return Path(os.environ.get(variable) or default).expanduser()
 
 
 def place(name: str) -> Place:
-    """Where a data set of this name lies, or would.
+    """Location of a data set by its name, whether it exists or not.
 
     Raises:
-        UnknownName: neither D4RL's, nor in the manner of Minari's (``mujoco/hopper/medium-v0``) or our own (``rlb-…``).
+        UnknownName: the name is neither D4RL's, nor of Minari's form (``mujoco/hopper/medium-v0``) or ours (``rlb-…``).
     """
     if name in catalogue.d4rl():
         return Place(name, "d4rl", folder("d4rl") / catalogue.known(name).file)
     if MINARI_NAME.fullmatch(name):
         return Place(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
-        played = folder("own") / f"{name}{SUFFIX}"
-        return Place(name, "own", played if played.is_dir() else folder("own") / f"{name}.hdf5")
+        recording = folder("own") / f"{name}{SUFFIX}"
+        return Place(name, "own", recording if recording.is_dir() else folder("own") / f"{name}.hdf5")
     raise UnknownName("data set", name, [*(there.name for there in local()), *catalogue.d4rl()])
 
 
 def named(path: Path, name: str) -> bool:
-    """Whether a file or folder is called as the data set of this name is, or by the name itself."""
-    known, own = place(name), path.resolve()
-    if known.kind == "minari":
+    """True if a file or folder has the name of the data set, with or without its suffix."""
+    location, own = place(name), path.resolve()
+    if location.kind == "minari":
         return own.parts[-len(Path(name).parts) :] == Path(name).parts
-    return own.name in {known.path.name, f"{name}.hdf5", f"{name}{SUFFIX}"}
+    return own.name in {location.path.name, f"{name}.hdf5", f"{name}{SUFFIX}"}
 
 
 def present(there: Place) -> bool:
-    """Whether the data set is on this machine; recorded play that was broken off is too, as far as it came."""
+    """True if the data set is on this machine, unfinished recorded play included."""
     if there.kind == "minari":
-        return all((there.path / inside).is_file() for inside in (MINARI_DATA, MINARI_TOLD))
+        return all((there.path / inside).is_file() for inside in (MINARI_DATA, MINARI_METADATA))
     return there.path.is_file() or recording_reader.is_frames(there.path)
 
 
 def local() -> list[Place]:
-    """Every data set on this machine: own, D4RL's, Minari's."""
-    made = sorted(path for suffix in (".hdf5", SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
-    own = [Place(path.stem, "own", path) for path in made]
+    """List every data set on this machine: own, D4RL's, Minari's."""
+    paths = sorted(path for suffix in (".hdf5", SUFFIX) for path in folder("own").glob(f"rlb-*{suffix}"))
+    own = [Place(path.stem, "own", path) for path in paths]
     d4rl = [place(name) for name in catalogue.d4rl()]
     root = folder("minari")
     minari = [
@@ -82,10 +82,10 @@ def local() -> list[Place]:
 
 
 def found(name: str, given: Path | None = None) -> Path:
-    """The file (or Minari's folder) of a data set: what was ``given``, or what its name stands for.
+    """Return the path of a data set: ``given``, or the location of its name.
 
     Raises:
-        UsageError: it is not there; says where it was looked for, where it can be had, and what can stand in for it.
+        UsageError: it is missing; the message names the location, the download and a stand-in.
     """
     if given is not None:
         if not given.exists():
@@ -100,10 +100,10 @@ def found(name: str, given: Path | None = None) -> Path:
 
 
 def resolved(text: str) -> tuple[str | None, Path]:
-    """What ``text`` means: a path that is there, without a name, or the name of a data set and where it lies.
+    """Resolve a path or the name of a data set to its name, None for a path, and its path.
 
     Raises:
-        UsageError: it is neither; says where it was looked for, and what can be done.
+        UsageError: it is neither; the message names the location and the remedy.
     """
     path = Path(text)
     if path.is_file() or (path / MINARI_DATA).is_file() or recording_reader.is_frames(path):
@@ -118,21 +118,21 @@ def _remedy(there: Place) -> str:
         if there.name in RECIPES:
             return f"make it: rlbench data generate {there.name}"
         near = suggest(there.name, [*(own.name for own in local() if own.kind == "own"), *RECIPES])
-        made = f"rlbench data generate TASK --policy RUN --steps N --name {there.name}; games with --epsilon 0.2"
-        return f"make it: {made}{near}"
+        command = f"rlbench data generate TASK --policy RUN --steps N --name {there.name}; games with --epsilon 0.2"
+        return f"make it: {command}{near}"
     fetch = f"rlbench data download {there.name}"
     if there.kind == "minari":
-        return f"download it: {fetch} (size unknown until the server tells it)"
-    known = catalogue.known(there.name)
-    told = [known.url, _size(known), f"or give --dataset PATH, or set D4RL_DATASET_DIR; download it: {fetch}"]
-    if known.standin:
-        told.append(f"or make a stand-in, not D4RL's data: {known.standin}")
-    return "; ".join(told)
+        return f"download it: {fetch} (of unknown size)"
+    entry = catalogue.known(there.name)
+    remedies = [entry.url, _size(entry), f"or give --dataset PATH, or set D4RL_DATASET_DIR; download it: {fetch}"]
+    if entry.standin:
+        remedies.append(f"or make a stand-in, not D4RL's data: {entry.standin}")
+    return "; ".join(remedies)
 
 
-def _size(known: catalogue.Known) -> str:
-    """What is known of a set's size before the server was asked."""
-    if known.steps is None or known.features is None or known.actions is None:
+def _size(entry: catalogue.D4RLDataset) -> str:
+    """Describe the size of a data set by the catalogue."""
+    if entry.steps is None or entry.features is None or entry.actions is None:
         return "size not published"
-    raw = known.steps * (4 * (2 * known.features + known.actions + 1) + 2)
-    return f"about {known.steps:,} steps, {raw / 1e6:.0f} MB before compression (D4RL publishes no file sizes)"
+    raw = entry.steps * (4 * (2 * entry.features + entry.actions + 1) + 2)
+    return f"about {entry.steps:,} steps, {raw / 1e6:.0f} MB before compression (D4RL publishes no file sizes)"

@@ -1,7 +1,7 @@
-"""Minari's layout: a folder with ``metadata.json`` and one HDF5 group an episode, read without Minari.
+"""Reader of Minari's layout: a folder with ``metadata.json`` and one HDF5 group an episode.
 
-An episode of T steps has T + 1 observations, so what the last step led to is always stored. Observations in parts (a
-dictionary) are laid side by side in the order of their names.
+An episode of T steps has T + 1 observations, the final one included. The parts of a dictionary of observations are
+concatenated in the order of their names.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 
 from rlbench import disk
 from rlbench.datasets.hdf5 import continuous, damaged, flags, named, numbers, opened, present
-from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD
+from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.datasets.types import Recorded
 from rlbench.errors import RefusedFile, UsageError
 
 _T = TypeVar("_T", str, int, float)
-DEEPEST: Final = 8  # of observations in parts
+DEEPEST: Final = 8  # nesting of observation dictionaries
 
 
-class Told(NamedTuple):
-    """What a data set's metadata say; None where they are silent."""
+class Metadata(NamedTuple):
+    """Metadata of a data set; None where a field is missing."""
 
     name: str | None
     env_id: str | None
     episodes: int | None
     steps: int | None
-    low: float | None  # the score that counts as 0
-    high: float | None  # and as 1
+    low: float | None  # reference score of 0
+    high: float | None  # reference score of 1
 
 
 class Episode(NamedTuple):
@@ -46,13 +46,13 @@ class Episode(NamedTuple):
 
 
 def read(folder: Path, *, room: int | None = None) -> Recorded:
-    """Every episode of a data set, one after another; its numbers may take ``room`` bytes of memory.
+    """Read every episode of a data set, one after another, into at most ``room`` bytes of memory.
 
     Raises:
-        UsageError: the folder holds no data set of Minari's.
-        RefusedFile: a file is damaged, or an episode is; the message names the key.
+        UsageError: the folder holds no data set of Minari.
+        RefusedFile: a file or an episode is damaged; the message names the key.
     """
-    told = metadata(folder)
+    header = metadata(folder)
     path = folder / MINARI_DATA
     with opened(path, room=room) as file:
         groups = sorted((name for name in file if str(name).startswith("episode_")), key=_number)
@@ -68,10 +68,10 @@ def read(folder: Path, *, room: int | None = None) -> Recorded:
                 f"and {first[1]}"
             )
     steps = sum(len(episode.reward) for episode in episodes)
-    if told.steps not in {None, steps} or told.episodes not in {None, len(episodes)}:
+    if header.steps not in {None, steps} or header.episodes not in {None, len(episodes)}:
         raise RefusedFile(
-            f"{path}: holds {len(episodes)} episodes of {steps} steps, {MINARI_TOLD.name} says {told.episodes} of "
-            f"{told.steps}; download it again"
+            f"{path}: holds {len(episodes)} episodes of {steps} steps, {MINARI_METADATA.name} says "
+            f"{header.episodes} of {header.steps}; download it again"
         )
     return Recorded(
         obs=np.concatenate([episode.obs[:-1] for episode in episodes]),
@@ -83,32 +83,32 @@ def read(folder: Path, *, room: int | None = None) -> Recorded:
     )
 
 
-def metadata(folder: Path) -> Told:
-    """What ``metadata.json`` says.
+def metadata(folder: Path) -> Metadata:
+    """Read ``metadata.json``.
 
     Raises:
-        UsageError: there is none, so this is no data set of Minari's.
-        RefusedFile: it is damaged, or of a storage format that is not read here.
+        UsageError: it is missing, so the folder is no data set of Minari.
+        RefusedFile: it is damaged, or names a storage format other than hdf5.
     """
-    path = folder / MINARI_TOLD
+    path = folder / MINARI_METADATA
     if not path.is_file():
-        raise UsageError(f"{folder}: no {MINARI_TOLD} in it, so this is no Minari data set; check the path")
+        raise UsageError(f"{folder}: no {MINARI_METADATA} in it, so this is no Minari data set; check the path")
     try:
-        told = json.loads(disk.content(path))
-        spec = told.get("env_spec") or "{}"
+        content = json.loads(disk.content(path))
+        spec = content.get("env_spec") or "{}"
         env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
     except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
-    layout = told.get("data_format", "hdf5")
+    layout = content.get("data_format", "hdf5")
     if layout != "hdf5":
         raise RefusedFile(f"{path}: data_format: {layout}; only hdf5 is read here, convert it with Minari")
-    return Told(
-        name=_as(str, told.get("dataset_id")),
+    return Metadata(
+        name=_as(str, content.get("dataset_id")),
         env_id=_as(str, env_id),
-        episodes=_as(int, told.get("total_episodes")),
-        steps=_as(int, told.get("total_steps")),
-        low=_as(float, told.get("ref_min_score")),
-        high=_as(float, told.get("ref_max_score")),
+        episodes=_as(int, content.get("total_episodes")),
+        steps=_as(int, content.get("total_steps")),
+        low=_as(float, content.get("ref_min_score")),
+        high=_as(float, content.get("ref_max_score")),
     )
 
 
@@ -128,22 +128,24 @@ def _episode(file: h5py.File, name: str) -> Episode:
         terminated=flags(group, "terminations"),
         truncated=flags(group, "truncations"),
     )
-    lengths = {"actions": episode.action, "terminations": episode.terminated, "truncations": episode.truncated}
-    for key, array in lengths.items():
+    columns = {"actions": episode.action, "terminations": episode.terminated, "truncations": episode.truncated}
+    for key, array in columns.items():
         if len(array) != steps:
             raise RefusedFile(f"{named(group, key)}: {len(array)} rows, rewards have {steps}")
     if len(episode.obs) != steps + 1:
         raise RefusedFile(f"{named(group, 'observations')}: {len(episode.obs)} rows, {steps} steps need {steps + 1}")
     truncated = episode.truncated & ~episode.terminated
-    truncated[-1] = not episode.terminated[-1]  # an episode that the recording broke off was cut, whatever it says
+    truncated[-1] = not episode.terminated[
+        -1
+    ]  # the last step ends the episode, also where the recording stopped in mid-episode
     return episode._replace(truncated=truncated)
 
 
 def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) -> NDArray[np.float32]:
-    """``[T + 1, F]``; parts side by side, those of a tuple by their number, those of a dictionary by their name."""
+    """Observations ``[T + 1, F]``; the parts of a tuple in order of number, of a dictionary in order of name."""
     if depth > DEEPEST:
         raise RefusedFile(
-            f"{named(group, key)}: lies in itself, or deeper than any space of observations; check the file"
+            f"{named(group, key)}: is nested in itself, or deeper than any space of observations; check the file"
         )
     stored = group.get(key) if present(group, key) else None
     if not isinstance(stored, h5py.Group):
@@ -159,7 +161,7 @@ def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) 
 
 
 def _number(name: str) -> int:
-    """The number at the end of ``episode_12`` or ``_index_3``; 0 where there is none."""
+    """Number at the end of ``episode_12`` or ``_index_3``; 0 without one."""
     digits = str(name).rpartition("_")[2]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
 

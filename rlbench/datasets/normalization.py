@@ -1,4 +1,4 @@
-"""The scale on which a learner sees a data set's observations: their own mean and standard deviation."""
+"""Normalize the observations of a data set by their mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rlbench.datasets.hdf5 import CHUNK
 from rlbench.datasets.types import Recorded
 
 EPSILON = 1e-3
-"""Added to every deviation, as TD3+BC does (https://arxiv.org/abs/2106.06860, §5)."""
+"""Added to every std, as in TD3+BC (https://arxiv.org/abs/2106.06860, §5)."""
 
 
 class Scale(NamedTuple):
-    """What is subtracted from an observation, and what the rest is divided by."""
+    """Mean and std of observations."""
 
     mean: NDArray[np.float32]  # [F]
     deviation: NDArray[np.float32]  # [F], positive
 
     def applied(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Observations ``[…, F]`` on this scale."""
+        """Return normalized observations ``[…, F]``."""
         return (obs - self.mean) / self.deviation
 
     def put(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
-        """Observations ``[N, F]`` on this scale, in their own place; whether they are real numbers, which can be."""
+        """Normalize observations ``[N, F]`` in place; return False for frames, which are not normalized."""
         if obs.dtype != np.float32:
             return False
         for start in range(0, len(obs), CHUNK):
@@ -35,9 +35,9 @@ class Scale(NamedTuple):
 
 
 def scale_of(recorded: Recorded) -> Scale:
-    """Mean and deviation of every number of the observations, summed in float64."""
+    """Mean and std of every number of the observations, summed in float64."""
     (step,) = np.nonzero(~shown(recorded))
     chunks = [step[start : start + CHUNK] for start in range(0, len(step), CHUNK)]
     mean = sum((recorded.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
-    spread = sum((np.square(recorded.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)
-    return Scale(mean.astype(np.float32), (np.sqrt(spread) + EPSILON).astype(np.float32))
+    variance = sum((np.square(recorded.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)
+    return Scale(mean.astype(np.float32), (np.sqrt(variance) + EPSILON).astype(np.float32))

@@ -1,7 +1,7 @@
-"""Trained actors as files: a policy is read whole or refused, and answers in numpy.
+"""Trained actors as files, computed by numpy.
 
-The format is ``actor-v1``: safetensors with ``layers.N``, ``mean`` and ``log_std``, and strings that say the rest. All
-is computed in float64 and rounded once, at the action, so that the order in which a BLAS adds up almost never shows.
+The format is ``actor-v1``: safetensors with ``layers.N``, ``mean`` and ``log_std``, and metadata strings. Actions are
+computed in float64 and rounded once, so that the summation order of a BLAS almost never changes them.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from rlbench.errors import RefusedFile, UsageError
 Real: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 DTYPES: Final = {"float32": "F32", "float64": "F64"}
-LARGEST: Final = 64 * 2**20  # bytes of a file; a real actor has some hundred thousand
+LARGEST: Final = 64 * 2**20  # bytes of a file; typical actors have some hundred thousand
 
 
-class Facts(BaseModel):
-    """What the strings of a policy file say; an empty string is the default."""
+class Metadata(BaseModel):
+    """Metadata strings of a policy file; an empty string is the default."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     format: Literal["actor-v1"] = "actor-v1"
     name: str
-    env_evaluated: str  # the task it plays
-    input_dim: int = Field(ge=1)  # of what the first layer sees
+    env_evaluated: str  # the task it acts in
+    input_dim: int = Field(ge=1)  # of the first layer
     action_dim: int = Field(ge=1)
     hidden_layers: int = Field(ge=0, le=16)
     activation: Literal["relu", "tanh", "none"]
-    squash: Literal["tanh", "clip"]  # how an action is brought into [−1, 1]
+    squash: Literal["tanh", "clip"]  # map of an action to [−1, 1]
     log_std: Literal["none", "vector", "layer"]
     log_std_min: float = -inf
     log_std_max: float = inf
-    obs_pad_zeros: int = Field(default=0, ge=0)  # appended to an observation
-    time_feature: bool = False  # then 1 − t/T is
+    obs_pad_zeros: int = Field(default=0, ge=0)  # number of zeros appended to an observation
+    time_feature: bool = False  # 1 − t/T is appended
     time_feature_max_steps: int = Field(default=1, ge=1)  # T
     obs_norm: bool = False
     obs_epsilon: float = Field(default=0.0, ge=0)  # added to the variance
     obs_clip: float = Field(default=inf, gt=0)  # of the normalised observation
-    obs_keys: Literal[""] = ""  # of a dictionary of observations: no task here shows one
+    obs_keys: Literal[""] = ""  # dictionary observations are not supported
 
 
 class Dense(NamedTuple):
@@ -69,18 +69,18 @@ class Dense(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A function of observations."""
+    """Actor of a policy file."""
 
-    facts: Facts
+    facts: Metadata
     sha256: str  # of the file it came from
     hidden: tuple[Dense, ...]
     mean: Dense
     log_std: Dense | Real | None
-    scale: tuple[Real, Real] | None  # mean and deviation of what the first layer sees
+    scale: tuple[Real, Real] | None  # mean and std of the first layer's input
 
     @property
     def observed(self) -> int:
-        """Numbers in an observation of its task."""
+        """Size of an observation of its task."""
         return self.facts.input_dim - self.facts.obs_pad_zeros - self.facts.time_feature
 
     def __call__(
@@ -88,55 +88,55 @@ class Policy:
     ) -> NDArray[np.float32]:
         """Actions ``[N, A]`` in [−1, 1] at ``obs`` ``[N, F]``, ``elapsed`` ``[N]`` steps after the reset.
 
-        ``noise`` ``[N, A]`` is standard normal; without it the policy's preferred action is given.
+        ``noise`` ``[N, A]`` is standard normal; without it the action is deterministic.
         """
-        x = self._seen(obs, elapsed)
+        x = self._input(obs, elapsed)
         for layer in self.hidden:
-            x = _bent(layer(x), self.facts.activation)
+            x = _activated(layer(x), self.facts.activation)
         action = self.mean(x)
         if noise is not None:
             action = action + np.exp(self._log_std(x)) * noise
         return (np.tanh(action) if self.facts.squash == "tanh" else np.clip(action, -1, 1)).astype(np.float32)
 
     def fits(self, task: str, *, features: int, actions: int) -> None:
-        """Refuse a task that the policy was not made for.
+        """Check that the policy fits a task.
 
         Raises:
-            UsageError: it was made for another task, or other widths.
+            UsageError: it was trained for another task, or has other sizes.
         """
-        known = self.facts
-        if known.env_evaluated != task:
-            raise UsageError(f"{known.name}: plays {known.env_evaluated}, not {task}; name its own task")
-        if (self.observed, known.action_dim) != (features, actions):
+        metadata = self.facts
+        if metadata.env_evaluated != task:
+            raise UsageError(f"{metadata.name}: plays {metadata.env_evaluated}, not {task}; name its own task")
+        if (self.observed, metadata.action_dim) != (features, actions):
             raise UsageError(
-                f"{known.name}: maps {self.observed} numbers to {known.action_dim}, but {task} shows {features} "
+                f"{metadata.name}: maps {self.observed} numbers to {metadata.action_dim}, but {task} shows {features} "
                 f"and takes {actions}; choose another policy"
             )
 
-    def _seen(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> Real:
-        """What the first layer sees, ``[N, input_dim]``."""
-        known, x = self.facts, np.asarray(obs, np.float64)
-        columns = [x, np.zeros((len(x), known.obs_pad_zeros))]
-        if known.time_feature:
-            columns.append(1.0 - elapsed[:, None] / known.time_feature_max_steps)
+    def _input(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> Real:
+        """Input of the first layer, ``[N, input_dim]``."""
+        metadata, x = self.facts, np.asarray(obs, np.float64)
+        columns = [x, np.zeros((len(x), metadata.obs_pad_zeros))]
+        if metadata.time_feature:
+            columns.append(1.0 - elapsed[:, None] / metadata.time_feature_max_steps)
         x = np.concatenate(columns, axis=1)
         if self.scale is None:
             return x
-        mean, deviation = self.scale
-        return np.clip((x - mean) / deviation, -known.obs_clip, known.obs_clip)
+        mean, std = self.scale
+        return np.clip((x - mean) / std, -metadata.obs_clip, metadata.obs_clip)
 
     def _log_std(self, x: Real) -> Real:
         if self.log_std is None:
             raise UsageError(f"{self.facts.name}: is deterministic, nothing can be sampled; use --deterministic")
-        spread = self.log_std(x) if isinstance(self.log_std, Dense) else self.log_std
-        return np.clip(spread, self.facts.log_std_min, self.facts.log_std_max)
+        log_std = self.log_std(x) if isinstance(self.log_std, Dense) else self.log_std
+        return np.clip(log_std, self.facts.log_std_min, self.facts.log_std_max)
 
 
 def read(path: Path) -> Policy:
-    """The policy in a file.
+    """Read the policy of a file.
 
     Raises:
-        RefusedFile: it is none; the message says what is wrong.
+        RefusedFile: the file is no policy; the message names the fault.
     """
     try:
         with disk.opened(path, largest=LARGEST, links=True) as file:
@@ -147,7 +147,7 @@ def read(path: Path) -> Policy:
 
 
 def parsed(raw: bytes, where: str) -> Policy:
-    """The policy in the bytes of a file.
+    """Parse the policy in the bytes of a file.
 
     Raises:
         RefusedFile: they are damaged, newer, or no policy.
@@ -158,13 +158,13 @@ def parsed(raw: bytes, where: str) -> Policy:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise RefusedFile(f"{where}: not safetensors ({error}); expected an actor of the format actor-v1") from None
     try:
-        told = {name: value for name, value in (head.get("__metadata__") or {}).items() if value != ""}
-        facts = Facts.model_validate(told)
+        strings = {name: value for name, value in (head.get("__metadata__") or {}).items() if value != ""}
+        facts = Metadata.model_validate(strings)
     except ValidationError as error:
         raise RefusedFile(f"{where}: not an actor of the format actor-v1 ({one_line(error)})") from None
-    due = _shapes(facts, arrays)
-    for name in sorted(due.keys() | arrays.keys()):
-        _check(name, arrays.get(name), due.get(name), where)
+    shapes = _shapes(facts, arrays)
+    for name in sorted(shapes.keys() | arrays.keys()):
+        _check(name, arrays.get(name), shapes.get(name), where)
     real = {name: array.astype(np.float64) for name, array in arrays.items()}
     layers = [Dense(real[f"{name}.weight"], real[f"{name}.bias"]) for name in _dense(facts)]
     hidden = facts.hidden_layers
@@ -179,7 +179,7 @@ def parsed(raw: bytes, where: str) -> Policy:
 
 
 def serialized(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
-    """The bytes of a file; equal contents give equal bytes, which safetensors' own writer does not promise."""
+    """Bytes of a policy file; equal contents give equal bytes, unlike safetensors' own writer."""
     head: dict[str, object] = {"__metadata__": dict(sorted(facts.items()))}
     blocks, start = [], 0
     for name, array in sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])):  # aligned
@@ -196,41 +196,41 @@ def serialized(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text + b"".join(blocks)
 
 
-def _dense(facts: Facts) -> list[str]:
-    """The names of the layers, first to last."""
+def _dense(facts: Metadata) -> list[str]:
+    """Names of the layers, first to last."""
     hidden = [f"layers.{number}" for number in range(facts.hidden_layers)]
     return [*hidden, "mean", *(["log_std"] if facts.log_std == "layer" else [])]
 
 
-def _shapes(facts: Facts, arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    """Every array that must be there; a hidden layer is as wide as its bias is long."""
+def _shapes(facts: Metadata, arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    """Shapes of the required arrays; a hidden layer has the width of its bias."""
     widths = [facts.input_dim]
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for name in _dense(facts):
         hidden = name.startswith("layers.")
         outputs = arrays[f"{name}.bias"].size if hidden and f"{name}.bias" in arrays else facts.action_dim
-        found |= {f"{name}.weight": (outputs, widths[-1]), f"{name}.bias": (outputs,)}
+        shapes |= {f"{name}.weight": (outputs, widths[-1]), f"{name}.bias": (outputs,)}
         widths += [outputs] if hidden else []
     if facts.log_std == "vector":
-        found["log_std"] = (facts.action_dim,)
+        shapes["log_std"] = (facts.action_dim,)
     if facts.obs_norm:
-        found |= {"obs_mean": (facts.input_dim,), "obs_var": (facts.input_dim,)}
-    return found
+        shapes |= {"obs_mean": (facts.input_dim,), "obs_var": (facts.input_dim,)}
+    return shapes
 
 
-def _check(name: str, array: NDArray[np.generic] | None, due: tuple[int, ...] | None, where: str) -> None:
-    """Refuse an array that is missing, unknown, misshapen, or holds what is no number."""
+def _check(name: str, array: NDArray[np.generic] | None, shape: tuple[int, ...] | None, where: str) -> None:
+    """Refuse an array that is missing, unknown, of another shape, or not finite."""
     if array is None:
         raise RefusedFile(f"{where}: {name} is missing; restore the file")
-    if due is None:
+    if shape is None:
         raise RefusedFile(f"{where}: {name} is unknown to the format actor-v1; convert the file again")
-    if array.shape != due or array.dtype.name not in DTYPES:
-        raise RefusedFile(f"{where}: {name} is {array.dtype} {array.shape}; expected real numbers of shape {due}")
+    if array.shape != shape or array.dtype.name not in DTYPES:
+        raise RefusedFile(f"{where}: {name} is {array.dtype} {array.shape}; expected real numbers of shape {shape}")
     if not np.isfinite(array).all():
         raise RefusedFile(f"{where}: {name} holds NaN or infinity; convert the file again")
 
 
-def _scale(real: Mapping[str, Real], facts: Facts, where: str) -> tuple[Real, Real] | None:
+def _scale(real: Mapping[str, Real], facts: Metadata, where: str) -> tuple[Real, Real] | None:
     if not facts.obs_norm:
         return None
     variance = real["obs_var"] + facts.obs_epsilon
@@ -239,7 +239,7 @@ def _scale(real: Mapping[str, Real], facts: Facts, where: str) -> tuple[Real, Re
     return real["obs_mean"], np.sqrt(variance)
 
 
-def _bent(x: Real, activation: Literal["relu", "tanh", "none"]) -> Real:
+def _activated(x: Real, activation: Literal["relu", "tanh", "none"]) -> Real:
     if activation == "none":
         return x
     return np.tanh(x) if activation == "tanh" else np.maximum(x, 0)

@@ -1,6 +1,6 @@
-"""How an own data set is made: all that its bytes depend on, as data, and the recipes that have a name.
+"""Recipes of own data sets: everything that their bytes depend on, as data.
 
-Own sets are called ``rlb-…`` and never as D4RL's or Minari's, whose policies, simulators and sizes they do not share.
+Own sets are named ``rlb-…``, never as D4RL's or Minari's, whose policies, simulators and sizes differ.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from rlbench.errors import UnknownName, UsageError
 PREFIX: Final = "rlb-"
 OWN_NAME: Final = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
 POLICIES: Final = Path(__file__).parent / "data" / "policies"
-"""Actors that come with rlbench, so that the recipes below need nothing else; their licences lie beside them."""
+"""Actors of the recipes below, with their licences."""
 
 
 class Part(Frozen):
-    """Who plays how much of a set, and what is done beside its actions."""
+    """Behavior policy of a share of the steps, and the noise on its actions."""
 
-    policy: str  # by name: of a file, or of a run
+    policy: str  # name of a file or a run
     sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of its file
     share: float = Field(default=1.0, gt=0, le=1)  # of the steps
-    sampled: bool = True  # actions are drawn from the policy, else its preferred ones are taken
-    noise: float = Field(default=0.0, ge=0, le=10)  # deviation of what is added to an action, which is cut at ±1 again
-    uniform: float = Field(default=0.0, ge=0, le=1)  # how often an action is drawn from [−1, 1] instead
+    sampled: bool = True  # actions are sampled from the policy, else deterministic
+    noise: float = Field(default=0.0, ge=0, le=10)  # std of Gaussian noise on an action, which is clipped to ±1
+    uniform: float = Field(default=0.0, ge=0, le=1)  # probability of a uniform action from [−1, 1] instead
 
 
 class Recipe(Frozen):
-    """Equal recipes give equal files, to the byte: with the locked versions, on processors of one kind."""
+    """Recipe of a data set; equal recipes give equal files on one kind of processor with the locked versions."""
 
     name: str
-    task: str  # the id of what is stepped, e.g. "HalfCheetah-v4"
+    task: str  # id of the environment, e.g. "HalfCheetah-v4"
     parts: tuple[Part, ...] = Field(min_length=1)  # one after another
     steps: int = Field(ge=1, le=100_000_000)
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
-    lanes: int = Field(default=10, ge=1, le=1_000)  # environments side by side, each giving its share of the steps
+    lanes: int = Field(default=10, ge=1, le=1_000)  # environments, each with an equal share of the steps
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -50,9 +50,11 @@ class Recipe(Frozen):
             raise ValueError("shares must sum to 1")
         players = [part.model_copy(update={"share": 1.0}) for part in self.parts]
         if any(player in players[:i] for i, player in enumerate(players)):
-            raise ValueError("two parts are played alike; make one of them, with the sum of their shares")
+            raise ValueError("two parts have the same policy and noise; join them, with the sum of their shares")
         if min(self.portions()) < self.lanes:
-            raise ValueError(f"a part has fewer steps than the {self.lanes} lanes; give more steps or fewer lanes")
+            raise ValueError(
+                f"a part has fewer steps than the {self.lanes} environments; give more steps or fewer environments"
+            )
         return self
 
     def portions(self) -> tuple[int, ...]:
@@ -65,36 +67,36 @@ class Recipe(Frozen):
         return tuple(end - start for start, end in pairwise(ends))
 
     def written(self) -> str:
-        """JSON of all that is not a default, which ``model_validate_json`` takes back."""
+        """JSON of all fields that differ from their defaults, for ``model_validate_json``."""
         return self.model_dump_json(exclude_defaults=True)
 
 
 class Games(Frozen):
-    """A set of single frames from one policy that chooses among discrete actions: whole games for raw points."""
+    """Recipe of recorded games of one policy with discrete actions, in single frames and raw points."""
 
     name: str
     task: str
-    policy: str  # the run it is of
+    policy: str  # run of the policy
     sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of its weights
     steps: int = Field(ge=1, le=100_000_000)
-    epsilon: float = Field(default=0.0, ge=0, le=1)  # how often an action is drawn from all of them instead
+    epsilon: float = Field(default=0.0, ge=0, le=1)  # probability of a uniform action instead
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
-    lanes: int = Field(default=10, ge=1, le=1_000)  # games side by side, each lane giving its share of the steps
+    lanes: int = Field(default=10, ge=1, le=1_000)  # environments, each with an equal share of the steps
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.steps < self.lanes:
-            raise ValueError(f"fewer steps than the {self.lanes} lanes; give more steps or fewer lanes")
+            raise ValueError(f"fewer steps than the {self.lanes} environments; give more steps or fewer environments")
         return self
 
 
 def games(
     *, name: str, task: str, policy: str, sha256: str, steps: int, epsilon: float, seed: int, lanes: int
 ) -> Games:
-    """A recipe for games, checked.
+    """Build and check a recipe of recorded games.
 
     Raises:
-        UsageError: the name is not free, or a number is out of its range.
+        UsageError: the name is taken, or a number is out of its range.
     """
     own(name)
     try:
@@ -106,10 +108,10 @@ def games(
 
 
 def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int, lanes: int) -> Recipe:
-    """A recipe of the user's own, checked.
+    """Build and check a user's recipe.
 
     Raises:
-        UsageError: the name is not free, or a number is out of its range.
+        UsageError: the name is taken, or a number is out of its range.
     """
     own(name)
     if name in RECIPES:
@@ -121,10 +123,10 @@ def recipe(*, name: str, task: str, parts: Iterable[Part], steps: int, seed: int
 
 
 def own(name: str) -> None:
-    """Refuse a name that does not say that the set is one's own.
+    """Refuse a name that is not of the form ``rlb-…``.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it is not.
     """
     if OWN_NAME.fullmatch(name):
         return
@@ -135,7 +137,7 @@ def own(name: str) -> None:
 
 
 def named(name: str) -> Recipe:
-    """The recipe of that name.
+    """Return rlbench's recipe of a name.
 
     Raises:
         UnknownName: there is none.
@@ -150,10 +152,10 @@ def _part(policy: str, *, noise: float = 0.0) -> Part:
 
 
 def _table(body: str, medium: Part, expert: Part) -> Iterable[Recipe]:
-    """Medium, expert, and the one after the other, of the same steps."""
+    """Yield medium, expert, and medium-expert, which repeats the steps of both."""
     task, halves = f"{body}-v4", tuple(part.model_copy(update={"share": 0.5}) for part in (medium, expert))
-    made = {"medium": ((medium,), STEPS), "expert": ((expert,), STEPS), "medium-expert": (halves, 2 * STEPS)}
-    for level, (parts, steps) in made.items():
+    levels = {"medium": ((medium,), STEPS), "expert": ((expert,), STEPS), "medium-expert": (halves, 2 * STEPS)}
+    for level, (parts, steps) in levels.items():
         yield Recipe(name=f"{PREFIX}{body.lower()}-{level}", task=task, parts=parts, steps=steps)
 
 
@@ -183,4 +185,4 @@ RECIPES: Final = {
     )
     for recipe in table
 }
-"""Sampled actions, as D4RL's were; medium and expert about as good as D4RL's are, HalfCheetah's medium less so."""
+"""Actions are sampled, as D4RL's; returns of medium and expert are near D4RL's, HalfCheetah's medium is lower."""

@@ -1,8 +1,8 @@
-"""One file of recorded play: pieces of tracks, every frame once, compressed in blocks, and checked whole.
+"""File format of recorded play: chunks of tracks, every frame once, compressed in blocks and checksummed.
 
-``rlbench-frames-1 <SHA-256 of the rest>``, a line of JSON, then zlib streams: each piece's actions, rewards and marks,
-then its frames in blocks of 64. A frame of 84×84 repeats the one before it within zlib's window, so that differences
-gain nothing: random Pong takes 102 bytes a frame as it is and 92 as differences, which take longer to undo.
+``rlbench-frames-1 <SHA-256 of the rest>``, a line of JSON, then zlib streams: actions, rewards and marks of each chunk,
+then its frames in blocks of 64. Frames of 84×84 repeat within zlib's window, so differences gain little: random Pong
+takes 102 bytes a frame as it is, and 92 as differences, which take longer to decode.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rlbench import disk
 from rlbench.errors import RefusedFile, UsageError
 
 MAGIC: Final = b"rlbench-frames-1 "
-BLOCK: Final = 64  # frames compressed in one go: whoever wants one frame unpacks as many
+BLOCK: Final = 64  # frames of a zlib stream, decompressed together
 LEVEL: Final = 1  # of zlib: 6 halves a frame of Pong to 53 bytes and takes 2.5 times as long
 LARGEST: Final = 64 * 2**20  # bytes of a frame
 LARGEST_FILE: Final = 2**30  # bytes of a file
-ACTIONS: Final = 2**16  # as many may be numbered
+ACTIONS: Final = 2**16  # largest number of discrete actions
 TERMINATED, TRUNCATED, FINAL = 1, 2, 4
 HEAD: Final = len(MAGIC) + 64 + 1
 
@@ -35,7 +35,7 @@ Frames = NDArray[np.generic]
 
 
 class Steps(NamedTuple):
-    """What happened in n rows beside what was seen."""
+    """Actions, rewards and marks of n rows, without their frames."""
 
     action: NDArray[np.int64]  # [n]
     reward: NDArray[np.float32]  # [n]
@@ -43,15 +43,15 @@ class Steps(NamedTuple):
 
     @property
     def final(self) -> NDArray[np.bool_]:
-        """``[n]`` rows in which no action was taken."""
+        """Mask ``[n]`` of the rows without an action."""
         return (self.marks & FINAL) > 0
 
     def rows(self, start: int, stop: int) -> Steps:
-        """Some of them."""
+        """Rows ``start`` to ``stop``."""
         return Steps(self.action[start:stop], self.reward[start:stop], self.marks[start:stop])
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """Consecutive rows of one track."""
 
     track: int
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a piece lies in its file."""
+    """Offsets of a chunk in its file."""
 
     track: int
     rows: int
@@ -71,26 +71,26 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file that was read and found whole."""
+    """A file whose checksum is verified."""
 
     path: Path
     raw: bytes
-    sha256: str  # of all behind its first line
+    sha256: str  # of all after its first line
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     places: tuple[Place, ...]
 
     def steps(self, place: Place) -> Steps:
-        """What happened in a piece."""
+        """Read the steps of a chunk."""
         stream = self._unpacked(place.steps, place.sizes[0], 13 * place.rows)
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
-        found = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
-        if (reason := odd(found)) is not None:
+        steps = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
+        if (reason := odd(steps)) is not None:
             raise refused(self.path, f"byte {place.steps}: {reason}")
-        return found
+        return steps
 
     def fill(self, place: Place, out: Frames) -> None:
-        """Put a piece's first ``len(out)`` frames into ``out``, ``[n, *shape]``, contiguous."""
+        """Decompress the first ``len(out)`` frames of a chunk into ``out``, ``[n, *shape]``, contiguous."""
         width = int(np.prod(self.shape)) * self.dtype.itemsize
         rows = out.reshape(len(out), -1).view(np.uint8)
         at = place.steps + place.sizes[0]
@@ -103,16 +103,16 @@ class Segment:
     def _unpacked(self, start: int, size: int, expected: int) -> NDArray[np.uint8]:
         stream = zlib.decompressobj()
         try:
-            found = stream.decompress(self.raw[start : start + size], expected + 1)  # a bomb stays packed
+            content = stream.decompress(self.raw[start : start + size], expected + 1)  # a limit for zip bombs
         except zlib.error as error:
             raise refused(self.path, f"byte {start}: {error}") from None
-        if len(found) != expected or not stream.eof:
-            raise refused(self.path, f"byte {start}: not the {expected} bytes that were due")
-        return np.frombuffer(found, np.uint8)
+        if len(content) != expected or not stream.eof:
+            raise refused(self.path, f"byte {start}: not the expected {expected} bytes")
+        return np.frombuffer(content, np.uint8)
 
 
 def odd(steps: Steps) -> str | None:
-    """What is no action or no reward among them, and in which row; None where all are."""
+    """Describe the first invalid action or reward by its row; None where all are valid."""
     for row in np.flatnonzero((steps.action < 0) | (steps.action >= ACTIONS))[:1].tolist():
         return f"row {row}: the action {steps.action[row]}"
     for row in np.flatnonzero(~np.isfinite(steps.reward))[:1].tolist():
@@ -120,28 +120,28 @@ def odd(steps: Steps) -> str | None:
     return None
 
 
-def packed(pieces: Sequence[Piece]) -> bytes:
-    """The bytes of a file."""
+def packed(pieces: Sequence[Chunk]) -> bytes:
+    """Serialize chunks as the bytes of a file."""
     streams: list[bytes] = []
-    told: list[tuple[int, int, list[int]]] = []
+    places: list[tuple[int, int, list[int]]] = []
     for piece in pieces:
         columns = (piece.steps.action.astype("<i8"), piece.steps.reward.astype("<f4"), piece.steps.marks)
-        made = [zlib.compress(b"".join(column.tobytes() for column in columns), LEVEL), *_blocks(piece.obs)]
-        told.append((piece.track, len(piece.obs), [len(stream) for stream in made]))
-        streams += made
+        chunk = [zlib.compress(b"".join(column.tobytes() for column in columns), LEVEL), *_blocks(piece.obs)]
+        places.append((piece.track, len(piece.obs), [len(stream) for stream in chunk]))
+        streams += chunk
     first = pieces[0].obs
-    head = {"shape": first.shape[1:], "dtype": first.dtype.newbyteorder("<").str, "pieces": told}
+    head = {"shape": first.shape[1:], "dtype": first.dtype.newbyteorder("<").str, "pieces": places}
     rest = json.dumps(head, separators=(",", ":")).encode() + b"\n" + b"".join(streams)
     return MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 def named(raw: bytes) -> str:
-    """The SHA-256 that a file names."""
+    """SHA-256 in the first line of a file."""
     return raw[len(MAGIC) : HEAD - 1].decode("ascii", "replace")
 
 
 def read(path: Path) -> Segment:
-    """A whole file.
+    """Read a whole file.
 
     Raises:
         UsageError: it is not there, or may not be read.
@@ -153,7 +153,7 @@ def read(path: Path) -> Segment:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check it, or restore the data set") from None
     if not raw.startswith(MAGIC):
-        raise refused(path, "does not begin as one of ours, or as one of a newer rlbench")
+        raise refused(path, "is of another format, or of a newer rlbench")
     if sha256(memoryview(raw)[HEAD:]).hexdigest() != named(raw) or raw[HEAD - 1] != ord("\n"):
         raise refused(path, "its SHA-256 is not the one it names")
     end = raw.find(b"\n", HEAD)
@@ -162,27 +162,27 @@ def read(path: Path) -> Segment:
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
     except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
-        raise refused(path, f"its head says nothing ({error})") from None
+        raise refused(path, f"its header is invalid ({error})") from None
     if dtype.kind not in "uif" or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize > LARGEST:
         raise refused(path, f"frames of {dtype} and the shape {shape}")
     return Segment(path, raw, named(raw), shape, dtype, places)
 
 
 def refused(path: Path, reason: str) -> RefusedFile:
-    """What is said of a damaged file."""
+    """Return the refusal of a damaged file."""
     return RefusedFile(f"{path}: damaged: {reason}; restore it, import it again, or make it again with --force")
 
 
 def _blocks(obs: Frames) -> Iterator[bytes]:
-    """Frames ``[n, *shape]``, so many at a time."""
+    """Compress frames ``[n, *shape]`` in blocks."""
     little = np.ascontiguousarray(obs, obs.dtype.newbyteorder("<"))
     for start in range(0, len(little), BLOCK):
         yield zlib.compress(little[start : start + BLOCK].tobytes(), LEVEL)
 
 
-def _places(told: list[tuple[int, int, list[int]]], at: int) -> Iterator[Place]:
-    for track, rows, sizes in told:
+def _places(chunks: list[tuple[int, int, list[int]]], at: int) -> Iterator[Place]:
+    for track, rows, sizes in chunks:
         if len(sizes) != 1 - (-rows // BLOCK) or rows < 1:
-            raise ValueError(f"a piece of {rows} rows in {len(sizes)} streams")
+            raise ValueError(f"a chunk of {rows} rows in {len(sizes)} streams")
         yield Place(int(track), int(rows), at, tuple(int(size) for size in sizes))
         at += sum(sizes)

@@ -1,7 +1,7 @@
-"""Recorded play as it is written: a folder of numbered files, each whole or absent, and at the end what they are.
+"""Write recorded play: a folder of numbered files, each whole or absent, and at the end a list of them.
 
 ``<name>.frames/<source>.<number>.segment`` hold the rows, ``dataset.json`` names every one of them with its SHA-256.
-While it is missing the set is unfinished: what a killed process left behind can be read up to its last file.
+Without it the set is unfinished: the set of a killed process reads up to its last file.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from numpy.typing import NDArray
 
 from rlbench import disk, faults
 from rlbench.datasets import recording_format
-from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Frames, Piece, Steps
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
 from rlbench.errors import RefusedFile, UsageError
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".frames"
 CONTENTS: Final = "dataset.json"
-ROWS: Final = 10_000  # of a file, about: as many are in memory, and lost when the process is killed
+ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
 
-Told = Mapping[str, object]
+Metadata = Mapping[str, object]
 
 
 class RecordingWriter:
-    """Writes rows of several tracks side by side; those of one track in their order."""
+    """Write rows of several tracks; the rows of one track come in their order."""
 
     def __init__(self, folder: Path, source: str = "play", rows: int = ROWS) -> None:
         self.folder, self.source, self.rows = folder, source, rows
         self.written: dict[str, str] = {}  # files and their SHA-256
-        self._waiting: dict[int, list[Piece]] = {}
+        self._waiting: dict[int, list[Chunk]] = {}
         self._count = 0
         with _writing(folder / CONTENTS):
             folder.mkdir(parents=True, exist_ok=True)
             faults.point("film.made")
 
-    def add(self, piece: Piece) -> None:
-        """Rows that follow those of the same track so far."""
-        self._waiting.setdefault(piece.track, []).append(piece)
-        self._count += len(piece.obs)
+    def add(self, chunk: Chunk) -> None:
+        """Append rows to a track."""
+        self._waiting.setdefault(chunk.track, []).append(chunk)
+        self._count += len(chunk.obs)
         if self._count >= self.rows:
             self.flush()
 
     def flush(self) -> None:
-        """Put on disk what is in memory, as the next file.
+        """Write the rows in memory as the next file.
 
         Raises:
-            ResourceExhausted: the disk is full; what was written before stays.
+            ResourceExhausted: the disk is full; earlier files stay.
         """
         if not self._count:
             return
@@ -65,24 +65,24 @@ class RecordingWriter:
         self._waiting, self._count = {}, 0
 
 
-def step(track: int, obs: Frames, action: int, reward: float, *, terminated: bool, truncated: bool) -> Piece:
-    """One row in which something was done, seeing ``obs``, ``[*shape]``."""
+def step(track: int, obs: Frames, action: int, reward: float, *, terminated: bool, truncated: bool) -> Chunk:
+    """One row with an action at ``obs``, ``[*shape]``."""
     marks = TERMINATED * terminated | TRUNCATED * truncated
-    return Piece(track, obs[None], _steps(action, reward, marks))
+    return Chunk(track, obs[None], _steps(action, reward, marks))
 
 
-def last(track: int, obs: Frames) -> Piece:
-    """One row that shows where an episode ended, ``[*shape]``."""
-    return Piece(track, obs[None], _steps(0, 0.0, FINAL))
+def last(track: int, obs: Frames) -> Chunk:
+    """One row with the final observation of an episode, ``[*shape]``."""
+    return Chunk(track, obs[None], _steps(0, 0.0, FINAL))
 
 
-def finish(folder: Path, written: Mapping[str, str], told: Told) -> None:
-    """Say that the set is whole: which files it is, and all that is known of it."""
-    put(folder / CONTENTS, sealed({"segments": dict(sorted(written.items())), "told": dict(told)}))
+def finish(folder: Path, written: Mapping[str, str], metadata: Metadata) -> None:
+    """Write the list of a set's files and its metadata, which makes it whole."""
+    put(folder / CONTENTS, sealed({"segments": dict(sorted(written.items())), "told": dict(metadata)}))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
-    """The files of a set with their SHA-256, and what is known of it; None where it is unfinished.
+    """Read the files of a set with their SHA-256, and its metadata; None where it is unfinished.
 
     Raises:
         RefusedFile: ``dataset.json`` is damaged, or of a newer version.
@@ -91,27 +91,27 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     if not path.is_file():
         return None
     head = unsealed(path)
-    files, told = head.get("segments"), head.get("told")
-    if not isinstance(files, dict) or not isinstance(told, dict):
+    files, metadata = head.get("segments"), head.get("told")
+    if not isinstance(files, dict) or not isinstance(metadata, dict):
         raise recording_format.refused(path, "names no files")
-    strangers = [str(name) for name in files if Path(str(name)).name != name]
-    if strangers:
-        raise recording_format.refused(path, f"names {strangers[0]}, which lies elsewhere")
-    return {str(name): str(digest) for name, digest in files.items()}, told
+    others = [str(name) for name in files if Path(str(name)).name != name]
+    if others:
+        raise recording_format.refused(path, f"names {others[0]}, which is outside its folder")
+    return {str(name): str(digest) for name, digest in files.items()}, metadata
 
 
 def sealed(head: Mapping[str, object]) -> bytes:
-    """A document with its version and the SHA-256 of the rest of it."""
+    """Serialize JSON with its schema version and SHA-256."""
     rest = {"schema_version": SCHEMA_VERSION, **head}
     digest = sha256(json.dumps(rest, indent=1, sort_keys=True).encode()).hexdigest()
     return (json.dumps({**rest, "sha256": digest}, indent=1, sort_keys=True) + "\n").encode()
 
 
 def unsealed(path: Path) -> dict[str, object]:
-    """A document whose every byte is as it was written.
+    """Read JSON whose SHA-256 is verified.
 
     Raises:
-        RefusedFile: it is not, or of a newer version.
+        RefusedFile: it is damaged, or of a newer version.
     """
     try:
         text = disk.content(path)
@@ -132,7 +132,7 @@ def unsealed(path: Path) -> dict[str, object]:
 
 
 def clear(folder: Path) -> None:
-    """Remove a set, what makes it one first; other files in its folder stay."""
+    """Remove a set, its list of files first; other files in its folder stay."""
     with _writing(folder / CONTENTS):
         (folder / CONTENTS).unlink(missing_ok=True)
         faults.point("film.cleared")
@@ -143,7 +143,7 @@ def clear(folder: Path) -> None:
 
 
 def put(path: Path, raw: bytes) -> None:
-    """A file, whole or not at all.
+    """Write a file, whole or not at all.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -155,10 +155,10 @@ def put(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Nobody else writes a set in ``folder`` meanwhile; it is made, and held itself, so that no lock stays behind.
+    """Create and lock ``folder`` against other writers; the folder is the lock, so that no lock file remains.
 
     Raises:
-        UsageError: somebody does, or the folder cannot be written.
+        UsageError: another process holds the lock, or the folder cannot be written.
         ResourceExhausted: the disk is full.
     """
     with _writing(folder):
@@ -183,7 +183,7 @@ def _steps(action: int, reward: float, marks: int) -> Steps:
     return Steps(np.array([action], np.int64), np.array([reward], np.float32), np.array([marks], np.uint8))
 
 
-def _joined(pieces: list[Piece]) -> Piece:
-    obs: NDArray[np.generic] = np.concatenate([piece.obs for piece in pieces])
-    steps = Steps(*(np.concatenate(column) for column in zip(*(piece.steps for piece in pieces), strict=True)))
-    return Piece(pieces[0].track, obs, steps)
+def _joined(chunks: list[Chunk]) -> Chunk:
+    obs: NDArray[np.generic] = np.concatenate([chunk.obs for chunk in chunks])
+    steps = Steps(*(np.concatenate(column) for column in zip(*(chunk.steps for chunk in chunks), strict=True)))
+    return Chunk(chunks[0].track, obs, steps)

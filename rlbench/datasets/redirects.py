@@ -1,4 +1,4 @@
-"""Requests whose redirects stay out of private networks: no public server makes this machine ask its neighbours."""
+"""HTTP requests without redirects from public servers into private networks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rlbench.errors import RefusedFile
 
 
 class PublicRedirects(HTTPRedirectHandler):
-    """Follows a redirect to a private address only where the first address is private itself, as a mirror may be."""
+    """Follow a redirect to a private address only from a private address, as of a mirror."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
-        """The request that follows.
+        """Return the redirected request.
 
         Raises:
             RefusedFile: it leads from a public address to a private one.
@@ -31,10 +31,10 @@ class PublicRedirects(HTTPRedirectHandler):
 
 
 def urlopen(request: Request, timeout: float) -> HTTPResponse:
-    """The answer to a request, by way of redirects that ``PublicRedirects`` allows."""
+    """Open a request, following the redirects that ``PublicRedirects`` allows."""
     try:
         answer = build_opener(PublicRedirects).open(request, timeout=timeout)
-    except ValueError as error:  # urllib's word for a redirect to no address
+    except ValueError as error:  # urllib raises it for a redirect without an address
         raise URLError(f"the server redirects to no address ({error})") from None
     if not isinstance(answer, HTTPResponse):
         raise URLError("no answer of a web server")
@@ -42,9 +42,9 @@ def urlopen(request: Request, timeout: float) -> HTTPResponse:
 
 
 def private(host: str) -> bool:
-    """Whether a host has a loopback, link-local or otherwise not public address; one that has none is not reached."""
+    """True if a host has a loopback, link-local or otherwise not public address."""
     try:
-        found = socket.getaddrinfo(host, None)
+        addresses = socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
         return False
-    return any(not ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)
+    return any(not ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in addresses)

@@ -1,9 +1,8 @@
 """RL Unplugged's Atari shards: gzipped TFRecords of single transitions, each with both stacks of four frames as PNG.
 
-A shard says of no record where it stands in its episode. Records are laid one behind the other where the stack that one
-led to is the stack, and its next action the action, of another one of the same episode; then each frame is stored once.
-Where a line begins in mid-game, what was seen before lies before it; where it ends there, it is cut. Rewards are as the
-shards have them: clipped to [−1, 1].
+Shards hold shuffled transitions. A transition follows another of the same episode if its stack and action are the next
+stack and next action of the other one; in this order each frame is stored once. The frames of a first stack in mid-game
+precede its line; a line that ends in mid-game is truncated. Rewards are those of the shards, clipped to [−1, 1].
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Piece, Steps
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Steps
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.tfrecord import Example, example, records
 from rlbench.errors import RefusedFile
@@ -28,18 +27,18 @@ from rlbench.errors import RefusedFile
 SIZE: Final = 84
 STACK: Final = 4
 ACTIONS: Final = 18
-ROWS: Final = 1_000  # unpacked in one go
+ROWS: Final = 1_000  # of a chunk
 HEAD: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + SIZE.to_bytes(4, "big") * 2 + b"\x08\0"  # 84×84, 8 bits, grey
 KEYS: Final = {"o_t": bytes, "o_tp1": bytes, "a_t": int, "a_tp1": int, "r_t": float, "d_t": float, "episode_id": int}
 
 
 @dataclass(slots=True)
 class Shard:
-    """A shard's records in its order, every frame once and still packed."""
+    """Records of a shard in its order, with every frame once as PNG."""
 
     path: Path
-    number: dict[bytes, int] = field(default_factory=dict)  # of a PNG
-    first: list[int] = field(default_factory=list)  # where the record begins that showed it first
+    number: dict[bytes, int] = field(default_factory=dict)  # index of each PNG
+    first: list[int] = field(default_factory=list)  # offset of the first record with each PNG
     seen: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
     led_to: list[tuple[int, ...]] = field(default_factory=list)  # [N]
     action: list[int] = field(default_factory=list)  # [N]
@@ -48,26 +47,26 @@ class Shard:
     over: list[bool] = field(default_factory=list)  # [N]
     episode: list[int] = field(default_factory=list)  # [N]
 
-    def add(self, at: int, found: Example) -> None:
-        """The record at byte ``at``.
+    def add(self, at: int, record: Example) -> None:
+        """Add the record at byte ``at``.
 
         Raises:
-            ValueError: a key is missing, or holds something else.
+            ValueError: a key is missing, or has another type.
         """
         for key, kind in KEYS.items():
             count = STACK if kind is bytes else 1
-            values = found.get(key)
+            values = record.get(key)
             if values is None or len(values) != count or not isinstance(values[0], kind):
                 raise ValueError(
-                    f"{key}: {count} of {kind.__name__} were due; this is no shard of RL Unplugged's Atari"
+                    f"{key}: {count} of {kind.__name__} were expected; this is no shard of RL Unplugged's Atari"
                 )
-        scalars = {key: found[key][0] for key, kind in KEYS.items() if kind is not bytes}
+        scalars = {key: record[key][0] for key, kind in KEYS.items() if kind is not bytes}
         if not 0 <= int(scalars["a_t"]) < ACTIONS:
             raise ValueError(f"a_t: {scalars['a_t']!r} is no action of Atari, which has {ACTIONS}")
         if not isfinite(float(scalars["r_t"])):
             raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
-        self.seen.append(tuple(self._frame(at, "o_t", png) for png in found["o_t"]))
-        self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in found["o_tp1"]))
+        self.seen.append(tuple(self._frame(at, "o_t", png) for png in record["o_t"]))
+        self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in record["o_tp1"]))
         self.action.append(int(scalars["a_t"]))
         self.next_action.append(int(scalars["a_tp1"]))
         self.reward.append(float(scalars["r_t"]))
@@ -75,13 +74,13 @@ class Shard:
         self.episode.append(int(scalars["episode_id"]))
 
     def lines(self) -> list[list[int]]:
-        """Records in the order of play, every one in one line; lines in the order in which they begin in the shard."""
+        """Records in the order of play, each in one line; lines in the order of their first record in the shard."""
         after = self._followers()
         followers = set(after.values())
         lines = []
         for begin in [*(i for i in range(len(self.seen)) if i not in followers), *range(len(self.seen))]:
             line, here = [], begin
-            while here in after:  # each is taken out as it is passed, so that what runs in a circle is cut too
+            while here in after:  # each is removed as it is visited, which also cuts cycles
                 line.append(here)
                 here = after.pop(here)
             if line:
@@ -89,11 +88,11 @@ class Shard:
         return sorted(lines)
 
     def frames(self) -> Frames:
-        """What unpacks its frames, each ``[84, 84]``."""
+        """Decoder of its frames, each ``[84, 84]``."""
         return Frames(self.path, list(self.number), self.first)
 
     def _followers(self) -> dict[int, int]:
-        """What follows on each record, −1 where nothing does: the next one in the shard where several fit."""
+        """Successor of each record, −1 without one; of several that fit, the next one in the shard."""
         begins: dict[tuple[object, ...], list[int]] = {}
         for i, stack in enumerate(self.seen):
             begins.setdefault((self.episode[i], self.action[i], stack), []).append(i)
@@ -101,13 +100,13 @@ class Shard:
         for i, stack in enumerate(self.led_to):
             fitting = [] if self.over[i] else begins.get((self.episode[i], self.next_action[i], stack), [])
             place = bisect_right(fitting, i)
-            if place == len(fitting):  # none behind it: the first, unless that is itself
+            if place == len(fitting):  # none after it: the first, unless that is itself
                 place = 0 if fitting and fitting[0] != i else len(fitting)
             after[i] = fitting.pop(place) if place < len(fitting) else -1
         return after
 
     def _frame(self, at: int, key: str, png: bytes | float) -> int:
-        """The number of a frame, a new one if it was not there."""
+        """Index of a frame, a new one for a new frame."""
         if not isinstance(png, bytes) or png[: len(HEAD)] != HEAD:
             raise ValueError(f"{key}: no grey PNG of {SIZE}×{SIZE}")
         if png not in self.number:
@@ -118,27 +117,27 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames by their numbers."""
+    """Decoder of frames by their indices."""
 
     path: Path
     packed: list[bytes]
     first: list[int]
 
     def __call__(self, number: int) -> NDArray[np.uint8]:
-        """``[84, 84]``."""
+        """Decode a frame, ``[84, 84]``."""
         try:
             with Image.open(BytesIO(self.packed[number]), formats=("PNG",)) as image:
-                found = np.asarray(image, np.uint8)
+                frame = np.asarray(image, np.uint8)
         except (OSError, SyntaxError, ValueError) as error:
             raise _refused(self.path, self.first[number], f"a damaged PNG ({error})") from None
-        return found
+        return frame
 
 
 def gathered(path: Path) -> Shard:
-    """A whole shard.
+    """Read a whole shard.
 
     Raises:
-        RefusedFile: it is damaged or holds something else; the message names the record by its byte.
+        RefusedFile: it is damaged or of another content; the message names the record by its byte.
     """
     shard = Shard(path)
     for at, raw in records(path):
@@ -151,19 +150,19 @@ def gathered(path: Path) -> Shard:
     return shard
 
 
-def converted(path: Path, film: RecordingWriter) -> dict[str, int]:
-    """Put a shard on film, as one track; how much it was.
+def converted(path: Path, writer: RecordingWriter) -> dict[str, int]:
+    """Convert a shard to one track, and return its counts.
 
     Raises:
-        RefusedFile: as ``gathered`` does.
+        RefusedFile: as ``gathered``.
     """
     shard, leading = gathered(path), 0
     frames, lines = shard.frames(), shard.lines()
     for line in lines:
-        for piece in _pieces(shard, frames, line):
-            leading += int(piece.steps.final[0]) * len(piece.obs) if piece.steps.final.all() else 0
-            film.add(piece)
-    film.flush()
+        for chunk in _chunks(shard, frames, line):
+            leading += int(chunk.steps.final[0]) * len(chunk.obs) if chunk.steps.final.all() else 0
+            writer.add(chunk)
+    writer.flush()
     return {
         "transitions": len(shard.seen),
         "lines": len(lines),
@@ -172,28 +171,28 @@ def converted(path: Path, film: RecordingWriter) -> dict[str, int]:
     }
 
 
-def _pieces(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Piece]:
-    """A line's rows: what was seen before it, its records, and where it led to."""
+def _chunks(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Chunk]:
+    """Yield the rows of a line: the frames before it, its records, and its final observation."""
     before = [frames(number) for number in shard.seen[line[0]][:-1]]
-    while before and not before[0].any():  # the episode begins here, and black frames fill the stack
+    while before and not before[0].any():  # the first stack of an episode is padded with black frames
         before.pop(0)
     if before:
-        yield Piece(0, np.stack(before), _nothing(len(before)))
+        yield Chunk(0, np.stack(before), _nothing(len(before)))
     for start in range(0, len(line), ROWS):
-        some = line[start : start + ROWS]
-        marks = np.zeros(len(some) + 1, np.uint8)
-        shown = [frames(shard.seen[i][-1]) for i in some]
-        ended = start + len(some) == len(line)
+        chunk = line[start : start + ROWS]
+        marks = np.zeros(len(chunk) + 1, np.uint8)
+        obs = [frames(shard.seen[i][-1]) for i in chunk]
+        ended = start + len(chunk) == len(line)
         if ended:
-            marks[-2:] = TERMINATED if shard.over[some[-1]] else TRUNCATED, FINAL
-            shown.append(frames(shard.led_to[some[-1]][-1]))
-        count, idle = len(shown), len(shown) - len(some)
+            marks[-2:] = TERMINATED if shard.over[chunk[-1]] else TRUNCATED, FINAL
+            obs.append(frames(shard.led_to[chunk[-1]][-1]))
+        count, idle = len(obs), len(obs) - len(chunk)
         steps = Steps(
-            np.array([*(shard.action[i] for i in some), *[0] * idle], np.int64),
-            np.array([*(shard.reward[i] for i in some), *[0.0] * idle], np.float32),
+            np.array([*(shard.action[i] for i in chunk), *[0] * idle], np.int64),
+            np.array([*(shard.reward[i] for i in chunk), *[0.0] * idle], np.float32),
             marks[:count],
         )
-        yield Piece(0, np.stack(shown), steps)
+        yield Chunk(0, np.stack(obs), steps)
 
 
 def _nothing(rows: int) -> Steps:

@@ -1,6 +1,6 @@
-"""Actors of Stable-Baselines3 from the zips that its ``save`` writes: weights alone, nothing is unpickled.
+"""Import actors of Stable-Baselines3 from the zips of its ``save``, without unpickling.
 
-A zip does not hold what ``VecNormalize`` knew of observations, so an actor that was trained behind one plays badly.
+A zip does not hold the statistics of ``VecNormalize``, so an actor that was trained with it plays badly.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from rlbench.datasets.policies import serialized
 from rlbench.datasets.torchfile import Array, member, shown, tensors
 from rlbench.errors import RefusedFile
 
-TEXT: Final = 256 * 2**20  # bytes of ``data``, which may hold a replay buffer's worth of text
-VALUES: Final = 2**20  # of ``data``
-WEIGHTS: Final = 512 * 2**20
-BOUNDS: Final = ("-20", "2")  # of the logarithm of SAC's and TQC's spread
+TEXT: Final = 256 * 2**20  # bytes of ``data``, which may hold a replay buffer as text
+VALUES: Final = 2**20  # JSON values of ``data``
+WEIGHTS: Final = 512 * 2**20  # bytes of ``policy.pth``
+BOUNDS: Final = ("-20", "2")  # of log_std of SAC and TQC
 
 ACTIVATIONS: Final = {"ReLU": "relu", "Tanh": "tanh"}
 
 
 class Kind(NamedTuple):
-    """How a family of algorithms names its actor."""
+    """Names of the actor's layers in a family of algorithms."""
 
     hidden: str  # of hidden layers, followed by ``.N.weight``; N counts activations too
     mean: str | None  # of the last layer; None is the last of ``hidden``
     log_std: str | None
     squash: str
-    activation: str  # where nothing else was chosen
+    activation: str  # default
 
 
 KINDS: Final = {
@@ -48,10 +48,10 @@ KINDS: Final = {
 
 
 def imported(path: Path, *, task: str) -> bytes:
-    """The actor of a zip as a policy file that plays ``task``, which the zip does not name.
+    """Convert the actor of a zip to a policy file for ``task``, which the zip does not name.
 
     Raises:
-        RefusedFile: it is no zip of Stable-Baselines3, or of an actor that cannot be converted.
+        RefusedFile: it is no zip of Stable-Baselines3, or its actor cannot be converted.
     """
     data, weights = _members(path)
     arrays = tensors(weights, f"{path}/policy.pth")
@@ -81,13 +81,13 @@ def imported(path: Path, *, task: str) -> bytes:
 
 
 def _members(path: Path) -> tuple[dict[str, object], bytes]:
-    """The settings and the weights of a zip."""
+    """Read settings and weights of a zip."""
     try:
         with disk.opened(path, links=True) as raw, zipfile.ZipFile(raw) as file:
             data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
             weights = member(file, "policy.pth", WEIGHTS, str(path))
     except OSError as error:
-        reason = error.strerror or error  # bz2 has no number for its own
+        reason = error.strerror or error  # bz2 raises it without a number
         raise RefusedFile(f"{path}: cannot be read ({reason}); check the file and its permissions") from None
     except (
         *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
@@ -100,16 +100,16 @@ def _members(path: Path) -> tuple[dict[str, object], bytes]:
 
 
 def _bounded_text(raw: bytes, path: Path) -> bytes:
-    """JSON of so few values that they fit into memory; a replay buffer is one long text."""
+    """Refuse JSON of more values than fit into memory; a replay buffer is one long text."""
     values = sum(raw.count(sign) for sign in (b"[", b"{", b","))
     if values > VALUES:
-        raise RefusedFile(f"{path}: data holds {values:,} values, {VALUES:,} are allowed; look at the file")
+        raise RefusedFile(f"{path}: data holds {values:,} values, {VALUES:,} are allowed; check the file")
     return raw
 
 
 def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:
     if any(name.startswith(("features_extractor.", "actor.features_extractor.")) for name in arrays):
-        raise RefusedFile(f"{path}: sees through a features extractor; only plain layers are converted")
+        raise RefusedFile(f"{path}: has a features extractor; only plain layers are converted")
     for family, kind in KINDS.items():
         if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
             return family, kind
@@ -118,9 +118,9 @@ def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:
 
 
 def _layers(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[str, NDArray[np.float32]]]:
-    """Weight and bias of every layer, the last one giving the mean."""
+    """Weight and bias of every layer; the last one is the mean."""
     pattern = re.compile(re.escape(kind.hidden) + r"\.(\d+)\.weight")
-    numbers = sorted(int(found[1]) for name in arrays if (found := pattern.fullmatch(name)))
+    numbers = sorted(int(match[1]) for name in arrays if (match := pattern.fullmatch(name)))
     names = [f"{kind.hidden}.{number}" for number in numbers] + ([kind.mean] if kind.mean else [])
     missing = [f"{name}.{part}" for name in names for part in ("weight", "bias") if f"{name}.{part}" not in arrays]
     if missing:
@@ -129,30 +129,32 @@ def _layers(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[st
 
 
 def _log_std(arrays: Mapping[str, Array], kind: Kind, path: Path) -> dict[str, NDArray[np.float32]]:
-    """The spread: of every action, as a layer, or none."""
+    """log_std as a vector, as a layer, or none."""
     if kind.log_std is None:
         return {}
-    here = [name for name in arrays if name == kind.log_std or name.startswith(f"{kind.log_std}.")]
-    found = {name[name.index("log_std") :]: arrays[name].astype(np.float32) for name in here}
-    if found.keys() == {"log_std.weight", "log_std.bias"} or (
-        found.keys() == {"log_std"} and found["log_std"].ndim == 1
+    names = [name for name in arrays if name == kind.log_std or name.startswith(f"{kind.log_std}.")]
+    parts = {name[name.index("log_std") :]: arrays[name].astype(np.float32) for name in names}
+    if parts.keys() == {"log_std.weight", "log_std.bias"} or (
+        parts.keys() == {"log_std"} and parts["log_std"].ndim == 1
     ):
-        return found
-    raise RefusedFile(f"{path}: has no plain spread of continuous actions; gSDE and discrete actions are not converted")
+        return parts
+    raise RefusedFile(
+        f"{path}: has no plain log_std of continuous actions; gSDE and discrete actions are not converted"
+    )
 
 
 def _activation(data: Mapping[str, object], kind: Kind, path: Path) -> str:
-    """What stands between the layers, as the readable part of the zip's settings names it."""
-    chosen = data.get("policy_kwargs")
-    named = str(chosen.get("activation_fn", kind.activation)) if isinstance(chosen, dict) else kind.activation
-    name = named.removesuffix("'>").rpartition(".")[2]
+    """Activation between the layers, by the text of the zip's settings."""
+    settings = data.get("policy_kwargs")
+    text = str(settings.get("activation_fn", kind.activation)) if isinstance(settings, dict) else kind.activation
+    name = text.removesuffix("'>").rpartition(".")[2]
     if name not in ACTIVATIONS:
         raise RefusedFile(f"{path}: has the activation {name}; only {' and '.join(ACTIVATIONS)} are converted")
     return ACTIVATIONS[name]
 
 
 def _bounded(data: Mapping[str, object], kind: Kind, path: Path) -> None:
-    """Refuse an actor whose clipped actions lie in the task's own bounds, where these are not ±1."""
+    """Refuse an actor that clips its actions to bounds other than ±1."""
     space = data.get("action_space")
     if kind.squash == "clip" and isinstance(space, dict):
         edges = {
@@ -160,5 +162,5 @@ def _bounded(data: Mapping[str, object], kind: Kind, path: Path) -> None:
         }
         if any(abs(float(edge)) != 1.0 for edge in edges):
             raise RefusedFile(
-                f"{path}: acts outside of [−1, 1] ({space.get('low')} to {space.get('high')}); not converted"
+                f"{path}: has actions outside [−1, 1] ({space.get('low')} to {space.get('high')}); not converted"
             )

@@ -1,7 +1,7 @@
-"""Many files from elsewhere to one set of recorded play: side by side, and what is done stays done.
+"""Convert shards of other formats to one set of recorded play, in parallel and with resume.
 
-Every source leaves ``<source>.done.json`` behind its files. The same call goes on where it was broken off; a call with
-further files adds them. A file that is refused is named, and the others are kept.
+Every converted shard has a file ``<source>.done.json``. The same call resumes after an interruption; a call with more
+shards adds them. A refused shard is named, and the others stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, UsageError
 
 Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
-"""Puts a file on film and says how much it was; refuses what is damaged."""
+"""Convert a shard and return its counts; raise RefusedFile for a damaged one."""
 
 DONE = ".done.json"
 SAFE_PATH: Final = "PYTHONSAFEPATH"
@@ -34,32 +34,31 @@ PR_SET_PDEATHSIG: Final = 1  # of Linux' prctl
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A source whose rows are on disk."""
+    """A shard whose rows are on disk."""
 
     file: str
-    size: int  # bytes of the file it was
+    size: int  # bytes of the shard
     counts: dict[str, int]
     segments: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What became of a file."""
+    """Result of one shard."""
 
     path: Path
-    counts: dict[str, int]  # of transitions, episodes and the like
+    counts: dict[str, int]  # transitions, episodes and so on
     refused: str | None = None
-    before: bool = False  # done by an earlier call
+    before: bool = False  # converted by an earlier call
 
 
 def convert_shards(
     files: Sequence[Path], folder: Path, convert: Convert, *, workers: int, origin: str, task: str | None = None
 ) -> Iterator[Conversion]:
-    """Convert what is not yet there, and say at the end what the set is, and of which ``task`` if that is known.
+    """Convert the remaining shards, then write the set's metadata, with its ``task`` if given.
 
     Raises:
-        UsageError: a file is not there, two have one name, another process brings files there, or it is of another
-            task.
+        UsageError: a shard is missing, two have one name, another process writes the set, or it has another task.
     """
     sources = {_source(path): path for path in files}
     if len(sources) != len(files):
@@ -68,33 +67,33 @@ def convert_shards(
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
     with recording_writer.alone(folder):
-        of, left = _of(folder, task), {}
+        task_metadata, remaining = _task_metadata(folder, task), {}
         for source, path in sources.items():
             record = _record(folder, source)
             if record is not None and record.size == path.stat().st_size and _whole(folder, record):
                 yield Conversion(path, record.counts, before=True)
             else:
-                left[source] = path
-        yield from _converted(left, folder, convert, workers)
-        _finish(folder, {"origin": origin, **of})
+                remaining[source] = path
+        yield from _convert_all(remaining, folder, convert, workers)
+        _finish(folder, {"origin": origin, **task_metadata})
 
 
-def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
-    if workers < 2 or len(left) < 2:
-        for source, path in left.items():
-            yield _one(path, source, folder, convert)
+def _convert_all(remaining: dict[str, Path], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
+    if workers < 2 or len(remaining) < 2:
+        for source, path in remaining.items():
+            yield _convert_one(path, source, folder, convert)
         return
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    count, bound = min(workers, len(left)), (os.getpid(),)
+    count, bound = min(workers, len(remaining)), (os.getpid(),)
     with _safe_path(), ProcessPoolExecutor(count, mp_context=context, initializer=_bound, initargs=bound) as pool:
         waiting: list[Future[Conversion]] = [
-            pool.submit(_one, path, source, folder, convert) for source, path in left.items()
+            pool.submit(_convert_one, path, source, folder, convert) for source, path in remaining.items()
         ]
         try:
             for future in as_completed(waiting):
                 yield future.result()
-        except BaseException:  # Ctrl-C, a full disk: hours of what is still to come are not waited for
+        except BaseException:  # Ctrl-C or a full disk: the other shards may take hours
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
@@ -103,7 +102,7 @@ def _converted(left: dict[str, Path], folder: Path, convert: Convert, workers: i
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Child processes that ``multiprocessing`` starts import nothing from the current folder: ``-P`` of Python."""
+    """Keep the current folder off ``sys.path`` of the child processes, as Python's ``-P`` does."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:
@@ -116,71 +115,69 @@ def _safe_path() -> Iterator[None]:
 
 
 def _bound(parent: int) -> None:
-    """End with the process that started this one, even if it is killed; Ctrl-C is for that process alone."""
+    """End with the parent process, even if it is killed, and leave Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was gone before that
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
-def _one(path: Path, source: str, folder: Path, convert: Convert) -> Conversion:
-    """One file, in whatever process."""
+def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Conversion:
+    """Convert one shard."""
     for old in folder.glob(f"{source}.*"):
-        old.unlink()  # of an attempt that was broken off
+        old.unlink()  # of an interrupted call
         faults.point("shard.swept")
-    made = RecordingWriter(folder, source)
+    writer = RecordingWriter(folder, source)
     try:
-        counts = convert(path, made)
+        counts = convert(path, writer)
     except RefusedFile as error:
-        for name in made.written:
+        for name in writer.written:
             (folder / name).unlink()
             faults.point("shard.refused")
         return Conversion(path, {}, str(error))
-    record = Done(path.name, path.stat().st_size, counts, made.written)
+    record = Done(path.name, path.stat().st_size, counts, writer.written)
     recording_writer.put(folder / f"{source}{DONE}", recording_writer.sealed(asdict(record)))
     return Conversion(path, counts)
 
 
-def _of(folder: Path, task: str | None) -> dict[str, object]:
-    """The task that the set in ``folder`` is of: as it was said, now or before."""
-    found = recording_writer.contents(folder)
-    before = None if found is None else found[1].get("task")
+def _task_metadata(folder: Path, task: str | None) -> dict[str, object]:
+    """Task of the set in ``folder``, given now or by an earlier call."""
+    contents = recording_writer.contents(folder)
+    before = None if contents is None else contents[1].get("task")
     if None not in {task, before} and task != before:
-        raise UsageError(f"{folder}: is of {before}, not {task}; choose another --name")
-    told = before if task is None else task
-    return {} if told is None else {"task": told}
+        raise UsageError(f"{folder}: has the task {before}, not {task}; choose another --name")
+    known_task = before if task is None else task
+    return {} if known_task is None else {"task": known_task}
 
 
-def _finish(folder: Path, of: dict[str, object]) -> None:
-    """Say what the set is: all that is done, whoever did it."""
-    found = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
-    if not found:
+def _finish(folder: Path, metadata: dict[str, object]) -> None:
+    """Write the list of files of all converted shards."""
+    records = [record for path in _all(folder) if (record := _record(folder, path.name.removesuffix(DONE)))]
+    if not records:
         return
-    files = {name: digest for record in found for name, digest in record.segments.items()}
-    keys = sorted({key for record in found for key in record.counts})
-    counts = {key: sum(record.counts.get(key, 0) for record in found) for key in keys}
-    sources = ", ".join(record.file for record in found)
-    checksums.forget(
-        folder / recording_writer.CONTENTS
-    )  # with what is added now it is another set than when it was first used
-    recording_writer.finish(folder, files, {**of, "files": len(found), "sources": sources, **counts})
+    files = {name: digest for record in records for name, digest in record.segments.items()}
+    keys = sorted({key for record in records for key in record.counts})
+    counts = {key: sum(record.counts.get(key, 0) for record in records) for key in keys}
+    sources = ", ".join(record.file for record in records)
+    checksums.forget(folder / recording_writer.CONTENTS)  # new shards change the set
+    recording_writer.finish(folder, files, {**metadata, "files": len(records), "sources": sources, **counts})
 
 
 def _record(folder: Path, source: str) -> Done | None:
-    """What is known of a source, if it is done."""
+    """Read the record of a converted shard; None without one."""
     path = folder / f"{source}{DONE}"
     if not path.is_file():
         return None
-    told = recording_writer.unsealed(path)
-    file, size, counts, segments = (told.get(key) for key in ("file", "size", "counts", "segments"))
+    content = recording_writer.unsealed(path)
+    file, size, counts, segments = (content.get(key) for key in ("file", "size", "counts", "segments"))
     if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
-        raise RefusedFile(f"{path}: says nothing of its source; delete it, and its file is imported again")
+        raise RefusedFile(f"{path}: has no record of its shard; delete it, and the shard is converted again")
     return Done(str(file), size, counts, segments)
 
 
 def _whole(folder: Path, record: Done) -> bool:
-    """Whether all that a source left is still there, every byte as it was."""
+    """True if every file of a shard has its recorded SHA-256."""
     with suppress(RefusedFile, UsageError):
         return all(recording_format.read(folder / name).sha256 == digest for name, digest in record.segments.items())
     return False
@@ -191,5 +188,5 @@ def _all(folder: Path) -> list[Path]:
 
 
 def _source(path: Path) -> str:
-    """A file's name as files here are named."""
+    """Name of a shard, restricted to safe characters."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_")

@@ -1,4 +1,4 @@
-"""What a data set holds, in a few numbers: episodes, returns, ends, and how much of the task it has seen."""
+"""Summary of a data set: episodes, returns, ends and coverage."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
 from rlbench.datasets.types import Recorded
 
 BINS = 20
-SEEN = 1e-3  # share of all steps from which on a bin counts as seen
-WIDE = 2_000  # numbers in an observation, from which on as many steps have to do
-SAMPLE = 100_000  # steps that are enough to say how many ways the observations vary
+SEEN = 1e-3  # share of all steps from which a bin counts as covered
+WIDE = 2_000  # largest number of steps of the covariance for observations at least as wide
+SAMPLE = 100_000  # steps of the covariance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """How numbers are distributed."""
+    """Distribution of numbers."""
 
     mean: float
-    deviation: float  # standard
+    deviation: float  # std
     low: float
     quartiles: tuple[float, float, float]
     high: float
@@ -31,7 +31,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """A bar of a histogram: so many numbers from ``low`` up to ``high``."""
+    """Bar of a histogram, from ``low`` up to ``high``."""
 
     low: float
     high: float
@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """A data set at a glance."""
+    """Summary of a data set of continuous actions."""
 
     steps: int
     features: int  # numbers in an observation
@@ -49,67 +49,67 @@ class Summary:
     episodes: int
     terminated: int
     truncated: int
-    unfinished: int  # episodes of which the file does not say how they ended
-    returns: Spread  # of the finished episodes, or of all if none is
+    unfinished: int  # episodes without a marked end
+    returns: Spread  # of the finished episodes, or of all if there is none
     lengths: Spread  # likewise, in steps
     histogram: tuple[Bar, ...]  # of returns
     outside: float  # share of the numbers in actions that are beyond ±1
     action_cover: float  # share of 20 bins from −1 to 1 that hold data, averaged over the actions' numbers
-    constant: int  # numbers in observations that never change
-    directions: float  # participation ratio: in how many directions the standardised observations vary
+    constant: int  # constant numbers of the observations
+    directions: float  # participation ratio of the normalized observations
 
 
 def summary(recorded: Recorded) -> Summary:
-    """A data set at a glance."""
-    found = episodes(recorded)
-    counted = found.closed if found.closed.any() else ~found.closed
-    returns = found.returns[counted]
-    deviations = recorded.obs.max(0) > recorded.obs.min(0)
+    """Summarize a data set of continuous actions."""
+    split = episodes(recorded)
+    counted = split.closed if split.closed.any() else ~split.closed
+    returns = split.returns[counted]
+    varying = recorded.obs.max(0) > recorded.obs.min(0)
     return Summary(
         steps=len(recorded.obs),
         features=recorded.obs.shape[1],
         actions=recorded.action.shape[1],
         next_observations=recorded.next_obs is not None,
-        episodes=len(found.returns),
+        episodes=len(split.returns),
         terminated=int(recorded.terminated.sum()),
         truncated=int(recorded.truncated.sum()),
-        unfinished=int((~found.closed).sum()),
+        unfinished=int((~split.closed).sum()),
         returns=_spread(returns),
-        lengths=_spread(found.lengths[counted].astype(np.float64)),
+        lengths=_spread(split.lengths[counted].astype(np.float64)),
         histogram=_histogram(returns),
         outside=float((np.abs(recorded.action) > 1).mean()),
         action_cover=_cover(recorded.action.astype(np.float32, copy=False)),
-        constant=int((~deviations).sum()),
+        constant=int((~varying).sum()),
         directions=_directions(recorded),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Played:
-    """A set of recorded play at a glance."""
+    """Summary of recorded play of discrete actions."""
 
     steps: int
     episodes: int
     terminated: int
     truncated: int
-    returns: Spread | None  # of the episodes that ended by themselves; None where none did
-    actions: tuple[float, ...]  # share of the steps in which each was taken
+    returns: Spread | None  # of the terminated episodes; None without one
+    actions: tuple[float, ...]  # share of the steps with each action
 
 
 def played(events: Steps) -> Played:
-    """A set of recorded play at a glance, from what happened in it."""
+    """Summarize recorded play by its steps."""
     ended = (events.marks & (TERMINATED | TRUNCATED)) > 0
     terminated = (events.marks & TERMINATED) > 0
     ends = np.flatnonzero(ended)
     totals = np.diff(np.cumsum(events.reward, dtype=np.float64)[ends], prepend=0.0)
-    own = totals[terminated[ends]]
+    whole = totals[terminated[ends]]
     live = events.action[~events.final]
     return Played(
         steps=len(live),
         episodes=len(ends),
         terminated=int(terminated.sum()),
         truncated=int((ended & ~terminated).sum()),
-        returns=_spread(own) if len(own) else None,
+        returns=_spread(whole) if len(whole) else None,
         actions=tuple(float(count) / len(live) for count in np.bincount(live)) if len(live) else (),
     )
 
@@ -134,12 +134,12 @@ def _cover(action: NDArray[np.float32]) -> float:
 
 
 def _directions(recorded: Recorded) -> float:
-    """The participation ratio of the correlations, (Σλ)² / Σλ²: 1 on a line, F where all numbers go their own way."""
+    """Participation ratio of the correlations, (Σλ)² / Σλ²: 1 on a line, F for independent numbers."""
     some = recorded.obs[:: max(1, len(recorded.obs) // SAMPLE)]
     if some.shape[1] > WIDE:
         some = some[:: max(1, len(some) // WIDE)][:WIDE]
     scaled = scale_of(recorded).applied(some).astype(np.float64)
-    # either product has the same trace and norm; of very wide observations the one over steps is the smaller
+    # both products have equal trace and norm; for very wide observations the one over steps is smaller
     covariance = (scaled @ scaled.T if some.shape[1] > WIDE else scaled.T @ scaled) / len(scaled)
     total = float(np.trace(covariance))
     return total**2 / float((covariance**2).sum()) if total > 0 else 0.0

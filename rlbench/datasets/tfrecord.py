@@ -1,4 +1,4 @@
-"""TFRecord shards of ``tf.train.Example`` without TensorFlow: every checksum is compared, nothing is guessed.
+"""Read TFRecord shards of ``tf.train.Example`` without TensorFlow, with all checksums verified.
 
 A record is its length, the length's masked CRC-32C, the bytes, and theirs. An Example is a map from names to lists of
 bytes, floats or integers, in protocol buffers' wire format.
@@ -23,16 +23,16 @@ from rlbench.errors import RefusedFile, UsageError
 Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
 
 POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, reflected
-ROW: Final = 256  # bytes whose sums are looked up at once
-MOST: Final = 1 << 26  # bytes of a record; a longer one is no transition
+ROW: Final = 256  # bytes of one table lookup
+MOST: Final = 1 << 26  # largest record in bytes
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Every record of a gzipped shard, and where it begins in what the shard unpacks to.
+    """Yield every record of a gzipped shard with its offset in the decompressed data.
 
     Raises:
-        UsageError: there is no such file, or it may not be read.
-        RefusedFile: it is cut, no gzip, or a checksum is wrong; the message says where.
+        UsageError: the file is missing, or may not be read.
+        RefusedFile: it is truncated, no gzip, or a checksum is wrong; the message names the offset.
     """
     at = 0
     try:
@@ -53,22 +53,22 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def masked(data: bytes) -> int:
-    """The CRC-32C as TFRecord writes it."""
+    """Masked CRC-32C of TFRecord."""
     check = crc32c(data)
     return ((check >> 15 | check << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's checksum; it is linear, so rows of bytes are summed by table, and then carried over one another."""
+    """CRC-32C (Castagnoli); it is linear, so tables give the checksum of each row, and rows are then combined."""
     if len(data) < 4:
         state = 0xFFFFFFFF
         for byte in data:
             state = int(_byte()[(state ^ byte) & 0xFF]) ^ (state >> 8)
         return state ^ 0xFFFFFFFF
-    rows = np.zeros(-len(data) % ROW + len(data), np.uint8)  # zeros before the data change nothing
+    rows = np.zeros(-len(data) % ROW + len(data), np.uint8)  # leading zeros do not change the checksum
     start = len(rows) - len(data)
     rows[start:] = np.frombuffer(data, np.uint8)
-    rows[start : start + 4] ^= 0xFF  # where the sum begins
+    rows[start : start + 4] ^= 0xFF  # initial value of the checksum
     sums = np.bitwise_xor.reduce(_positions()[np.arange(ROW), rows.reshape(-1, ROW)], axis=1)
     state, (first, second, third, fourth) = 0, _carry()
     for value in sums.tolist():
@@ -78,12 +78,12 @@ def crc32c(data: bytes) -> int:
 
 
 def example(raw: bytes) -> Example:
-    """What a record holds, by name.
+    """Parse a record by the names of its features.
 
     Raises:
         ValueError: it is no Example.
     """
-    found: Example = {}
+    features: Example = {}
     for number, start, stop in _messages(raw, 0, len(raw)):
         if number != 1:
             continue
@@ -91,8 +91,8 @@ def example(raw: bytes) -> Example:
             parts = {key: (first, after) for key, first, after in _messages(raw, entry, end)}
             if 1 not in parts or 2 not in parts:
                 raise ValueError("a feature without a name or a value")
-            found[raw[slice(*parts[1])].decode("utf-8", "replace")] = _feature(raw, *parts[2])
-    return found
+            features[raw[slice(*parts[1])].decode("utf-8", "replace")] = _feature(raw, *parts[2])
+    return features
 
 
 def _feature(raw: bytes, start: int, stop: int) -> list[bytes] | list[float] | list[int]:
@@ -127,7 +127,7 @@ def _integers(raw: bytes, at: int, stop: int) -> list[int]:
     values: list[int] = []
     while at < stop:
         tag, at = _varint(raw, at)
-        end = at + 1  # one number follows, however long
+        end = at + 1  # a single varint
         if tag & 7 == 2:
             size, at = _varint(raw, at)
             end = at + size
@@ -140,7 +140,7 @@ def _integers(raw: bytes, at: int, stop: int) -> list[int]:
 
 
 def _messages(raw: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Fields that have a length: their numbers, and where their bytes begin and end."""
+    """Yield length-delimited fields: number, begin and end of their bytes."""
     while at < stop:
         tag, at = _varint(raw, at)
         size, at = _varint(raw, at)
@@ -162,10 +162,10 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number runs over its end")
 
 
-def _whole(found: bytes, size: int) -> bytes:
-    if len(found) < size:
-        raise EOFError(f"{len(found)} bytes are left of {size}")
-    return found
+def _whole(content: bytes, size: int) -> bytes:
+    if len(content) < size:
+        raise EOFError(f"{len(content)} bytes are left of {size}")
+    return content
 
 
 def _damaged(path: Path, at: int, reason: str) -> RefusedFile:
@@ -174,7 +174,7 @@ def _damaged(path: Path, at: int, reason: str) -> RefusedFile:
 
 @cache
 def _byte() -> NDArray[np.uint32]:
-    """What a byte alone adds to the sum, ``[256]``."""
+    """CRC table of a single byte, ``[256]``."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, table >> 1 ^ np.uint32(POLYNOMIAL), table >> 1)
@@ -183,7 +183,7 @@ def _byte() -> NDArray[np.uint32]:
 
 @cache
 def _positions() -> NDArray[np.uint32]:
-    """What a byte adds to the sum of its row from each of its places, ``[ROW, 256]``."""
+    """CRC table of a byte at each position of a row, ``[ROW, 256]``."""
     table = [_byte()]
     for _ in range(ROW - 1):
         table.append(_byte()[table[-1] & 0xFF] ^ (table[-1] >> 8))
@@ -192,11 +192,11 @@ def _positions() -> NDArray[np.uint32]:
 
 @cache
 def _carry() -> tuple[list[int], ...]:
-    """What each byte of a sum becomes after another row, four lists of 256."""
-    made = []
+    """Table of each byte of a checksum after another row, four lists of 256."""
+    tables = []
     for byte in range(4):
         state = np.arange(256, dtype=np.uint32) << np.uint32(8 * byte)
         for _ in range(ROW):
             state = _byte()[state & 0xFF] ^ (state >> 8)
-        made.append(state.tolist())
-    return tuple(made)
+        tables.append(state.tolist())
+    return tuple(tables)

@@ -1,7 +1,7 @@
-"""The tensors of a file that ``torch`` saved, read by ``torch.load(..., weights_only=True)``, which runs nothing of it.
+"""Read the tensors of a file of ``torch.save`` by ``torch.load(..., weights_only=True)``, which runs no code of it.
 
-Before that the zip is checked and copied, within bounds, and the steps of its pickle are looked through: a state_dict
-needs few, and six names. What else torch would allow, as a set that takes for ever to make, is refused here by name.
+First the zip is checked and copied within bounds, and the opcodes of its pickle are compared with the few opcodes and
+six names of a state_dict. Others that torch allows, as a set that takes for ever to build, are refused by name.
 """
 
 from __future__ import annotations
@@ -46,15 +46,17 @@ STEPS: Final = frozenset(
         *("BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "BINPERSID", "REDUCE", "BUILD"),
     }
 )
-LATER: Final = frozenset({"FRAME", "MEMOIZE", "SHORT_BINUNICODE"})  # of newer pickles: torch refuses them, not by name
-SHARED: Final = frozenset({"GLOBAL", "BINUNICODE", "REDUCE"})  # steps whose result may be fetched from memory
+LATER: Final = frozenset(
+    {"FRAME", "MEMOIZE", "SHORT_BINUNICODE"}
+)  # of newer pickles; torch refuses them without a name
+SHARED: Final = frozenset({"GLOBAL", "BINUNICODE", "REDUCE"})  # opcodes whose result may be read from the memo
 
 
 def tensors(raw: bytes, where: str) -> dict[str, Array]:
-    """The tensors in the bytes of a file by name.
+    """Read the tensors in the bytes of a file by name.
 
     Raises:
-        RefusedFile: it is damaged, or holds anything but tensors; the message names what.
+        RefusedFile: it is damaged, or holds anything but tensors; the message names it.
     """
     import torch
 
@@ -74,7 +76,7 @@ def tensors(raw: bytes, where: str) -> dict[str, Array]:
 
 
 def member(file: zipfile.ZipFile, name: str, limit: int, where: str) -> bytes:
-    """One file of a zip, of at most ``limit`` bytes.
+    """Read one file of a zip, of at most ``limit`` bytes.
 
     Raises:
         RefusedFile: it is missing, damaged or larger.
@@ -84,31 +86,31 @@ def member(file: zipfile.ZipFile, name: str, limit: int, where: str) -> bytes:
     except KeyError:
         raise RefusedFile(f"{where}: {name} is missing; restore the file") from None
     if info.file_size > limit:
-        raise RefusedFile(f"{where}: {name} has {info.file_size:,} bytes, {limit:,} are allowed; look at the file")
+        raise RefusedFile(f"{where}: {name} has {info.file_size:,} bytes, {limit:,} are allowed; check the file")
     return file.read(info)
 
 
 def _copied(file: zipfile.ZipFile, where: str) -> BytesIO:
-    """The zip anew, so that torch reads the very members that were checked; their checksums are right."""
+    """Copy the checked members of the zip, so that torch reads these alone."""
     programs = [name for name in file.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(programs) != 1:
         raise RefusedFile(f"{where}: holds no data.pkl; save it again with torch 1.6 or newer")
     _screen(member(file, programs[0], PROGRAM, where), where)
     if sum(info.file_size for info in file.infolist()) > NUMBERS:
-        raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; look at the file")
+        raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; check the file")
     copy = BytesIO()
-    with zipfile.ZipFile(copy, "w") as made:
+    with zipfile.ZipFile(copy, "w") as target:
         for name in dict.fromkeys(file.namelist()):
-            made.writestr(name, member(file, name, NUMBERS, where))
+            target.writestr(name, member(file, name, NUMBERS, where))
     copy.seek(0)
     return copy
 
 
 def _screen(program: bytes, where: str) -> None:
-    """Look through the steps of a pickle, of which none is run.
+    """Check the opcodes of a pickle without running it.
 
     Raises:
-        RefusedFile: it is damaged, or has a step or a name that no dictionary of tensors needs.
+        RefusedFile: it is damaged, or has an opcode or a name that no state_dict needs.
     """
     shared: set[object] = set()
     texts, before = ["", ""], ""
@@ -131,7 +133,7 @@ def _screen(program: bytes, where: str) -> None:
 
 
 def _arrays(state: object, where: str) -> dict[str, Array]:
-    """Tensors as arrays, none of which is larger than the numbers behind it."""
+    """Convert tensors to arrays, none of which is larger than its storage."""
     from torch import Tensor
 
     if not isinstance(state, dict) or not state:
@@ -145,7 +147,7 @@ def _arrays(state: object, where: str) -> dict[str, Array]:
         if value.nbytes > value.untyped_storage().nbytes():
             raise _refusal("a tensor that reaches beyond its numbers", where)
         if left < 0:
-            raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; look at the file")
+            raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; check the file")
         arrays[name] = value.detach().numpy()
     return arrays
 
@@ -155,5 +157,5 @@ def _refusal(what: str, where: str) -> RefusedFile:
 
 
 def shown(arrays: Mapping[str, Array]) -> str:
-    """The first names, for a message."""
+    """First names of ``arrays``, for a message."""
     return ", ".join(sorted(arrays)[:4])

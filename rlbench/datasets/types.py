@@ -1,4 +1,4 @@
-"""Recorded experience in memory: what every file format is read into, and what own files are written from."""
+"""Recorded experience in memory, the common form of every file format."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from numpy.typing import NDArray
 
 
 class Recorded(NamedTuple):
-    """N steps in the order in which they were taken, episode after episode; nothing is dropped or made up.
+    """N steps in the order of the data, episode after episode, without additions or gaps.
 
-    ``next_obs`` is what each step led to, the true final observation of an episode too. Files that do not store it
-    leave None: then it is the next row's observation within an episode, and unknown at its end. Recorded frames lie
-    once: where ``final`` says so, a row shows what an episode's last step led to, and is no step.
+    ``next_obs`` includes the true final observation of an episode. It is None where a file does not store it: then the
+    next row has it within an episode, and it is unknown at the end. Recorded frames are stored once: a row marked
+    ``final`` holds the final observation of an episode and no step.
     """
 
     obs: NDArray[np.float32] | NDArray[np.uint8]  # [N, F]; of pixels [N, height, width], single frames
-    action: (
-        NDArray[np.float32] | NDArray[np.int64]
-    )  # [N, A] in the data's own units, [−1, 1] in every known set; or [N]
+    action: NDArray[np.float32] | NDArray[np.int64]  # [N, A] in the data's own units, [−1, 1] in all of D4RL; or [N]
     reward: NDArray[np.float32]  # [N]
-    terminated: NDArray[np.bool_]  # [N] nothing to bootstrap from
-    truncated: NDArray[np.bool_]  # [N] the episode was cut here, and its last observation is worth something
+    terminated: NDArray[np.bool_]  # [N] no bootstrap
+    truncated: NDArray[np.bool_]  # [N] the episode was cut here, and its target bootstraps
     next_obs: NDArray[np.float32] | NDArray[np.uint8] | None  # [N, F]
-    final: NDArray[np.bool_] | None = None  # [N] rows that show where an episode ended; no action was taken there
+    final: NDArray[np.bool_] | None = None  # [N] rows with a final observation and no action

@@ -10,7 +10,7 @@ import pytest
 
 from rlbench.datasets import recording_writer
 from rlbench.datasets.dataset_return import EXPERT, DatasetReturn, dataset_return
-from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Piece, Steps
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Steps
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile
 
@@ -49,7 +49,7 @@ def test_recorded_play_counts_its_own_games_and_names_its_expert(
     reel = RecordingWriter(folder)
     marks = np.array([0, TERMINATED, FINAL, 0, TERMINATED, FINAL, TRUNCATED, FINAL], np.uint8)
     rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and a game that was cut
-    reel.add(Piece(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
+    reel.add(Chunk(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
     reel.flush()
     recording_writer.finish(folder, reel.written, told)
     assert dataset_return(folder) == DatasetReturn(1.0, expert)

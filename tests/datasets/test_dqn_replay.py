@@ -117,7 +117,7 @@ def test_what_is_no_action_or_no_reward_is_refused_by_place(tmp_path: Path, name
     columns[name][7] = value
     for column, rows in columns.items():
         (tmp_path / f"$store$_{column}_ckpt.3.gz").write_bytes(packed(rows))
-    with pytest.raises(RefusedFile, match=rf"observation_ckpt.*behind row 0, row 4: the {name}"):
+    with pytest.raises(RefusedFile, match=rf"observation_ckpt.*after row 0, row 4: the {name}"):
         read(tmp_path)
 
 

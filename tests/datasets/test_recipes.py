@@ -42,8 +42,8 @@ def test_shares_that_nearly_sum_to_one_lose_no_step() -> None:
     ("parts", "steps", "why"),
     [
         ((FIRST, SECOND), 100, "shares must sum to 1"),
-        ((THIRD, THIRD), 100, "two parts are played alike"),
-        ((THIRD, THIRD.model_copy(update={"policy": "d"})), 3, "fewer steps than the 2 lanes"),
+        ((THIRD, THIRD), 100, "two parts have the same policy"),
+        ((THIRD, THIRD.model_copy(update={"policy": "d"})), 3, "fewer steps than the 2 environments"),
         ((), 100, "parts"),
     ],
 )

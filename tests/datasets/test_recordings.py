@@ -141,7 +141,7 @@ def test_a_subset_is_the_first_transitions_whether_read_or_written(
         again = recording_reader.read(other)
         assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if a is not None and b is not None)
         assert recording_reader.told(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
-        with pytest.raises(UsageError, match="were asked for; ask for fewer"):
+        with pytest.raises(UsageError, match="were requested; request fewer"):
             recording_reader.read(folder, int((~whole.final).sum()) + 1)
 
 
@@ -183,7 +183,7 @@ def test_a_missing_file_and_one_of_another_set_are_refused_by_name(tmp_path: Pat
     with pytest.raises(RlbenchError, match=r"play\.00000"):
         recording_reader.read(folder)
     path.write_bytes((other / "play.00001.segment").read_bytes())
-    with pytest.raises(RefusedFile, match=r"play\.00000\.segment: is not the file that the set was made of"):
+    with pytest.raises(RefusedFile, match=r"play\.00000\.segment: is not a file of this set"):
         recording_reader.read(folder)
 
 
@@ -212,7 +212,7 @@ def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
     for track, (start, stop) in enumerate(pairwise(starts)):
         np.testing.assert_array_equal(found.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
     assert recording_reader.told(folder) == {"state": "unfinished"} and not recording_reader.finished(folder)
-    with pytest.raises(UsageError, match="is unfinished; take what is there with rlbench data subset"):
+    with pytest.raises(UsageError, match="is unfinished; make a data set of its steps with rlbench data subset"):
         loader.data_file(folder)
 
 
@@ -252,7 +252,7 @@ def test_a_newer_set_says_so(tmp_path: Path) -> None:
         recording_reader.read(tmp_path / "x.frames")
     segment = tmp_path / "x.frames" / "play.00000.segment"
     segment.write_bytes(segment.read_bytes().replace(b"frames-1", b"frames-2"))
-    with pytest.raises(RefusedFile, match="or as one of a newer rlbench"):
+    with pytest.raises(RefusedFile, match="or of a newer rlbench"):
         recording_format.read(segment)
 
 
@@ -278,13 +278,13 @@ def test_files_of_frames_of_another_size_are_refused_by_name(tmp_path: Path) -> 
     write(folder, [[(20, True)]], rows=50, done=False)
     write(tmp_path / "y.frames", [[(20, True)]], rows=50, dtype="<f4")
     (folder / "play.00001.segment").write_bytes((tmp_path / "y.frames" / "play.00000.segment").read_bytes())
-    with pytest.raises(RefusedFile, match=r"play\.00001\.segment: shows float32 \[4, 3\]"):
+    with pytest.raises(RefusedFile, match=r"play\.00001\.segment: has frames float32 \[4, 3\]"):
         recording_reader.read(folder)
 
 
 def test_what_would_not_fit_into_memory_is_refused_before_it_is_taken(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(20, True)]])
     assert len(recording_reader.read(tmp_path / "x.frames", room=21 * 12).obs) == 21
-    with pytest.raises(UsageError, match=r"21 frames are more than fit into memory; .* rlbench data subset"):
+    with pytest.raises(UsageError, match=r"21 frames do not fit into memory; .* rlbench data subset"):
         recording_reader.read(tmp_path / "x.frames", room=21 * 12 - 1)
     assert len(recording_reader.read(tmp_path / "x.frames", 5, room=6 * 12).obs) == 6

@@ -170,12 +170,12 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"o_t": None}, "o_t: 4 of bytes were due"),
-        ({"a_t": [1.5]}, "a_t: 1 of int were due"),
+        ({"o_t": None}, "o_t: 4 of bytes were expected"),
+        ({"a_t": [1.5]}, "a_t: 1 of int were expected"),
         ({"a_t": [-1]}, "a_t: -1 is no action of Atari"),
         ({"a_t": [18]}, "a_t: 18 is no action of Atari"),
         ({"r_t": [float("nan")]}, "r_t: nan is no reward"),
-        ({"r_t": [1.0, 2.0]}, "r_t: 1 of float were due"),
+        ({"r_t": [1.0, 2.0]}, "r_t: 1 of float were expected"),
         ({"o_tp1": SMALL}, "o_tp1: no grey PNG of 84×84"),
         ({"o_t": COLOURED}, "o_t: no grey PNG of 84×84"),
         ({"o_t": [b"GIF89a"] * 4}, "o_t: no grey PNG of 84×84"),

@@ -116,12 +116,12 @@ def test_a_deterministic_actor_has_no_spread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "data", "why"),
     [
-        ({**PPO, "log_std": torch.zeros(5, 2)}, None, "no plain spread"),  # gSDE
-        ({k: v for k, v in PPO.items() if k != "log_std"}, None, "no plain spread"),  # discrete actions
+        ({**PPO, "log_std": torch.zeros(5, 2)}, None, "no plain log_std"),  # gSDE
+        ({k: v for k, v in PPO.items() if k != "log_std"}, None, "no plain log_std"),  # discrete actions
         ({k: v for k, v in PPO.items() if k != "action_net.bias"}, None, "action_net.bias is missing"),
         ({**PPO, "features_extractor.cnn.0.weight": torch.zeros(1)}, None, "features extractor"),
         (actor("q_net.q_net", (3, 4, 2)), None, "expected an actor of plain layers"),
-        (PPO, {"action_space": {"low": "[-2. -2.]", "high": "[2. 2.]"}}, "acts outside"),
+        (PPO, {"action_space": {"low": "[-2. -2.]", "high": "[2. 2.]"}}, "has actions outside"),
         (PPO, [1], "data is no dictionary"),
     ],
 )

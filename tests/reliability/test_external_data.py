@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import loader
-from rlbench.datasets.locations import MINARI_DATA, MINARI_TOLD
+from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
 from rlbench.errors import RefusedFile
 from tests.reliability.odd import told
 
@@ -83,7 +83,7 @@ def minari(folder: Path, way: Way) -> Path:
         group["observations"], group["actions"] = np.zeros((ROWS + 1, 2), "f4"), np.zeros((ROWS, 1), "f4")
         group["terminations"], group["truncations"] = np.zeros(ROWS, "?"), np.zeros(ROWS, "?")
         way(group, folder)
-    (place / MINARI_TOLD).write_text(json.dumps({"dataset_id": "set/evil-v0"}))
+    (place / MINARI_METADATA).write_text(json.dumps({"dataset_id": "set/evil-v0"}))
     return place
 
 
