@@ -1,9 +1,9 @@
-"""Evaluate policies in a process beside the training, over two open pipes.
+"""Worker process that evaluates policies beside the training, over two open pipes.
 
 ``python -m rlbench.assembly.evaluation_worker IN OUT``
 
-It lives by its pipes and hears no signal but SIGKILL: whoever stops the training ends it, and what it had not finished
-is judged again. It writes to no disk.
+It ends with its pipes and ignores every signal but SIGKILL, so it ends with the training. A resume repeats unfinished
+evaluations. It writes no files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -34,75 +33,74 @@ from rlbench.evaluation import messages
 from rlbench.evaluation.messages import EvaluationFailure, EvaluationProgress, WorkerConfig
 from rlbench.ops.state_dict import into_module
 
-OFTEN: Final = 0.1  # seconds between two words on how far an evaluation has come
+PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
 DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of Linux's prctl
-WHERE: Final = signal.SIGUSR2  # asks where it is, which goes to stderr
-DEAF: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # to what a terminal or a scheduler sends to everybody
+DUMP: Final = signal.SIGUSR2  # requests the stack on stderr
+IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # sent by a terminal or scheduler to every process
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where policies of one run are judged."""
+    """Policy and evaluation setup of one run."""
 
     spec: Spec
     info: EnvInfo
     policy: nn.Module
-    stage: EvaluationSetup
+    setup: EvaluationSetup
 
 
-def bench(terms: WorkerConfig, scale: dict[str, Tensor]) -> Bench:
-    """The run's own policy, and its stage, on the host; ``scale`` is mean and deviation ``[D]``."""
+def bench(config: WorkerConfig, scale: dict[str, Tensor]) -> Bench:
+    """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``."""
     keep_memory()
-    torch.set_num_threads(terms.threads)
-    spec = Spec.model_validate_json(terms.spec)
-    info, shown = describe(spec), Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
-    parts, stage = staged(spec, info, torch.device("cpu"), scale=shown, threads=1)
-    return Bench(spec, info, parts.learner.policy(), stage)
+    torch.set_num_threads(config.threads)
+    spec = Spec.model_validate_json(config.spec)
+    info, normalization = describe(spec), Scale(*(scale[part].numpy() for part in Scale._fields)) if scale else None
+    parts, setup = staged(spec, info, torch.device("cpu"), scale=normalization, threads=1)
+    return Bench(spec, info, parts.learner.policy(), setup)
 
 
-def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], answers: int) -> None:
-    """Play an evaluation as the training would with weights ``[...]`` by name; tell how it goes on, and its result."""
+def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], replies: int) -> None:
+    """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
     into_module(bench.policy, dict(policy))
-    tell = partial(_tell, answers)
-    tell(EvaluationProgress(0))
-    under_way, told = evaluation(bench.spec, bench.info, bench.stage, torch.device("cpu"), epoch), monotonic()
-    for games in under_way:
-        if monotonic() - told > OFTEN:
-            tell(EvaluationProgress(games))
-            told = monotonic()
-    tell(under_way.result())
+    _reply(replies, EvaluationProgress(0))
+    running, reported = evaluation(bench.spec, bench.info, bench.setup, torch.device("cpu"), epoch), monotonic()
+    for games in running:
+        if monotonic() - reported > PROGRESS_INTERVAL:
+            _reply(replies, EvaluationProgress(games))
+            reported = monotonic()
+    _reply(replies, running.result())
 
 
-def _tell(answers: int, told: messages.Reply) -> None:
-    line = messages.to_line(told)
+def _reply(replies: int, reply: messages.Reply) -> None:
+    line = messages.to_line(reply)
     while line:
-        line = line[os.write(answers, line) :]
+        line = line[os.write(replies, line) :]
 
 
-def _leashed() -> None:
-    """End with the parent, also in the middle of compiled code; elsewhere than on Linux at the next word."""
+def _end_with_parent() -> None:
+    """End with the parent, also within compiled code; elsewhere than on Linux at the next reply."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
 
 
-def main(words: Sequence[str]) -> int:
-    """Judge what comes through the one pipe, and answer through the other, until nobody is there."""
-    for number in DEAF:
+def main(arguments: Sequence[str]) -> int:
+    """Evaluate the requests of one pipe and reply through the other, until the pipe ends."""
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    _leashed()
+    _end_with_parent()
     faulthandler.enable()
-    faulthandler.register(WHERE, all_threads=True)
-    questions, answers = (int(word) for word in words)
+    faulthandler.register(DUMP, all_threads=True)
+    requests, replies = (int(argument) for argument in arguments)
     try:
-        with os.fdopen(questions, "rb") as source:
-            first = messages.terms_of(source)
-            made = None if first is None else bench(*first)
-            while made is not None and (found := messages.question_of(source)) is not None:
-                evaluate(made, found[0].epoch, found[1], answers)
+        with os.fdopen(requests, "rb") as source:
+            config = messages.read_config(source)
+            setup = None if config is None else bench(*config)
+            while setup is not None and (request := messages.read_request(source)) is not None:
+                evaluate(setup, request[0].epoch, request[1], replies)
     except BrokenPipeError:
         return 0
-    except Exception as error:  # noqa: BLE001 - of whatever kind, the run is to say it
-        _tell(answers, EvaluationFailure(type(error).__name__, str(error), traceback.format_exc()))
+    except Exception as error:  # noqa: BLE001 - the run reports any error
+        _reply(replies, EvaluationFailure(type(error).__name__, str(error), traceback.format_exc()))
         return 1
     return 0
 

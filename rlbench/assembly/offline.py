@@ -115,7 +115,7 @@ def learned(
     )
     stage = watching(parts, _fixed(scale), stepping_threads(runtime))
     told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
-    terms = messages.packed(messages.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
+    config = messages.frame(messages.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
     eager = EagerUpdater(source=data, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine = engine_of(spec, runtime, device)
     return trainer.Offline(
@@ -125,7 +125,7 @@ def learned(
         noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         judges=EvalPool(
-            parts.learner.policy(), terms, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
+            parts.learner.policy(), config, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
         ),
         budget=spec.budget,
         schedules=parts.schedules,

@@ -1,6 +1,6 @@
-"""What passes between a run and the processes that judge its policies: facts in JSON, tensors as safetensors.
+"""Messages between a run and its evaluation workers: JSON and safetensors, neither of which can run code.
 
-To a judge go frames, two lengths before their two parts; from it come lines. Nothing that is read can run code.
+A worker reads frames of two lengths, JSON and tensors; it writes lines of JSON.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from torch import Tensor
 
 from rlbench.records.types import Evaluated
 
-LENGTHS: Final = Struct("<QQ")  # bytes of the facts and of the tensors
+LENGTHS: Final = Struct("<QQ")  # bytes of JSON and of tensors
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What a judge is told once; with it go the mean and deviation of observations, where there are any."""
+    """Configuration of a worker; its tensors are mean and std of observations, where these are normalized."""
 
     spec: str  # as JSON
-    threads: int  # of torch, as many as judge within the training, for equal numbers
+    threads: int  # threads of torch, as many as in evaluation within the run, for equal numbers
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """A policy to be judged, whose parameters go with it."""
+    """Evaluate a policy, whose parameters are the tensors."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationProgress:
-    """An evaluation is under way, and so many of its games have ended."""
+    """Number of ended games of the running evaluation."""
 
     games: int
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFailure:
-    """It cannot be judged."""
+    """Error that ended the evaluation."""
 
-    kind: str  # of error
+    kind: str  # class of the error
     message: str
     trace: str
 
@@ -53,43 +53,43 @@ class EvaluationFailure:
 Reply: TypeAlias = EvaluationProgress | Evaluated | EvaluationFailure
 
 
-def packed(facts: WorkerConfig | EvaluationRequest, tensors: Mapping[str, Tensor]) -> bytes:
-    """A frame of facts and of tensors ``[...]`` by name."""
-    words, numbers = json.dumps(asdict(facts)).encode(), save(dict(tensors))
-    return LENGTHS.pack(len(words), len(numbers)) + words + numbers
+def frame(message: WorkerConfig | EvaluationRequest, tensors: Mapping[str, Tensor]) -> bytes:
+    """Serialize a message and its tensors ``[...]`` by name."""
+    text, arrays = json.dumps(asdict(message)).encode(), save(dict(tensors))
+    return LENGTHS.pack(len(text), len(arrays)) + text + arrays
 
 
-def terms_of(source: BinaryIO) -> tuple[WorkerConfig, dict[str, Tensor]] | None:
-    """The frame that comes first, with its tensors ``[D]``; None where nobody writes any more."""
-    found = _frame(source)
-    return None if found is None else (WorkerConfig(**json.loads(found[0])), load(found[1]))
+def read_config(source: BinaryIO) -> tuple[WorkerConfig, dict[str, Tensor]] | None:
+    """Read the first frame, with its tensors ``[D]``; None at the end of the pipe."""
+    parts = _read_frame(source)
+    return None if parts is None else (WorkerConfig(**json.loads(parts[0])), load(parts[1]))
 
 
-def question_of(source: BinaryIO) -> tuple[EvaluationRequest, dict[str, Tensor]] | None:
-    """The next one, with its tensors ``[...]``."""
-    found = _frame(source)
-    return None if found is None else (EvaluationRequest(**json.loads(found[0])), load(found[1]))
+def read_request(source: BinaryIO) -> tuple[EvaluationRequest, dict[str, Tensor]] | None:
+    """Read the next request, with its tensors ``[...]``; None at the end of the pipe."""
+    parts = _read_frame(source)
+    return None if parts is None else (EvaluationRequest(**json.loads(parts[0])), load(parts[1]))
 
 
-def _frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
-    """Both parts of a frame, waited for; one that is torn is none."""
+def _read_frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
+    """Wait for both parts of a frame; None at the end of the pipe, also within a frame."""
     head = source.read(LENGTHS.size)
     if len(head) < LENGTHS.size:
         return None
-    words, numbers = LENGTHS.unpack(head)
-    found = source.read(words), source.read(numbers)
-    return found if len(found[0]) == words and len(found[1]) == numbers else None
+    text, arrays = LENGTHS.unpack(head)
+    parts = source.read(text), source.read(arrays)
+    return parts if len(parts[0]) == text and len(parts[1]) == arrays else None
 
 
-def to_line(told: Reply) -> bytes:
-    """A line of JSON."""
-    return (json.dumps({"told": type(told).__name__, **asdict(told)}) + "\n").encode()
+def to_line(reply: Reply) -> bytes:
+    """Serialize a reply as a line of JSON."""
+    return (json.dumps({"type": type(reply).__name__, **asdict(reply)}) + "\n").encode()
 
 
 def from_line(line: str) -> Reply:
-    """What a judge has told."""
+    """Parse a line of a worker."""
     content = json.loads(line)
-    match content.pop("told"):
+    match content.pop("type"):
         case "EvaluationProgress":
             return EvaluationProgress(**content)
         case "EvaluationFailure":

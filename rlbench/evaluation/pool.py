@@ -1,6 +1,9 @@
-"""Judging beside the training: snapshots of the policy go to processes of their own, what they find comes back.
+"""Evaluate snapshots of the policy in worker processes beside the training.
 
-Between two looks nothing waits for anybody: what is written and read here never blocks.
+All reads and writes are non-blocking, so the training never waits for a worker between two polls.
+
+``concurrent.futures`` would keep fewer promises: its executor names neither the worker that died nor its exit code,
+breaks every pending evaluation with it, can end a hanging worker only by private attributes, and reports no progress.
 """
 
 from __future__ import annotations
@@ -27,250 +30,254 @@ from rlbench.ops.state_dict import State, branch, of_module, tensors
 from rlbench.records.types import Evaluated
 
 PROGRAM: Final = ("-P", "-m", "rlbench.assembly.evaluation_worker")
-PIPE: Final = 2**20  # bytes that a pipe holds, so that a policy goes over in few looks
+PIPE: Final = 2**20  # bytes of the pipe, so that a policy passes in few polls
 PIECE: Final = 2**16
-OFTEN: Final = 0.05  # seconds between two looks of somebody who does not wait: a look costs some 0.1 ms
-LONGEST: Final = 2.0  # seconds that one look counts for: a process that was suspended for an hour has looked once
-SLACK: Final = 1.0  # seconds beyond the patience, for words that come so often and cores that others use
-STARTING: Final = 300.0  # seconds beyond the patience until a process has imported everything
-DUMPED: Final = 1.0  # seconds to say where it hangs
-WHERE: Final = signal.SIGUSR2  # asks for that
-STOPPED: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}  # heard only while it starts, and meant for the run
+POLL_INTERVAL: Final = 0.05  # seconds between two polls of a training that does not wait; a poll costs some 0.1 ms
+LONGEST: Final = 2.0  # most seconds of silence that one poll counts, as after an hour of suspension
+SLACK: Final = 1.0  # seconds beyond ``env_timeout``, for the interval of replies and busy cores
+STARTING: Final = 300.0  # seconds beyond ``env_timeout`` for the imports of a new process
+DUMPED: Final = 1.0  # seconds to write the stack of a hanging process
+DUMP: Final = signal.SIGUSR2  # requests that stack
+STOPPED: Final = {
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+}  # they end a worker only while it starts, and are meant for the run
 
 
 class EvalWorker:
-    """A process, and the policy that it has."""
+    """One worker process and the epoch that it evaluates."""
 
-    def __init__(self, terms: bytes) -> None:
-        self.epoch: int | None = None  # of the policy; None where it waits for one
-        self.games, self.silent, self.known = 0, 0.0, False
-        self._looked = monotonic()
-        self._unsent, self._torn = terms, ""
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        self.answers, theirs = os.pipe()
-        questions, self.questions = os.pipe()
-        command = [sys.executable, *PROGRAM, str(questions), str(theirs)]
+    def __init__(self, config: bytes) -> None:
+        self.epoch: int | None = None  # None while idle
+        self.games, self.silent, self.started = 0, 0.0, False
+        self._polled = monotonic()
+        self._unsent, self._partial_line = config, ""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self.replies, reply_end = os.pipe()
+        request_end, self.requests = os.pipe()
+        command = [sys.executable, *PROGRAM, str(request_end), str(reply_end)]
         try:
-            self.process = subprocess.Popen(  # noqa: S603 - our own words, and no shell
+            self.process = subprocess.Popen(  # noqa: S603 - fixed arguments, without a shell
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
+                stdout=self._stderr,
+                stderr=self._stderr,
                 env=_environment(os.environ),
-                pass_fds=(questions, theirs),
+                pass_fds=(request_end, reply_end),
                 process_group=0,  # a terminal's Ctrl-C is for the run alone
             )
         except OSError as error:
             raise ResourceExhausted(
-                f"a process to judge in cannot be started ({error.strerror}); free some memory and run the same "
+                f"an evaluation worker cannot be started ({error.strerror}); free some memory and run the same "
                 "command again: it resumes, with --eval-workers 0 in one process"
             ) from error
         finally:
-            os.close(questions)
-            os.close(theirs)
-        for end in (self.answers, self.questions):
+            os.close(request_end)
+            os.close(reply_end)
+        for end in (self.replies, self.requests):
             os.set_blocking(end, False)
         with suppress(OSError):
-            fcntl.fcntl(self.questions, fcntl.F_SETPIPE_SZ, PIPE)
+            fcntl.fcntl(self.requests, fcntl.F_SETPIPE_SZ, PIPE)
 
-    def ask(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
-        """Let it judge the ``policy``, weights ``[...]`` by name; it must be waiting."""
-        self.epoch, self.games, self.silent, self._looked = epoch, 0, 0.0, monotonic()
-        self._unsent += messages.packed(EvaluationRequest(epoch), policy)
+    def send(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
+        """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
+        self.epoch, self.games, self.silent, self._polled = epoch, 0, 0.0, monotonic()
+        self._unsent += messages.frame(EvaluationRequest(epoch), policy)
 
-    def look(self, env_timeout: float) -> Evaluated | None:
-        """What it has found; None while it plays.
+    def poll(self, env_timeout: float) -> Evaluated | None:
+        """Return the evaluation; None while it runs.
 
         Raises:
-            RunFailed: it cannot go on, died, or has been silent for longer than ``env_timeout`` seconds.
+            RunFailed: the worker failed, died, or was silent for longer than ``env_timeout`` seconds.
         """
         self._send()
-        code = self.process.poll()  # asked first: what is read afterwards is then all there will ever be
+        code = self.process.poll()  # before the read, which is then complete
         lines = self._lines()
         for line in lines:
             match messages.from_line(line):
                 case EvaluationProgress(games):
                     self.games = games
-                case EvaluationFailure() as failed:
-                    raise _error(failed)
-                case Evaluated() as found:
+                case EvaluationFailure() as failure:
+                    raise _error(failure)
+                case Evaluated() as evaluated:
                     self.epoch = None
-                    return found
+                    return evaluated
         if code is not None:
             raise self._died(code)
         now = monotonic()
-        self.known = self.known or bool(lines)
-        self.silent = 0.0 if lines else self.silent + min(now - self._looked, LONGEST)
-        self._looked = now
-        if self.silent > env_timeout + (SLACK if self.known else STARTING):
+        self.started = self.started or bool(lines)
+        self.silent = 0.0 if lines else self.silent + min(now - self._polled, LONGEST)
+        self._polled = now
+        if self.silent > env_timeout + (SLACK if self.started else STARTING):
             raise self._hung(env_timeout)
         return None
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
-        for end in (self.answers, self.questions):
+        for end in (self.replies, self.requests):
             os.close(end)
-        self._said.close()
+        self._stderr.close()
 
     @property
     def unsent(self) -> bool:
-        """Whether it has not taken all that it was told."""
+        """True while a request is not sent in full."""
         return bool(self._unsent)
 
     def _send(self) -> None:
         with suppress(BlockingIOError, BrokenPipeError):
             while self._unsent:
-                self._unsent = self._unsent[os.write(self.questions, self._unsent[:PIECE]) :]
+                self._unsent = self._unsent[os.write(self.requests, self._unsent[:PIECE]) :]
 
     def _lines(self) -> list[str]:
-        text = self._torn
+        text = self._partial_line
         with suppress(BlockingIOError):
-            while piece := os.read(self.answers, PIECE):
+            while piece := os.read(self.replies, PIECE):
                 text += piece.decode()
-        *lines, self._torn = text.split("\n")
+        *lines, self._partial_line = text.split("\n")
         return lines
 
     def _died(self, code: int) -> RunFailed:
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        where = f"the process that judged epoch {self.epoch} ended ({how})"
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        what = f"the worker that evaluated epoch {self.epoch} ended ({cause})"
         if code == -signal.SIGKILL:
             return ResourceExhausted(
-                f"{where}, as one does where memory is exhausted; free some and run the same command again: it resumes"
+                f"{what}, as where memory is exhausted; free some and run the same command again: it resumes"
             )
-        words = self._words()
-        error = BrokenEnvironment(f"{where}: {(words.strip().splitlines() or ['without a word'])[-1]}")
-        error.add_note(words)
+        stderr = self._stderr_text()
+        error = BrokenEnvironment(f"{what}: {(stderr.strip().splitlines() or ['without a message'])[-1]}")
+        error.add_note(stderr)
         return error
 
     def _hung(self, env_timeout: float) -> BrokenEnvironment:
-        self.process.send_signal(WHERE)
+        self.process.send_signal(DUMP)
         end = monotonic() + DUMPED
-        while monotonic() < end and not self._words():
+        while monotonic() < end and not self._stderr_text():
             sleep(DUMPED / 20)
         error = BrokenEnvironment(
-            f"epoch {self.epoch}: the environments that it is judged in have not answered for {env_timeout:g} s; "
+            f"epoch {self.epoch}: the environments of its evaluation have not answered for {env_timeout:g} s; "
             "failure.txt says where they hang"
         )
-        error.add_note(self._words())
+        error.add_note(self._stderr_text())
         return error
 
-    def _words(self) -> str:
-        """All that it said on stderr."""
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace")
+    def _stderr_text(self) -> str:
+        """Output of the process on stderr."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
 
 
 class EvalPool:
-    """At most so many judges, begun when they are wanted, and the policies that they have not judged yet."""
+    """Pool of workers, started on demand, with the policies whose evaluation is pending."""
 
-    def __init__(self, policy: nn.Module, terms: bytes, *, most: int, env_timeout: float) -> None:
-        """``most`` 0: the training judges itself, but for what another attempt has left to judge."""
-        self.policy, self.terms, self.most, self.env_timeout = policy, terms, most, env_timeout
-        self.kept: dict[int, dict[str, Tensor]] = {}  # policies by their epoch, on the host
-        self._judges: list[EvalWorker] = []
-        self._found: dict[int, Evaluated | Exception] = {}
-        self._looked = monotonic()
+    def __init__(self, policy: nn.Module, config: bytes, *, most: int, env_timeout: float) -> None:
+        """``most`` 0: the training evaluates in its own process, but for evaluations pending in its checkpoint."""
+        self.policy, self.config, self.most, self.env_timeout = policy, config, most, env_timeout
+        self.pending: dict[int, dict[str, Tensor]] = {}  # policies by epoch, on the host
+        self._workers: list[EvalWorker] = []
+        self._results: dict[int, Evaluated | Exception] = {}
+        self._polled = monotonic()
 
-    def begin(self, epoch: int) -> None:
-        """Have the policy judged as it is now."""
-        self._keep(epoch, of_module(self.policy))
-        self._hand_out()
+    def submit(self, epoch: int) -> None:
+        """Evaluate a copy of the current policy."""
+        self._copy(epoch, of_module(self.policy))
+        self._dispatch()
 
-    def heard(self, epoch: int, seconds: float) -> Evaluated | int:
-        """What came of the evaluation, or how many of its games have ended; waits at most so many seconds for a word.
+    def poll(self, epoch: int, seconds: float) -> Evaluated | int:
+        """Return the evaluation of an epoch, or the number of its ended games after at most ``seconds`` of waiting.
 
         Raises:
-            RunFailed: it cannot be judged.
+            RunFailed: the evaluation failed.
         """
-        if epoch not in self._found and (seconds > 0 or monotonic() - self._looked > OFTEN):
-            self._hand_out()
-            self._look(seconds)
-            self._hand_out()
-        found = self._found.get(epoch, 0)
-        if isinstance(found, Exception):
-            raise found
-        return found or next((judge.games for judge in self._judges if judge.epoch == epoch), 0)
+        if epoch not in self._results and (seconds > 0 or monotonic() - self._polled > POLL_INTERVAL):
+            self._dispatch()
+            self._poll(seconds)
+            self._dispatch()
+        result = self._results.get(epoch, 0)
+        if isinstance(result, Exception):
+            raise result
+        return result or next((worker.games for worker in self._workers if worker.epoch == epoch), 0)
 
-    def taken(self, epoch: int) -> State:
-        """The policy of an epoch that was heard of, which is forgotten."""
-        del self._found[epoch]
-        return dict(self.kept.pop(epoch))
+    def take(self, epoch: int) -> State:
+        """Remove a finished evaluation and return its policy."""
+        del self._results[epoch]
+        return dict(self.pending.pop(epoch))
 
     def state_dict(self) -> State:
-        """Policies that nobody has heard of yet."""
-        return {str(epoch): dict(policy) for epoch, policy in self.kept.items()}
+        """Policies whose evaluation is pending."""
+        return {str(epoch): dict(policy) for epoch, policy in self.pending.items()}
 
     def load_state_dict(self, state: State) -> None:
-        """Judge them, from their beginning."""
+        """Evaluate the pending policies from the beginning."""
         self.close()
-        self.kept.clear()
-        self._found.clear()
+        self.pending.clear()
+        self._results.clear()
         for epoch in sorted(map(int, state)):
-            self._keep(epoch, branch(state, str(epoch)))
+            self._copy(epoch, branch(state, str(epoch)))
 
     def close(self) -> None:
-        """End every process."""
-        while self._judges:
-            self._judges.pop().close()
+        """Kill every worker."""
+        while self._workers:
+            self._workers.pop().close()
 
-    def _keep(self, epoch: int, policy: State) -> None:
+    def _copy(self, epoch: int, policy: State) -> None:
         host = torch.device("cpu")
         copies = {name: value.detach().to(host, copy=True) for name, value in tensors(policy).items()}
-        self.kept[epoch] = {name: value.contiguous() for name, value in copies.items()}
+        self.pending[epoch] = {name: value.contiguous() for name, value in copies.items()}
 
-    def _hand_out(self) -> None:
-        """Give what waits to who waits, the oldest first."""
-        under_way = {judge.epoch for judge in self._judges}
-        for epoch in sorted(self.kept):
-            if epoch in under_way or epoch in self._found:
+    def _dispatch(self) -> None:
+        """Send pending policies to idle workers, the oldest first."""
+        running = {worker.epoch for worker in self._workers}
+        for epoch in sorted(self.pending):
+            if epoch in running or epoch in self._results:
                 continue
-            judge = next((judge for judge in self._judges if judge.epoch is None), None)
-            if judge is None and len(self._judges) < max(1, self.most):
-                judge = EvalWorker(self.terms)
-                self._judges.append(judge)
-            if judge is None:
+            worker = next((worker for worker in self._workers if worker.epoch is None), None)
+            if worker is None and len(self._workers) < max(1, self.most):
+                worker = EvalWorker(self.config)
+                self._workers.append(worker)
+            if worker is None:
                 return
-            judge.ask(epoch, self.kept[epoch])
+            worker.send(epoch, self.pending[epoch])
 
-    def _look(self, seconds: float) -> None:
-        busy = [judge for judge in self._judges if judge.epoch is not None]
-        listening = [judge.questions for judge in busy if judge.unsent]
-        select.select([judge.answers for judge in busy], listening, [], seconds)
-        for judge in busy:
-            epoch = judge.epoch
+    def _poll(self, seconds: float) -> None:
+        busy = [worker for worker in self._workers if worker.epoch is not None]
+        writable = [worker.requests for worker in busy if worker.unsent]
+        select.select([worker.replies for worker in busy], writable, [], seconds)
+        for worker in busy:
+            epoch = worker.epoch
             try:
-                found: Evaluated | Exception | None = judge.look(self.env_timeout)
+                result: Evaluated | Exception | None = worker.poll(self.env_timeout)
             except (RunFailed, MemoryError) as error:
-                found = error
-                self._judges.remove(judge)
-                judge.close()
-            if epoch is not None and found is not None and not _to_be_repeated(judge):
-                self._found[epoch] = found
-        self._looked = monotonic()
+                result = error
+                self._workers.remove(worker)
+                worker.close()
+            if epoch is not None and result is not None and not _ended_by_signal(worker):
+                self._results[epoch] = result
+        self._polled = monotonic()
 
 
-def _to_be_repeated(worker: EvalWorker) -> bool:
-    """Whether a signal ended it that was meant for the run, which will hear it too."""
+def _ended_by_signal(worker: EvalWorker) -> bool:
+    """True if a signal for the whole run ended the worker; its evaluation is repeated on resume."""
     code = worker.process.returncode
     return code is not None and -code in STOPPED
 
 
-def _error(failed: EvaluationFailure) -> RunFailed | MemoryError:
-    """What happened there, as if it had happened here."""
+def _error(failure: EvaluationFailure) -> RunFailed | MemoryError:
+    """Rebuild the error of a worker."""
     error: RunFailed | MemoryError
-    match failed.kind:
+    match failure.kind:
         case "BrokenEnvironment":
-            error = BrokenEnvironment(failed.message)
+            error = BrokenEnvironment(failure.message)
         case "MemoryError":
-            error = MemoryError(failed.message)
+            error = MemoryError(failure.message)
         case kind:
-            error = RunFailed(f"{kind}: {failed.message}")
-    error.add_note(failed.trace)
+            error = RunFailed(f"{kind}: {failure.message}")
+    error.add_note(failure.trace)
     return error
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Idle threads of a judge sleep: the cores are the training's."""
+    """Environment of a worker, whose idle threads sleep and leave the cores to the training."""
     return {**{n: v for n, v in environ.items() if n != "GOMP_SPINCOUNT"}, "OMP_WAIT_POLICY": "passive"}

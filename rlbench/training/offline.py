@@ -41,23 +41,23 @@ class Data(NamedTuple):
 
 
 class EvalPool(Stateful, Protocol):
-    """Who judges beside the training; their state is what they have not been heard of yet."""
+    """Evaluation workers beside the training; their state is the policies with a pending evaluation."""
 
     @property
     def most(self) -> int:
-        """How many there are; 0: the training judges itself, but for what another attempt has left."""
+        """Number of workers; 0: the training evaluates itself, but for evaluations pending in its checkpoint."""
 
-    def begin(self, epoch: int) -> None:
-        """Have the policy judged as it is now."""
+    def submit(self, epoch: int) -> None:
+        """Evaluate a copy of the current policy."""
 
-    def heard(self, epoch: int, seconds: float) -> Evaluated | int:
-        """What came of it, or how many games have ended; waits at most so many seconds."""
+    def poll(self, epoch: int, seconds: float) -> Evaluated | int:
+        """Return the evaluation of an epoch, or the number of its ended games after at most ``seconds`` of waiting."""
 
-    def taken(self, epoch: int) -> State:
-        """The policy of an epoch that was heard of, which is forgotten."""
+    def take(self, epoch: int) -> State:
+        """Remove a finished evaluation and return its policy."""
 
     def close(self) -> None:
-        """Let them go."""
+        """End every worker."""
 
 
 class Offline:
@@ -167,7 +167,7 @@ class Offline:
 
     def _handed_over(self) -> Iterator[Progress]:
         """Have the policy judged as it is now, and go on."""
-        self.judges.begin(self._number)
+        self.judges.submit(self._number)
         self.pending.append(self._ended())
         yield self.progress()
 
@@ -188,9 +188,9 @@ class Offline:
         """Every epoch whose evaluation is there, in order; waits while more than ``most`` are not."""
         while self.pending:
             epoch, waits = self.pending[0], len(self.pending) > most
-            found = self.judges.heard(epoch.number, SOON if waits else 0.0)
+            found = self.judges.poll(epoch.number, SOON if waits else 0.0)
             if isinstance(found, Evaluated):
-                self._judged = self.judges.taken(epoch.number)
+                self._judged = self.judges.take(epoch.number)
                 self.clock.epochs += 1
                 del self.pending[0]
                 yield replace(epoch, evaluated=found)

@@ -115,7 +115,7 @@ def read_status(results: Path) -> str:
     [
         ("raise", BrokenEnvironment, "BrokenEnvironment: env 1, step 7: the joint is loose"),
         pytest.param("other", RunFailed, "RunFailed: KeyError: 'a bug'", marks=pytest.mark.soak),
-        ("abort", BrokenEnvironment, r"BrokenEnvironment: the process that judged epoch 1 ended \(SIGABRT\): .*"),
+        ("abort", BrokenEnvironment, r"BrokenEnvironment: the worker that evaluated epoch 1 ended \(SIGABRT\): .*"),
         pytest.param(
             "exit", BrokenEnvironment, r".* epoch 1 ended \(exit code 3\): without a word", marks=pytest.mark.soak
         ),
@@ -178,17 +178,17 @@ def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_beg
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
     assert isinstance(trainer, Offline)
     judges = trainer.judges
-    judges.begin(0)
+    judges.submit(0)
     (first,) = psutil.Process().children()
     first.send_signal(signal.SIGTERM)
     wait_for(lambda: first.status() == psutil.STATUS_ZOMBIE)
-    while isinstance(found := judges.heard(0, 0.2), int):
+    while isinstance(found := judges.poll(0, 0.2), int):
         pass
     assert len(found.returns) == 2
     (second,) = psutil.Process().children()
     second.send_signal(signal.SIGTERM)  # now it hears none
-    judges.begin(1)
-    while isinstance(found := judges.heard(1, 0.2), int):
+    judges.submit(1)
+    while isinstance(found := judges.poll(1, 0.2), int):
         pass
     assert (second.pid == psutil.Process().children()[0].pid) and second.pid != first.pid
     trainer.close()
@@ -232,8 +232,8 @@ def test_what_a_judge_takes_was_foreseen_to_within_a_tenth(algorithm: str) -> No
     trainer = build(spec, within(1), describe(spec))
     assert isinstance(trainer, Offline)
     for epoch in (0, 1):
-        trainer.judges.begin(epoch)
-        while isinstance(trainer.judges.heard(epoch, 0.2), int):
+        trainer.judges.submit(epoch)
+        while isinstance(trainer.judges.poll(epoch, 0.2), int):
             pass
     (judge,) = psutil.Process().children()
     held = judge.memory_info().rss

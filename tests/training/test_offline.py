@@ -65,18 +65,18 @@ class Remembering:
         self.waited: list[float] = []
         self.longest = 0
 
-    def begin(self, epoch: int) -> None:
+    def submit(self, epoch: int) -> None:
         self.kept[epoch] = {name: value.clone() for name, value in self.policy.state_dict().items()}
         self.longest = max(self.longest, len(self.kept))
 
-    def heard(self, epoch: int, seconds: float) -> Evaluated | int:
+    def poll(self, epoch: int, seconds: float) -> Evaluated | int:
         self.waited.append(seconds)
         if len(self.waited) % self.looks == 0:
             left = sorted(set(self.kept) - self.answered, reverse=self.backwards)
             self.answered |= set(left[:1])
         return judged(epoch, self.kept[epoch]["weight"]) if epoch in self.answered else 0
 
-    def taken(self, epoch: int) -> State:
+    def take(self, epoch: int) -> State:
         return dict(self.kept.pop(epoch))
 
     def state_dict(self) -> State:
