@@ -1,6 +1,6 @@
 """Files that survive a crash: every write is complete or absent, every read is whole or refused.
 
-Records come from strangers too: no link is followed, and only regular files of a sane size are read.
+Records may come from others: no link is followed, and only regular files of a limited size are read.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from rlbench import disk, faults
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION = 1
-"""Of every JSON file below ``results/``. Readers take this one and older ones; a newer one is refused."""
+"""Schema of every JSON file below ``results/``. Older ones are read; a newer one is refused."""
 
 LARGEST: Final = 2**28  # bytes of a text file of a record
 SEAL: Final = len('{"checksum":"0123456789abcdef",')
-LONGEST: Final = 2**24  # letters of a sealed line: JSON takes some twenty times as much memory
+LONGEST: Final = 2**24  # characters of a sealed line: parsing takes some twenty times as many bytes
 
 
 def refuse_links(folder: Path, results: Path) -> None:
     """Refuse a run's folder that is reached by a link below ``results``, or holds a link or special file.
 
     Raises:
-        RefusedFile: it does; the message names the first.
+        RefusedFile: it does; the message names the first link.
     """
     inside = [Path(place, name) for place, folders, names in os.walk(folder) for name in (*folders, *names)]
     above = [path for path in (folder, *folder.parents) if path != results and path.is_relative_to(results)]
@@ -38,7 +38,7 @@ def refuse_links(folder: Path, results: Path) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse what is neither a folder nor a regular file; what is missing passes.
+    """Refuse a path that is neither a folder nor a regular file; a missing path passes.
 
     Raises:
         RefusedFile: it is a link or a special file.
@@ -52,9 +52,9 @@ def refuse_link(path: Path) -> None:
 
 
 def sealed(content: Mapping[str, object]) -> str:
-    """One line of JSON that carries its own checksum, so that a flipped byte is noticed.
+    """Serialize ``content`` as a line of JSON with its own checksum.
 
-    A name that is no UTF-8, as a path may be, gets question marks where it is none.
+    Bytes that are no UTF-8, as in a path, become question marks.
     """
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     text = text.encode("utf-8", "replace").decode("utf-8")
@@ -68,18 +68,18 @@ def unsealed_json(text: str, where: str) -> str:
         RefusedFile: as ``unsealed``.
     """
     body = "{" + text[SEAL:]
-    written = text.startswith(f'{{"checksum":"{_checksum(body)}",') and len(text) <= LONGEST
-    return body if written and f'"schema_version":{SCHEMA_VERSION},' in body else json.dumps(unsealed(text, where))
+    intact = text.startswith(f'{{"checksum":"{_checksum(body)}",') and len(text) <= LONGEST
+    return body if intact and f'"schema_version":{SCHEMA_VERSION},' in body else json.dumps(unsealed(text, where))
 
 
 def unsealed(text: str, where: str) -> dict[str, object]:
-    """The content of a sealed line.
+    """Parse a sealed line.
 
     Raises:
         RefusedFile: not JSON, the checksum is wrong, or the schema is newer than this version.
     """
     if len(text) > LONGEST:
-        raise RefusedFile(f"{where}: has {len(text):,} letters, {LONGEST:,} are allowed; restore it")
+        raise RefusedFile(f"{where}: has {len(text):,} characters, {LONGEST:,} are allowed; restore it")
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -87,32 +87,32 @@ def unsealed(text: str, where: str) -> dict[str, object]:
     if not isinstance(content, dict) or "checksum" not in content:
         raise RefusedFile(f"{where}: damaged (no checksum); restore it, or start over with --force")
     readable(content.get("schema_version", SCHEMA_VERSION), SCHEMA_VERSION, where)
-    claimed = content.pop("checksum")
+    checksum = content.pop("checksum")
     try:
-        due = _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
-    except (ValueError, RecursionError):  # half a character, or branches without end
-        due = None
-    if claimed != due:
+        expected = _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    except (ValueError, RecursionError):  # a lone surrogate, or too deep nesting
+        expected = None
+    if checksum != expected:
         raise RefusedFile(f"{where}: damaged (checksum differs); restore it, or start over with --force")
     return content
 
 
-def readable(version: object, known: int, where: str) -> None:
-    """Refuse a schema that is newer than the ``known`` one, or none at all.
+def readable(version: object, newest: int, where: str) -> None:
+    """Refuse a schema version above ``newest``, or an invalid one.
 
     Raises:
         RefusedFile: it is.
     """
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RefusedFile(f"{where}: damaged (schema_version is no number of a version); restore it")
-    if version > known:
+        raise RefusedFile(f"{where}: damaged (schema_version is no positive integer); restore it")
+    if version > newest:
         raise RefusedFile(
-            f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {known}); upgrade"
+            f"{where}: schema {version} was written by a newer rlbench (this one reads ≤ {newest}); upgrade"
         )
 
 
 def read_sealed(path: Path) -> dict[str, object]:
-    """A sealed file of one document.
+    """Read a sealed file of one JSON object.
 
     Raises:
         RefusedFile: it is missing, damaged or newer.
@@ -121,7 +121,7 @@ def read_sealed(path: Path) -> dict[str, object]:
 
 
 def read_text(path: Path) -> str:
-    """The whole of a text file.
+    """Read a whole text file.
 
     Raises:
         RefusedFile: it is missing, a link, no regular file, too large, or no UTF-8.
@@ -136,13 +136,13 @@ def read_text(path: Path) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write ``text`` so that a reader sees the old file or the new one, whatever happens in between."""
+    """Replace a file by ``text``; a crash leaves the old file or the new one."""
     with writing(path):
         disk.replace(path, text.encode(), path.with_name(f"{path.name}.{os.getpid()}.tmp"))
 
 
 def append(path: Path, line: str) -> None:
-    """Add one line and wait until the disk has it."""
+    """Append a line and wait until it is on the disk."""
     with writing(path), disk.appended(path) as file:
         file.write(faults.cut("append.torn", (line + "\n").encode()))
         file.flush()
@@ -153,7 +153,7 @@ def append(path: Path, line: str) -> None:
 
 
 def writing(path: Path) -> AbstractContextManager[None]:
-    """Turn a failed write below ``results/`` into one line that names the file; what was there before stays.
+    """Turn a failed write below ``results/`` into one line that names the file; the old file stays.
 
     Raises:
         UsageError: its folder cannot be written.

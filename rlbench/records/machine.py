@@ -1,4 +1,4 @@
-"""Where a run was made: versions, code, processor, GPU and threads, as plain values for its record."""
+"""Environment of a run for its record: versions, commit, processor, memory and threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safet
 
 
 def environment(**more: object) -> dict[str, object]:
-    """What a stranger needs to know to run it again; ``more`` is what only the caller knows."""
+    """Return everything that a replay of the run needs to know; ``more`` comes from the caller."""
     return {
         "rlbench": rlbench.__version__,
         "commit": commit(),
@@ -31,14 +31,14 @@ def environment(**more: object) -> dict[str, object]:
         "cpu": processor(),
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
         "memory": psutil.virtual_memory().total,
-        "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None},
+        "packages": {name: number for name in PACKAGES if (number := _version(name)) is not None},
         "command": " ".join([Path(sys.argv[0]).name, *map(_public, sys.argv[1:])]),
         **more,
     }
 
 
 def _public(word: str) -> str:
-    """A word of the command line; a path of this machine is relative to the current folder, or just ``PATH``."""
+    """Make an argument public: a path becomes relative to the current folder, or just ``PATH``."""
     match = re.search(r"(?:^|(?<==))[/~].*", word)
     if match is None:
         return word
@@ -50,7 +50,7 @@ def _public(word: str) -> str:
 
 
 def processor() -> str:
-    """The model of the processor, as the kernel names it."""
+    """Model of the processor, as the kernel names it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -59,9 +59,9 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit this package's own checkout is at, with ``+dirty`` where its code differs; None elsewhere.
+    """Commit of the package's own checkout, with ``+dirty`` where its code differs; None without a checkout.
 
-    A package that is installed below another project's repository has no commit.
+    A package installed inside another project's repository has no commit.
     """
     package = Path(rlbench.__file__).resolve().parent
     try:
@@ -76,7 +76,7 @@ def commit() -> str | None:
 
 
 def available_memory() -> int:
-    """Bytes a new process may take: what the machine has free, or less where its control group says so."""
+    """Bytes of memory for a new process: free on the machine, or in its control group."""
     free = psutil.virtual_memory().available
     limit, used = (_cgroup(name) for name in ("memory.max", "memory.current"))
     if limit is None or used is None:
@@ -85,12 +85,12 @@ def available_memory() -> int:
 
 
 def threads() -> dict[str, str]:
-    """The policy of threads and instructions that libraries were started with."""
+    """Environment variables of threads and instructions at the start of the libraries."""
     return {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS) if name in os.environ}
 
 
 def _reclaimable() -> int:
-    """Bytes of files that the control group's memory holds only as long as nobody needs it."""
+    """Bytes of the control group's page cache that the kernel can reclaim."""
     try:
         lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -114,9 +114,9 @@ def _version(package: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """The answer of git about ``folder``'s repository, which runs no command that the repository names."""
+    """Run git in ``folder``, without the hooks and commands of its repository."""
     settings = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-    done = subprocess.run(  # noqa: S603 - no shell, and nothing of the user's in it
+    process = subprocess.run(  # noqa: S603 - no shell, and no argument of the user
         ["git", *settings, "-C", str(folder), *arguments],  # noqa: S607 - git is where PATH says
         capture_output=True,
         text=True,
@@ -124,4 +124,4 @@ def _git(folder: Path, *arguments: str) -> str:
         timeout=5,
         env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     )
-    return done.stdout.strip()
+    return process.stdout.strip()

@@ -1,6 +1,6 @@
-"""What a checkpoint's folder says of itself: plain values, and every file of tensors with its SHA-256.
+"""Manifest of a checkpoint: plain values, and every file of tensors with its SHA-256.
 
-Whether a checkpoint is whole can be told from this alone, without torch and without reading a tensor.
+It shows if a checkpoint is whole, without torch and without reading a tensor.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Value = int | float | str
 
 
 class Manifest(NamedTuple):
-    """The head of a checkpoint."""
+    """Manifest of a checkpoint."""
 
     files: Mapping[str, str]  # by name, the SHA-256
-    values: Mapping[str, Value]  # leaves of the tree that are no tensors
-    split: Mapping[str, int]  # rows in all, of tensors that lie in several pieces
+    values: Mapping[str, Value]  # leaves of the state that are no tensors
+    split: Mapping[str, int]  # total rows of tensors that are split over several files
 
 
 def origin(spec: Spec, environment: Mapping[str, object]) -> dict[str, Value]:
-    """The run that a checkpoint belongs to, and the code that writes it: the branch ``run`` of its state."""
+    """Run and code of a checkpoint: the branch ``run`` of its state."""
     code = {name: str(environment.get(name) or "") for name in ("rlbench", "commit")}
     return {"spec": spec.id, "seed": spec.seed, **code}
 
 
 def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> None:
-    """Refuse the checkpoint in ``folder``, of which ``values`` are the values, where it belongs to another run.
+    """Refuse the checkpoint in ``folder`` with the plain ``values``, where it belongs to another run.
 
-    One without a branch ``run`` is of older code, and passes.
+    A checkpoint without the branch ``run`` is of older code, and passes.
 
     Raises:
         RefusedFile: it belongs to another run; the message names both.
@@ -47,17 +47,17 @@ def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> Non
     if (owner, seed) != (spec.id, spec.seed):
         raise RefusedFile(
             f"{folder}: belongs to {owner}, seed {seed}, not to {spec.id}, seed {spec.seed}; "
-            "bring this run's own back, or start over with --force"
+            "restore this run's own, or start over with --force"
         )
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Put the head of a checkpoint beside its files, the last thing that is written of it."""
+    """Write the manifest beside the files of a checkpoint, as its last file."""
     files.replace(folder / NAME, files.sealed({"schema_version": files.SCHEMA_VERSION, **manifest._asdict()}))
 
 
 def read(folder: Path) -> Manifest:
-    """The head of the checkpoint in ``folder``.
+    """Read the manifest of the checkpoint in ``folder``.
 
     Raises:
         RefusedFile: it is missing, damaged or newer, or its folder or the one above is a link.
@@ -72,7 +72,7 @@ def read(folder: Path) -> Manifest:
 
 
 def check(folder: Path, name: str, digest: str) -> Path:
-    """Where a file of a checkpoint lies, every byte of it as it was written.
+    """Verify a file of a checkpoint by its SHA-256, and return its path.
 
     Raises:
         RefusedFile: it is missing or damaged.
@@ -84,17 +84,17 @@ def check(folder: Path, name: str, digest: str) -> Path:
 
 
 def standing(folder: Path) -> Path:
-    """Where the checkpoint lies: in its folder, or under the name it has while a new one takes its place."""
+    """Path of the checkpoint: its folder, or the name of the old one while a new one replaces it."""
     return folder if folder.is_dir() else before(folder)
 
 
 def before(folder: Path) -> Path:
-    """What a checkpoint is called while a new one takes its place."""
+    """Name of the old checkpoint while a new one replaces it."""
     return folder.with_name(f".{folder.name}.old")
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's bytes.
+    """SHA-256 of a file.
 
     Raises:
         RefusedFile: it cannot be read.
@@ -107,6 +107,6 @@ def sha256_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file."""
+    """Wait until a file is on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

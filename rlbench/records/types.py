@@ -1,4 +1,4 @@
-"""What a run leaves behind, as frozen records of plain numbers: the only thing the outside ever sees of a run."""
+"""Records of a run as frozen dataclasses of plain numbers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ METRIC: Final = re.compile(r"[a-z_]{1,40}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Where a run stands, after every vector step; never stored."""
+    """Progress of a run after a vector step; never stored."""
 
     env_steps: int
     updates: int
-    last_return: float | None  # of the training game that ended last, in raw points
-    evaluated: int | None = None  # games of the running evaluation that have ended; None while training
+    last_return: float | None  # raw points of the last training game
+    evaluated: int | None = None  # ended games of the running evaluation; None while training
 
     @property
     def steps(self) -> int:
-        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        """Unit of the budget: agent steps, or gradient steps in offline training."""
         return self.env_steps or self.updates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collected:
-    """Training games that ended in an epoch."""
+    """Training games of an epoch."""
 
     episodes: int  # games that ended
     steps: int  # live agent steps, of ended and unended games
@@ -67,11 +67,11 @@ def _updated(line: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluated:
-    """One evaluation: every game that was played, in the order of lanes."""
+    """One evaluation: every game, env by env."""
 
     returns: tuple[float, ...]  # raw points per game
     lengths: tuple[int, ...]  # agent steps per game
-    seeds: tuple[int, ...]  # of the lane that played it
+    seeds: tuple[int, ...]  # seed of the env of each game
     seconds: float  # wall clock
 
     @property
@@ -82,19 +82,19 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Epoch:
-    """Everything a reader of the run may want to know, once per epoch; number 0 is the untrained policy."""
+    """Record of an epoch; number 0 is the untrained policy."""
 
     number: int
     env_steps: int  # live agent steps so far; frames = steps × frame skip
     updates: int  # gradient steps so far
     seconds: float  # wall clock so far, over all attempts
-    collected: Collected | None  # None where the experience was recorded beforehand
-    updated: Annotated[Updated | None, BeforeValidator(_updated)]  # None while nothing has been learned from
+    collected: Collected | None  # None in offline training
+    updated: Annotated[Updated | None, BeforeValidator(_updated)]  # None before the first update
     evaluated: Evaluated | None
 
     @property
     def steps(self) -> int:
-        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        """Unit of the budget: agent steps, or gradient steps in offline training."""
         return self.env_steps or self.updates
 
 
@@ -109,7 +109,7 @@ Status = Literal["done", "failed", "interrupted"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How a run ended, or stands."""
+    """End of a run, or its interruption."""
 
     status: Status
     reason: str
@@ -121,9 +121,9 @@ class Outcome:
     best: float | None  # highest mean return of any evaluation
     best_epoch: int | None
     weights: str | None  # SHA-256 of the policy's parameters
-    inexact: tuple[int, ...] = ()  # steps, as the budget counts them, at which it was resumed, but not bit for bit
+    inexact: tuple[int, ...] = ()  # steps, in units of the budget, of each resume that was not bit for bit
 
     @property
     def steps(self) -> int:
-        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        """Unit of the budget: agent steps, or gradient steps in offline training."""
         return self.env_steps or self.updates

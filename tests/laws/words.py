@@ -34,7 +34,15 @@ ERRORS: Final = {name for scope in (errors, builtins) for name, of in vars(scope
 SILENT: Final = {"NotImplementedError", "KeyboardInterrupt", "SystemExit"}  # not for the caller to handle
 
 QUESTION: Final = re.compile(r"(What|Whether|Who|Whose|Where|How)\b")
-STATED: Final = {"cli", "signals", "sweep"}  # units whose docstrings open with a statement; others follow
+STATED: Final = {
+    "cli",
+    "collectors",
+    "datasets",
+    "envs",
+    "evaluation",
+    "signals",
+    "sweep",
+}  # units whose docstrings open with a statement; others follow
 
 LOSSES: Final = {"algorithms", "ops"}
 SOURCE: Final = re.compile(r"https?://|\b\d{4}\.\d{5}\b|\b(eq\.|algorithm) \d|\b[A-Z][a-z]+ (19|20)\d\d\b")
