@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import Json, Records, SuiteOrAll
+from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
 from rlbench.errors import UnknownName, UsageError, beside
 
@@ -76,12 +76,15 @@ def check(
     ] = None,
     results: Records = None,
     json: Json = False,
+    references: References = None,
+    reference: Reference = None,
 ) -> None:
     """Say by the exit code whether anything has become worse.
 
     Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
     5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's.
     """
+    del references, reference  # their callbacks have selected them
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
 
     findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine)

@@ -159,6 +159,45 @@ Records: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _use_references(context: typer.Context, files: list[Path] | None) -> list[Path] | None:
+    """For the time of the command, count the references of ``files``."""
+    if files:
+        from rlbench.report.reference_files import selected
+
+        context.with_resource(selected(files=files))
+    return files
+
+
+def _use_reference(context: typer.Context, name: str | None) -> str | None:
+    """For the time of the command, compare with the reference called ``name``."""
+    if name:
+        from rlbench.report.reference_files import selected
+
+        context.with_resource(selected(name=name))
+    return name
+
+
+References: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--references",
+        metavar="FILE.toml",
+        help="Count the published scores of this file too; may be repeated. RLBENCH_REFERENCES names files as well.",
+        callback=_use_references,
+    ),
+]
+Reference: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="NAME",
+        help="Compare with the scores of this source, such as Dopamine; default: RLBENCH_REFERENCE, else the primary.",
+        callback=_use_reference,
+        show_default=False,
+    ),
+]
 Sets: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Algos, Records, Suite, Tasks
+from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks
 from rlbench.cli.output import remark, write_file
 from rlbench.errors import UnknownName, UsageError
 
@@ -30,12 +30,15 @@ def plot(
     task: Tasks = None,
     algo: Algos = None,
     results: Records = None,
+    references: References = None,
+    reference: Reference = None,
 ) -> None:
     """Draw learning curves and other figures of the records.
 
     Published curves are dotted, in the colour of their algorithm; bands are ± one std over seeds. Runs with other
     settings are lines of their own. A task that was never run is drawn if --task names it.
     """
+    del references, reference  # their callbacks have selected them
     from rlbench.report.cells import SUITES
 
     if suite not in SUITES:

@@ -59,6 +59,8 @@ OPTIONS = (
     "EVAL_WORKERS",
     "UPDATE_ENGINE",
     "TRACK_DIR",
+    "REFERENCES",
+    "REFERENCE",
 )
 """Environment variables that set no field, after ``RLBENCH_``."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Algo, Config, Json, Sets, Smoke, Steps, Suite
+from rlbench.cli.options import Algo, Config, Json, Reference, References, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ def show(
         typer.Option("--documented", help="Show what was published about it instead, every number with its source."),
     ] = False,
     json: Json = False,
+    references: References = None,
+    reference: Reference = None,
 ) -> None:
     """Show every setting of a run, and where it came from.
 
     One `path = value` a line: the paths that --set takes. Below them the run's id and the memory it will take.
     """
+    del references, reference  # their callbacks have selected them
     if documented:
         _published(suite, algo, task, json=json)
         return

@@ -10,7 +10,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.choices import FORMATS
-from rlbench.cli.options import Algos, Json, Records, SuiteOrAll, Tasks
+from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark, terminal_width, write_file
 from rlbench.errors import UnknownName, UsageError
 
@@ -42,12 +42,15 @@ def table(
     ] = None,
     results: Records = None,
     json: Json = False,
+    references: References = None,
+    reference: Reference = None,
 ) -> None:
     """Show published scores beside measured ones, with verdicts.
 
     REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
     says what the two columns of scores are.
     """
+    del references, reference  # their callbacks have selected them
     from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 

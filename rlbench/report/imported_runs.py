@@ -41,7 +41,9 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
 
 def kind_of(key: CellKey, reference: ReferenceScore | None) -> str:
     """The kind of return that a reference gives."""
-    trained = reference is not None and "training return" in protocol_of(key, reference).text
+    trained = reference is not None and (
+        reference.kind == "training" or "training return" in protocol_of(key, reference).text
+    )
     return "training" if trained else "evaluation"
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from rlbench.errors import UnknownName
 from rlbench.report.curves import documented_curves
+from rlbench.report.reference_files import chosen_name
 from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, documented, sourced_notes
 from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
 from rlbench.report.references import Reference, reference
@@ -71,7 +72,11 @@ def _lines(cell: Cell) -> list[str]:
     if curve is not None:
         steps = f"{curve.env_steps[-1]:,} steps"
         lines.append(f"  curve      {len(curve.mean)} points to {steps}, {curve.n} seeds, {curve.source}")
-    lines += ["", "  primary", *_paragraph(key, cell.primary)]
+    lines += [
+        "",
+        f"  {'chosen' if cell.primary.system == chosen_name() else 'primary'}",
+        *_paragraph(key, cell.primary),
+    ]
     for other in cell.others:
         lines += ["", "  also", *_paragraph(key, other)]
     return lines
@@ -85,6 +90,7 @@ def _paragraph(key: CellKey, found: ReferenceScore) -> list[str]:
         "score": published(found) + interval,
         "estimator": f"{found.estimator}: {found.metric}" if found.metric else found.estimator,
         "seeds": seeds if found.source != OPTIMUM else "none: by arithmetic",
+        "kind": "training returns" if found.kind == "training" else "",
         "steps": found.steps,
         "on": " with ".join(filter(None, (found.task, found.dataset))),
         "protocol": "\n               ".join([protocol.text, *protocol.source.split()]),

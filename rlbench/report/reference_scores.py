@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.errors import UnknownName, UsageError
+from rlbench.report.reference_files import chosen_files, chosen_name, lines_of
 from rlbench.report.reference_table import (
     DATA,
     OPTIMUM,
@@ -69,14 +71,37 @@ class Cell:
         return tuple(parsed(line) for line in self.unparsed)
 
 
-@cache
 def documented(suite: str) -> tuple[Cell, ...]:
-    """The cells of a suite that have a primary document, in the order of the data."""
+    """The cells of a suite that have a primary document, in the order of the data, then those of outside references.
+
+    Raises:
+        UnknownName: the chosen reference speaks of no cell.
+    """
+    return _documented(suite, chosen_files(), chosen_name())
+
+
+def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]:
+    """Every published number of a suite by cell, those of outside files last."""
+    found = {key: list(rows) for key, rows in lines(suite).items()}
+    for line in lines_of(files, suite):
+        key = CellKey(suite, line["algorithm"], *row_of(suite, line["task"], line["dataset"]))
+        found.setdefault(key, []).append(line)
+    return found
+
+
+@cache
+def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Cell, ...]:
     if suite == "toy":
         return _optima()
-    cells = []
-    for key, rows in lines(suite).items():
-        chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows)
+    cells, every = [], every_line(suite, files)
+    if name:
+        known = dict.fromkeys(
+            row["system"] for place in suites() for r in every_line(place, files).values() for row in r
+        )
+        if name not in known:
+            raise UnknownName("reference", name, known, where="--reference")
+    for key, rows in every.items():
+        chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
         if chosen is not None:
             others = tuple(row for row in rows if row is not chosen)
             cells.append(Cell(key=key, primary=parsed(chosen), unparsed=others))
@@ -137,8 +162,13 @@ def comparable(key: CellKey) -> bool:
     return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
-def _chosen(key: CellKey, rows: list[Line]) -> Line | None:
-    """The row that a cell is judged against."""
+def _chosen(key: CellKey, rows: list[Line], name: str) -> Line | None:
+    """The row that a cell is compared with: of the reference called ``name``, else the primary one."""
+    named = next((row for row in rows if name and row["system"] == name), None)
+    return named or _primary(key, rows) or next((row for row in rows if "outside" in row), None)
+
+
+def _primary(key: CellKey, rows: list[Line]) -> Line | None:
     theirs = [r for r in rows if r["system"] == "Tianshou"]
     newest = [r for r in theirs if r["source"].endswith(NEWEST)]
     if newest:

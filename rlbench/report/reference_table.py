@@ -76,6 +76,8 @@ class ReferenceScore:
     note: str = ""
     task: str = ""  # the environment's id in the document
     dataset: str = ""  # in the document's words
+    protocol: str = ""  # as an outside reference states it
+    kind: Literal["evaluation", "training"] = "evaluation"  # as an outside reference states it
     resolution: float = 0.0  # of the last printed digit of the score
 
     @property
@@ -157,6 +159,8 @@ class Protocol(NamedTuple):
 
 def protocol_of(key: CellKey, number: ReferenceScore) -> Protocol:
     """The evaluation procedure behind a published number of a cell; empty where nothing is known of it."""
+    if number.protocol:
+        return Protocol(number.protocol, number.source)
     for row in sourced("protocols.csv"):
         alike = (
             any(fnmatchcase(key.algorithm, glob) for glob in row["algorithms"].split())
@@ -205,6 +209,8 @@ def parsed(line: Line) -> ReferenceScore:
         note=line["note"],
         task=line.get("task", ""),
         dataset=line["dataset"],
+        protocol=line.get("protocol", ""),
+        kind="training" if line.get("kind") == "training" else "evaluation",
         resolution=_last_digit(line["score"]),
     )
 

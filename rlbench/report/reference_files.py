@@ -1,0 +1,198 @@
+"""References from outside the package: TOML files that an option, the environment or an installed wheel names.
+
+A file holds tables ``[[reference]]``: a source, an estimator, and rows of scores, inline or in a CSV file beside it. No
+code of a wheel is run to find its file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+
+from rlbench import disk, suites
+from rlbench.config.canonical import Frozen
+from rlbench.config.names import named, printable
+from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.report.reference_table import Estimator, Line
+
+VARIABLE: Final = "RLBENCH_REFERENCES"
+CHOICE: Final = "RLBENCH_REFERENCE"
+GROUP: Final = "rlbench.references"
+LARGEST: Final = 2**22  # bytes of a file
+
+_FILES: ContextVar[tuple[Path, ...]] = ContextVar("_FILES", default=())
+_NAME: ContextVar[str] = ContextVar("_NAME", default="")
+
+
+class Row(Frozen):
+    """One published score, in the unit of the estimator."""
+
+    task: str
+    score: float
+    std: float | None = Field(default=None, ge=0)  # over seeds
+    n: int | None = Field(default=None, ge=1)  # seeds, where not those of the reference
+    dataset: str = ""
+
+
+class Reference(Frozen):
+    """One source: what was measured, by whom, and how."""
+
+    name: str
+    title: str
+    url: str
+    version: str  # commit or DOI
+    suite: str
+    algorithm: str
+    estimator: Estimator
+    kind: Literal["evaluation", "training"] = "evaluation"
+    n: int | None = Field(default=None, ge=1)  # seeds; None where the source does not say
+    steps: int | None = Field(default=None, ge=1)  # agent steps within which the scores were reached
+    protocol: str = ""
+    scores: tuple[Row, ...] = Field(default=(), strict=False)
+    file: str = ""  # a CSV file beside this one: task,score,std,n,dataset
+
+    @field_validator("name", "suite", "algorithm", "file")
+    @classmethod
+    def _is_a_name(cls, text: str) -> str:
+        if "/" in text:
+            raise ValueError(f"{text!r}: a name without / is needed")
+        return named(text) if text else text
+
+    @field_validator("title", "url", "version", "protocol")
+    @classmethod
+    def _prints(cls, text: str) -> str:
+        return printable(text)
+
+
+_REFERENCES: Final = TypeAdapter(list[Reference])
+_ROWS: Final = TypeAdapter(list[Row])
+
+
+@contextmanager
+def selected(*, files: Sequence[Path] = (), name: str = "") -> Iterator[None]:
+    """Within it, references of ``files`` count too, and the one called ``name`` is compared with."""
+    tokens = _FILES.set(tuple(files) or _FILES.get()), _NAME.set(name or _NAME.get())
+    try:
+        yield
+    finally:
+        _FILES.reset(tokens[0])
+        _NAME.reset(tokens[1])
+
+
+def chosen_name() -> str:
+    """The reference that is compared with, as ``--reference`` or the environment says; empty for the primary one."""
+    return _NAME.get() or os.environ.get(CHOICE, "")
+
+
+def chosen_files() -> tuple[Path, ...]:
+    """The files that options, the environment and installed wheels name."""
+    given = _FILES.get() or tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
+    return (*given, *_installed())
+
+
+def lines_of(files: tuple[Path, ...], suite: str) -> list[Line]:
+    """The rows of a suite in some files, as those of the package's own table.
+
+    Raises:
+        UsageError: a file is missing.
+        RefusedFile: it is no such file; the message names the row and the field.
+    """
+    return [line for path in files for line in _lines(path) if line["suite"] == suite]
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    """The files of wheels: an entry point ``NAME = "package:file.toml"``."""
+    found = [
+        Path(str(point.dist.locate_file(Path(*point.module.split("."), point.attr))))
+        for point in entry_points(group=GROUP)
+        if point.dist is not None
+    ]
+    return tuple(sorted(found))
+
+
+@cache
+def _lines(path: Path) -> tuple[Line, ...]:
+    try:
+        content = tomllib.loads(_text(path))
+        references = _REFERENCES.validate_python(content.get("reference", []))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
+    except ValidationError as error:
+        raise RefusedFile(f"{path}: {_fault(error, 'reference')}") from None
+    if not references:
+        raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
+    return tuple(_line(reference, row, path) for reference in references for row in _rows(reference, path))
+
+
+def _rows(reference: Reference, path: Path) -> Sequence[Row]:
+    if reference.suite == "toy" or reference.suite not in suites.names():
+        known = [name for name in suites.names() if name != "toy"]
+        raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(known)}")
+    if not reference.file:
+        return reference.scores
+    rows = list(csv.DictReader(io.StringIO(_text(path.parent / reference.file))))
+    try:
+        return _ROWS.validate_python([{k: v for k, v in row.items() if v} for row in rows], strict=False)
+    except ValidationError as error:
+        raise RefusedFile(f"{path.parent / reference.file}: {_fault(error, 'row')}") from None
+
+
+def _line(reference: Reference, row: Row, path: Path) -> Line:
+    for text in (row.task, row.dataset):
+        try:
+            named(text) if text else None
+        except ValueError as error:
+            raise RefusedFile(f"{path}: {reference.name}: {error}") from None
+    seeds = row.n or reference.n
+    return {
+        "suite": reference.suite,
+        "algorithm": reference.algorithm,
+        "task": row.task,
+        "dataset": row.dataset,
+        "estimator": reference.estimator,
+        "score": f"{row.score:.12g}",
+        "std": "" if row.std is None else f"{row.std:.12g}",
+        "n": str(seeds) if seeds else "",
+        "steps": f"{reference.steps / 1000:.12g}k" if reference.steps else "",
+        "metric": "",
+        "system": reference.name,
+        "source": f"{reference.url}@{reference.version}",
+        "note": reference.title,
+        "protocol": reference.protocol,
+        "kind": reference.kind,
+        "outside": str(path),
+    }
+
+
+def _fault(error: ValidationError, noun: str) -> str:
+    """The first fault with its row and field: ``reference 2, scores 5, std: …``."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    words = [noun]
+    for part in first["loc"]:
+        if isinstance(part, int):
+            words[-1] += f" {part + 1}"
+        else:
+            words.append(part)
+    return f"{printable(', '.join(words))}: {printable(first['msg'])}; mend the field"
+
+
+def _text(path: Path) -> str:
+    try:
+        with disk.opened(path, largest=LARGEST) as file:
+            return file.read().decode()
+    except UnicodeDecodeError:
+        raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}){beside(path) or '; check the path'}") from None

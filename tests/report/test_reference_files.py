@@ -1,0 +1,152 @@
+"""References from outside: read, chosen and refused by row and field, and no code of a wheel is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, PathDistribution
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.report import reference_files
+from rlbench.report.reference_files import selected
+from rlbench.report.reference_scores import Cell, documented
+from rlbench.report.reference_table import CellKey
+
+TEXT = """
+[[reference]]
+name = "Ours2026"
+title = "A paper"
+url = "https://example.org/paper"
+version = "0123456789ab"
+suite = "mujoco"
+algorithm = "sac"
+estimator = "final"
+n = 5
+steps = 1_000_000
+scores = [{ task = "Hopper-v4", score = 3000.5, std = 100 }, { task = "Walker2d-v4", score = 4000.0, n = 7 }]
+"""
+HOPPER = CellKey("mujoco", "sac", "Hopper-v4", "")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "ours.toml").write_text(TEXT)
+    return tmp_path / "ours.toml"
+
+
+def cell_of(key: CellKey) -> Cell:
+    return next(cell for cell in documented(key.suite) if cell.key == key)
+
+
+def test_an_outside_reference_stands_beside_the_primary_one_until_it_is_chosen(file: Path) -> None:
+    before = cell_of(HOPPER)
+    with selected(files=[file]):
+        beside = cell_of(HOPPER)
+        assert beside.primary == before.primary and [o.system for o in beside.others][-1] == "Ours2026"
+        with selected(name="Ours2026"):
+            chosen = cell_of(HOPPER).primary
+            walker = cell_of(HOPPER._replace(task="Walker2d-v4")).primary
+    assert (chosen.score, chosen.std, chosen.n, chosen.limit, chosen.estimator) == (
+        3000.5,
+        100.0,
+        5,
+        1_000_000,
+        "final",
+    )
+    assert chosen.source == "https://example.org/paper@0123456789ab"
+    assert (walker.score, walker.n) == (4000.0, 7)
+    assert cell_of(HOPPER) == before
+
+
+def test_it_judges_where_the_package_is_silent(file: Path) -> None:
+    file.write_text(TEXT.replace('"sac"', '"crossq"'))
+    with selected(files=[file]):
+        assert [c.primary.score for c in documented("mujoco") if c.key.algorithm == "crossq"] == [3000.5, 4000.0]
+
+
+def test_scores_may_stand_in_a_csv_file_beside_it(file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT.partition("scores =")[0] + 'file = "scores.csv"\n')
+    (tmp_path / "scores.csv").write_text("task,score,std,n\nHopper-v4,12.5,,3\n")
+    with selected(files=[file], name="Ours2026"):
+        primary = cell_of(HOPPER).primary
+    assert (primary.score, primary.std, primary.n) == (12.5, None, 3)
+
+
+def test_table_show_and_check_take_it(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    chosen = ["--references", str(file), "--reference", "Ours2026"]
+    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *chosen]) == 0
+    assert "  chosen\n    score      3,000.5 ± 100" in capsys.readouterr().out
+    assert main(["table", "mujoco", "--algo", "sac", "--results", str(tmp_path / "none"), "--json", *chosen]) == 0
+    cells = {cell["task"]: cell["documented"] for cell in json.loads(capsys.readouterr().out)["cells"]}
+    assert cells["Hopper-v4"]["score"] == 3000.5
+    monkeypatch.setenv("RLBENCH_REFERENCES", str(file))
+    monkeypatch.setenv("RLBENCH_REFERENCE", "Ours2026")
+    (tmp_path / "empty").mkdir()
+    assert main(["check", "mujoco", "--results", str(tmp_path / "empty")]) == 0
+    assert "documented 3,000.5" in capsys.readouterr().out
+    drawn = str(tmp_path / "hopper.png")
+    assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", drawn, *chosen]) == 0
+
+
+def test_a_choice_ends_with_its_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)]) == 0
+    assert "Ours2026" in capsys.readouterr().out
+    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented"]) == 0
+    assert "Ours2026" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("3000.5", '"much"', "reference 1, scores 1, score"),
+        ("4000.0", "nan", "reference 1, scores 2, score"),
+        ('"final"', '"finest"', "reference 1, estimator"),
+        ("n = 5", "n = 0", "reference 1, n"),
+        ("n = 5", "seeds = 5", "reference 1, seeds"),
+        ('"Ours2026"', '"=cmd()"', "is no name"),
+        ('"Hopper-v4"', '"<b>"', "is no name"),
+        ('"mujoco"', '"toy"', "suite 'toy' is not among"),
+        ("[[reference]]", "[[references]]", "holds no table"),
+        ("[[reference]]", "[[", "not TOML"),
+        ("scores =", 'file = "../secret.csv"\nscores =', "a name without / is needed"),
+        ("scores =", 'file = "missing.csv"\nscores =', "cannot be read"),
+        ("scores =", 'file = "link.csv"\nscores =', "is a link"),
+    ],
+)
+def test_a_bad_file_is_refused_by_row_and_field(
+    old: str, new: str, reason: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link.csv").symlink_to(file)
+    file.write_text(TEXT.replace(old, new, 1))
+    line: Sequence[str] = ["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(file)]
+    assert main(line) == 2
+    message = capsys.readouterr().err
+    assert reason in message and message.count("\n") == 1
+
+
+def test_an_unknown_reference_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "atari", "--reference", "Dopamin"]) == 2
+    assert "did you mean 'Dopamine'" in capsys.readouterr().err
+
+
+def test_a_wheel_brings_a_file_and_none_of_its_code_is_run(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "theirs"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit(9)")
+    file.rename(package / "ours.toml")
+    point = EntryPoint("ours", "theirs:ours.toml", reference_files.GROUP)
+    (tmp_path / "theirs-1.dist-info").mkdir()
+    vars(point).update(dist=PathDistribution(tmp_path / "theirs-1.dist-info"))
+    monkeypatch.setattr(reference_files, "entry_points", lambda group: [point])
+    reference_files._installed.cache_clear()
+    try:
+        assert any(o.system == "Ours2026" for c in documented("mujoco") if c.key == HOPPER for o in c.others)
+    finally:
+        reference_files._installed.cache_clear()
