@@ -154,6 +154,9 @@ def _spec(key: CellKey) -> Spec | None:
 
 def _footprint(spec: Spec) -> Footprint:
     from rlbench.config.footprint import footprint
-    from rlbench.datasets.loader import steps_here
 
-    return footprint(spec, steps=steps_here(spec.task.data) if isinstance(spec.task, OfflineTask) else None)
+    if not isinstance(spec.task, OfflineTask):
+        return footprint(spec)
+    from rlbench.datasets.loader import steps_here  # h5py starts a process as it is imported
+
+    return footprint(spec, steps=steps_here(spec.task.data))
