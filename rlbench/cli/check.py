@@ -48,6 +48,13 @@ def check(
             "--alpha", metavar="CHANCE", min=1e-6, max=0.5, help="The chance of a false alarm that is accepted."
         ),
     ] = 0.05,
+    at: Annotated[
+        bool,
+        typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget."),
+    ] = False,
+    pooled: Annotated[
+        bool, typer.Option("--pooled", help="Test each algorithm over its tasks together, not each cell.")
+    ] = False,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide."),
@@ -87,7 +94,9 @@ def check(
     del references, reference  # their callbacks have selected them
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
 
-    findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine)
+    if baseline is not None and (at or pooled):
+        raise UsageError("--at and --pooled compare with published scores; leave them out, or leave out --baseline")
+    findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pooled=pooled)
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
     _save(junit, to_junit(findings, title), add=False)
     _save(summary, to_markdown(findings, title), add=True)
@@ -104,7 +113,15 @@ def check(
 
 
 def _findings(
-    suite: str, baseline: Path | None, results: Path | None, margin: float | None, alpha: float, *, other_machine: bool
+    suite: str,
+    baseline: Path | None,
+    results: Path | None,
+    margin: float | None,
+    alpha: float,
+    *,
+    other_machine: bool,
+    at: bool,
+    pooled: bool,
 ) -> list[Finding]:
     from rlbench.report.baseline import read
     from rlbench.report.cells import SUITES
@@ -119,7 +136,11 @@ def _findings(
         raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     chosen = SUITES if suite == "all" else (suite,)
     if saved is None:
-        return [f for name in chosen for f in against_documents(name, sources(results), alpha=alpha, margin=margin)]
+        return [
+            finding
+            for name in chosen
+            for finding in against_documents(name, sources(results), alpha=alpha, margin=margin, at=at, pooled=pooled)
+        ]
     share = MARGIN if margin is None else margin
     return [
         finding

@@ -11,7 +11,7 @@ BASELINE_ACTIONS: Final = ("save", "show")
 EXECUTORS: Final = ("local", "ray")
 FORMATS: Final = ("rich", "md", "csv", "json", "html")
 LISTS: Final = ("suites", "algos", "tasks", "runs")
-PLOTS: Final = ("curves", "walltime", "profile", "interval", "improvement")
+PLOTS: Final = ("curves", "walltime", "profile", "interval", "improvement", "forest")
 TRACKERS: Final = ("tensorboard", "wandb")
 
 

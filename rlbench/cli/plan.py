@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -47,6 +47,15 @@ def plan(
             help="Only what decides most verdicts within so many hours, minutes or days; default: everything.",
         ),
     ] = None,
+    at: Annotated[
+        Literal["informative"] | None,
+        typer.Option(
+            "--at",
+            help="Price each cell to the first checkpoint at which its reference can be told from its start, "
+            "the cheapest verdict first; default: to the whole budget.",
+            show_default=False,
+        ),
+    ] = None,
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -66,10 +75,17 @@ def plan(
         raise UnknownName("suite", suite, [*SUITES, "all"])
     wanted, evidence = parse_seeds(seeds), sources(results)
     chosen = SUITES if suite == "all" else (suite,)
-    found = [row for name in chosen for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted)]
+    early = at is not None
+    found = [
+        row
+        for name in chosen
+        for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted, informative=early)
+    ]
+    if early:
+        found.sort(key=_length)
     found = [row for row in found if row.runnable or not (runnable or lines)]
     if budget is not None:
-        _affordable(found, chosen, evidence, budget, lines=lines, json=json)
+        _affordable(found, chosen, evidence, budget, at=early, lines=lines, json=json)
         return
     if one:
         found = list({(row.key.suite, row.key.algorithm): row for row in reversed(found)}.values())[::-1]
@@ -82,23 +98,34 @@ def plan(
         every = [
             row
             for name in chosen
-            for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted, whole=True)
+            for row in remaining_runs(
+                name, evidence, algorithms=algo or (), seeds=wanted, whole=True, informative=early
+            )
         ]
         told = _text(found) if found else f"nothing is missing from {evidence.own}"
         emit("\n".join([told, *sentences([_whole(every)], terminal_width())]))
 
 
 def _affordable(
-    found: Sequence[RemainingRuns], suites: Sequence[str], evidence: Sources, budget: str, *, lines: bool, json: bool
+    found: Sequence[RemainingRuns],
+    suites: Sequence[str],
+    evidence: Sources,
+    budget: str,
+    *,
+    at: bool,
+    lines: bool,
+    json: bool,
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
     from rlbench.cli.status import spoken
-    from rlbench.report.budget_choice import chosen, parse_budget
+    from rlbench.report.budget_choice import chosen, parse_budget, stage
     from rlbench.report.cells import every_cell
     from rlbench.report.columns import sentences
 
     hours = parse_budget(budget)
-    choice = chosen(found, {cell.key: cell.verdict for cell in every_cell(suites, evidence.own)}, hours)
+    cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in found}
+    verdicts = {cell.key: stage(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
+    choice = chosen(found, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
         emit("\n".join(map(_line, (*choice.rows, *after))))
@@ -154,7 +181,19 @@ def _row(row: RemainingRuns) -> dict[str, object]:
         "checkpoint": row.checkpoint,
         "speed_of": row.nearest or None,
         "runnable": row.runnable,
+        "until": row.until,
+        "until_hours": None if row.until_hours is None else round(row.until_hours, 4),
     }
+
+
+def _informative(row: RemainingRuns) -> str:
+    """The first informative checkpoint, and the time until three seeds have come there."""
+    from rlbench.cli.status import spoken
+    from rlbench.report.equal_steps import steps_text
+
+    if row.until is None:
+        return ""
+    return steps_text(row.until) + ("" if row.until_hours is None else f": {spoken(row.until_hours * 3600)}")
 
 
 def _text(found: Sequence[RemainingRuns]) -> str:
@@ -163,13 +202,14 @@ def _text(found: Sequence[RemainingRuns]) -> str:
     from rlbench.report.columns import aligned
     from rlbench.report.tables import task_name
 
-    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY")]
+    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE")]
     for row in found:
         name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
         time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = {"cell": "this cell", "": ""}.get(row.nearest, f"its {row.nearest}")
-        rows.append((name, str(len(row.seeds)), steps, time, nearest, size(row.memory) if row.memory else ""))
+        memory = size(row.memory) if row.memory else ""
+        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row)))
     lines = aligned(rows, terminal_width())
     seeds = sum(len(row.seeds) for row in found)
     hours = sum(row.hours or 0.0 for row in found)

@@ -21,9 +21,9 @@ def plot(
         str,
         typer.Option(
             "--kind",
-            metavar="curves|walltime|profile|interval|improvement",
+            metavar="curves|walltime|profile|interval|improvement|forest",
             help="What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
-            "interquartile means, or the probability that a run beats its published score.",
+            "interquartile means, the probability that a run beats its published score, or every shortfall.",
             autocompletion=completion.kinds,
         ),
     ] = "curves",

@@ -51,20 +51,24 @@ def table(
     says what the two columns of scores are.
     """
     del references, reference  # their callbacks have selected them
+    from rlbench.report.pooled import pooled_rows
     from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 
     chosen = _format(style, output, json=json)
-    of_algorithm = _only(sources(results).cells(_suites(suite)), "algorithm", algo or [], suite)
+    cells = sources(results).cells(_suites(suite))
+    of_algorithm = _only(cells, "algorithm", algo or [], suite)
     found = _only(of_algorithm, "task", task or [], suite)
+    shown = {cell.key[:2] for cell in found}
+    pooled = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in shown]
     if results is not None and not results.exists():
         remark(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
-        write_file(output, TEXTS[chosen](found))
+        write_file(output, TEXTS[chosen](found, pooled))
     elif chosen == "rich" and (width := terminal_width()) is not None:
-        emit(to_rich(found, width=width))
+        emit(to_rich(found, pooled, width=width))
     else:
-        emit(TEXTS[chosen](found))
+        emit(TEXTS[chosen](found, pooled))
 
 
 def _suites(name: str) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rlbench.errors import UsageError
+from rlbench.report.equal_steps import AtStep
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import RemainingRuns
 from rlbench.report.verdict import FEWEST, MOST, Verdict
@@ -51,6 +52,13 @@ def needed(verdict: Verdict) -> int | None:
             return verdict.more if verdict.more is not None and verdict.more <= MOST else None
         case _:
             return None
+
+
+def stage(at: AtStep | None, until: int | None) -> Verdict:
+    """A verdict at equal steps in the words of the full budget, for ``chosen`` with runs to ``until``."""
+    if at is None or (at.word == "TOO EARLY" and until is not None and at.level.step < until):
+        return Verdict("NOT RUN")
+    return Verdict("INCONCLUSIVE", at.more) if at.word == "OPEN" else Verdict("REPRODUCED")
 
 
 def chosen(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:

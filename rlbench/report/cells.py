@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from rlbench.report.dataset_returns import UNKNOWN, DatasetReturns, dataset_returns, noted
+from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
     final,
@@ -103,6 +104,9 @@ class Cell:
     experience: DatasetReturns = UNKNOWN  # what was learned from, where it was recorded
     origin: Literal["", "own", "rlbench"] = ""  # whose runs are judged; empty where one folder counts
     rlbench: Measured | None = None  # what the runs that rlbench brings gave, beside own ones
+    tested: tuple[float, ...] = ()  # scores that the test sees, failed ones last; see ``_tested``
+    shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the document
+    at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +121,7 @@ class _Open:
     margin: float | None
     claim: Claim | None
     experience: DatasetReturns
+    at: AtStep | None
 
 
 def every_cell(
@@ -141,7 +146,12 @@ def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
     judged = [cell for cell in cells if cell.claim is not None]
     verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
     words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
-    return [_cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs)) for cell in cells]
+    going = [cell.at.claim for cell in cells if cell.at is not None and cell.at.claim is not None]
+    stages = settled_at([cell.at for cell in cells], settle(going, alpha))
+    return [
+        _cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs), at)
+        for cell, at in zip(cells, stages, strict=True)
+    ]
 
 
 def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
@@ -150,17 +160,31 @@ def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
     return Verdict("INCONCLUSIVE") if good and runs.short else verdict
 
 
-def _cell(cell: _Open, verdict: Verdict) -> Cell:
+def _cell(cell: _Open, verdict: Verdict, at: AtStep | None) -> Cell:
+    document, random = cell.document, on_scale(reference(cell.key), cell.document.estimator) if cell.document else None
     return Cell(
         key=cell.key,
         documented=cell.document,
         measured=cell.measured,
         verdict=verdict,
-        note="; ".join(_remarks(cell, verdict)),
+        note="; ".join(
+            [
+                *_remarks(cell, verdict),
+                *([at.note] if at is not None and (cell.claim is None or cell.runs.short) else []),
+            ]
+        ),
         margin=cell.margin,
         claim=cell.claim,
         experience=cell.experience,
+        tested=tuple(_tested_seeds(cell)),
+        shortfall_percent=shortfall_percent(cell.claim, document.score, random) if document else None,
+        at=at,
     )
+
+
+def _tested_seeds(cell: _Open) -> list[float]:
+    """One tested score a seed, failed ones included."""
+    return [*cell.tested, *(cell.measured.seeds[len(cell.tested) :] if cell.measured else ())]
 
 
 def _unjudged(runs: Runs) -> Verdict:
@@ -203,6 +227,7 @@ def _opened(
         margin=margin(key, document, share) if document else None,
         claim=claim,
         experience=dataset_returns(key, runs.all, known),
+        at=at_equal_steps(key, runs, share) if comparable(key) else None,
     )
 
 
@@ -325,10 +350,12 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
     if document is None or measured is None or cell.claim is None or cell.margin is None:
         return
     centre, stop = PEAKS.get(document.estimator), threshold(cell.key, document)
-    seeds = [*cell.tested, *measured.seeds[len(cell.tested) :]]
+    seeds = _tested_seeds(cell)
     if stop is not None:
         yield _reaching(cell.runs, document, stop)
     several = document.source == OPTIMUM or (document.n or 1) > 1  # a single run has its resolution for a spread
+    if several and verdict.word == "REPRODUCED" and cell.margin == document.std:
+        yield "the margin is the documented std"
     if several and verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
         picked = "at the picked moment " if centre else ""

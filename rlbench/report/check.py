@@ -14,7 +14,10 @@ from rlbench.config.names import printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
+from rlbench.report.cells import Cell
 from rlbench.report.columns import aligned, sentences
+from rlbench.report.estimate import mean
+from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import reference
 from rlbench.report.repeats import remarks
@@ -23,9 +26,9 @@ from rlbench.report.runs import Run
 from rlbench.report.sources import Sources
 from rlbench.report.tables import rounded, task_name
 
-Aspect = Literal["score", "speed", "run", "pooled"]
-WORSE = {"REGRESSED", "SLOWER", "BELOW"}
-OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "NOT RUN", "PARTIAL"}
+Aspect = Literal["score", "at", "speed", "run", "pooled"]
+WORSE = {"REGRESSED", "SLOWER", "BELOW", "BEHIND"}
+OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "NOT RUN", "PARTIAL", "OPEN", "TOO EARLY"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +48,24 @@ class Finding:
         return f"{'/'.join(filter(None, (self.suite, self.algorithm, self.task)))} {self.aspect}"
 
 
-def against_documents(suite: str, sources: Sources, *, alpha: float, margin: float | None) -> list[Finding]:
-    """Every cell's verdict, and every run that failed."""
+def against_documents(
+    suite: str, sources: Sources, *, alpha: float, margin: float | None, at: bool = False, pooled: bool = False
+) -> list[Finding]:
+    """Every cell's verdict, or with ``pooled`` every algorithm's, and every run that failed.
+
+    With ``at`` the verdicts at equal steps instead of those at the full budget.
+    """
     cells = sources.cells([suite], alpha=alpha, share=margin)
     found = []
-    for cell in cells:
+    if pooled:
+        kind = "at" if at else "full"
+        rows = [row for row in pooled_rows(cells) if row.kind == kind]
+        found += [_finding(CellKey(suite, row.algorithm, "", ""), "pooled", row.word, str(row)) for row in rows]
+    for cell in () if pooled else cells:
+        if at:
+            if cell.documented is not None:
+                found.append(_at_finding(cell))
+            continue
         ours = f"measured {rounded(cell.measured.score)} over {cell.measured.n}" if cell.measured else ""
         theirs = f"documented {cell.documented.score:,.6g}" if cell.documented else ""
         reason = "; ".join(filter(None, (ours, theirs, cell.note)))
@@ -58,6 +74,16 @@ def against_documents(suite: str, sources: Sources, *, alpha: float, margin: flo
         if key.suite == suite:
             found += _failures(key, runs.failed)
     return found
+
+
+def _at_finding(cell: Cell) -> Finding:
+    """A cell's verdict at equal steps."""
+    if cell.at is None:
+        word = "NOT RUN" if cell.measured is None else "NOT COMPARABLE"
+        return _finding(cell.key, "at", word, "no run" if cell.measured is None else "no documented curve")
+    level, scores = cell.at.level, cell.at.scores
+    numbers = f"measured {rounded(mean(scores))} over {len(scores)}; documented {rounded(level.mean)}"
+    return _finding(cell.key, "at", cell.at.word, f"{cell.at}; {numbers}; {cell.at.note}")
 
 
 def against_baseline(

@@ -1,4 +1,4 @@
-"""Documented learning curves: mean and spread over seeds at each evaluation, thinned to what a picture can show."""
+"""Documented learning curves: mean and std over seeds at each evaluation, thinned to what a figure can show."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Curve:
     """One documented curve; the three tuples are equally long."""
 
     n: int  # seeds
+    uncounted_steps: int  # random steps that the agent takes before the curve's clock starts
     source: str
     env_steps: tuple[int, ...]
     mean: tuple[float, ...]
@@ -29,6 +30,7 @@ def documented_curves() -> dict[CellKey, Curve]:
             key = CellKey(row["suite"], row["algorithm"], *row_of(row["suite"], row["task"], ""))
             curve = Curve(
                 n=int(row["n"]),
+                uncounted_steps=int(row["uncounted_steps"]),
                 source=row["source"],
                 env_steps=tuple(map(int, row["env_steps"].split())),
                 mean=tuple(map(float, row["mean"].split())),

@@ -17,6 +17,7 @@ from rlbench.errors import UsageError
 from rlbench.report.baseline import machine_of, speed
 from rlbench.report.cells import Cell
 from rlbench.report.estimate import best, final, last_tenth
+from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import DATA, CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, differences
@@ -74,7 +75,7 @@ def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], e
         title = f"{len(rest)} documented cells without a finished run"
         parts.append(f"<details><summary>{title}</summary>{html_table(rest)}</details>")
     parts.append(_missing(remaining_runs(suite, evidence)))
-    lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells))
+    lines = "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled_rows(cells)))
     return "\n".join([*parts, f'<ul class="legend">{lines}</ul>'])
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from rlbench.report.cells import SUITES, Cell
+from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
@@ -114,4 +115,6 @@ def _section(suite: str, cells: Iterable[Cell], results: Path) -> str:
         for kind in KINDS
         if (results / "plots" / f"{suite}-{kind}.png").is_file()
     ]
-    return "\n\n".join([f"## {suite.capitalize()}", *pictures, to_markdown(list(cells)).rstrip("\n")])
+    rows = list(cells)
+    table = to_markdown(rows, pooled_rows(rows)).rstrip("\n")
+    return "\n\n".join([f"## {suite.capitalize()}", *pictures, table])

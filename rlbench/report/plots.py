@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.report import plot_data
+from rlbench.report import forest, plot_data
 from rlbench.report.aggregate import Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
@@ -34,7 +34,7 @@ with (
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Kind = Literal["curves", "walltime", "profile", "interval", "improvement"]
+Kind = Literal["curves", "walltime", "profile", "interval", "improvement", "forest"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS = (".png", ".svg", ".pdf")
 UNDATED = {
@@ -98,6 +98,11 @@ def draw(
             if not found:
                 raise plot_data.nothing(suite, evidence)
             return _curves(found, hours=kind == "walltime")
+        if kind == "forest":
+            rows = forest.rows(suite, evidence, tasks=tasks, algorithms=algorithms)
+            if not rows:
+                raise UsageError(f"no cell of {suite} has three seeds to bound a shortfall with; run more seeds")
+            return forest.draw_forest(rows)
         scale, standings = plot_data.standings(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not standings:
             raise plot_data.nothing(suite, evidence)

@@ -13,11 +13,13 @@ from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName
 from rlbench.records.machine import processor
 from rlbench.report.baseline import speed
+from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
 from rlbench.report.sources import Sources
+from rlbench.report.verdict import FEWEST
 
 if TYPE_CHECKING:
     from rlbench.config.footprint import Footprint
@@ -35,6 +37,8 @@ class RemainingRuns:
     runnable: bool
     nearest: str = ""  # whose speed that is: cell, algorithm, family or suite
     checkpoint: int = 0  # bytes on disk while a run runs, at most
+    until: int | None = None  # steps of the first informative checkpoint; None where there is none
+    until_hours: float | None = None  # until the first three seeds have come there, one after another
 
 
 def remaining_runs(
@@ -45,8 +49,11 @@ def remaining_runs(
     seeds: Sequence[int] = tuple(range(10)),
     whole: bool = False,
     cpu: str | None = None,
+    informative: bool = False,
 ) -> tuple[RemainingRuns, ...]:
     """The cells of a suite that lack seeds, in the documents' order; with ``whole`` as if nothing had been run yet.
+
+    With ``informative`` a run ends at the first informative checkpoint of its cell, and cells without one are left out.
 
     Hours are those of runs on a ``cpu``, this machine's unless another is named, where there are any.
 
@@ -61,7 +68,13 @@ def remaining_runs(
             raise UnknownName("algorithm", name, known, where=suite)
     keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
     here = cpu or processor()
-    rows = (_missing(key, Runs() if whole else own.get(key, Runs()), found, seeds, here) for key in keys)
+    rows = []
+    for key in keys:
+        curve = reference_curve(key)
+        until = curve.first_informative() if curve is not None else None
+        if until is not None or not informative:
+            runs = Runs() if whole else own.get(key, Runs())
+            rows.append(_missing(key, runs, found, seeds, here, until, informative=informative))
     return tuple(row for row in rows if row.seeds)
 
 
@@ -99,12 +112,23 @@ def _made(runs: Runs) -> list[Run]:
     return [*runs.complete, *runs.short]
 
 
-def _missing(key: CellKey, runs: Runs, found: Mapping[CellKey, Runs], seeds: Sequence[int], cpu: str) -> RemainingRuns:
+def _missing(
+    key: CellKey,
+    runs: Runs,
+    found: Mapping[CellKey, Runs],
+    seeds: Sequence[int],
+    cpu: str,
+    until: int | None,
+    *,
+    informative: bool,
+) -> RemainingRuns:
     spec = _spec(key)
-    done = {run.seed for run in runs.scored}
+    end = until if informative and until is not None else spec.budget.steps if spec else 0
+    came = {run.seed: min(run.env_steps, end) for run in runs.short}
+    done = {run.seed for run in runs.scored} | ({seed for seed in came if came[seed] >= end} if informative else set())
     wanted = tuple(seed for seed in seeds if seed not in done)
-    begun = sum(min(run.env_steps, run.budget) for run in runs.short if run.seed in wanted)
-    steps = max(0, len(wanted) * (spec.budget.steps if spec else 0) - begun)
+    steps = sum(end - came.get(seed, 0) for seed in wanted)
+    to_checkpoint = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in wanted[:FEWEST])
     expected = throughput(key, found, cpu)
     need = _footprint(spec) if spec else None
     return RemainingRuns(
@@ -116,6 +140,8 @@ def _missing(key: CellKey, runs: Runs, found: Mapping[CellKey, Runs], seeds: Seq
         runnable=spec is not None,
         nearest=expected.nearest if expected and spec else "",
         checkpoint=need.replay + need.networks if need else 0,
+        until=until,
+        until_hours=to_checkpoint / expected.speed / 3600 if expected and until is not None else None,
     )
 
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Literal
 from rlbench.report.columns import GAP, fits, fitted
 from rlbench.report.reference_scores import DATA
 from rlbench.report.references import of_datasets
+from rlbench.report.table_data import EMPTY, document, flat, pooled_document
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
+    from rlbench.report.pooled import Pooled
     from rlbench.report.reference_scores import CellKey, ReferenceScore
 
 SCHEMA_VERSION = 1
@@ -39,53 +41,68 @@ SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 KEPT = {"Algorithm", "Task", "Documented", "Measured", "Verdict"}
 """Columns that a terminal shows even when they are empty."""
 
-FOLDED = {"Task": 14, "Documented": 10, "Measured": 9, "rlbench": 9, "Yours": 9, "Verdict": 12, "Note": 24}
+FOLDED = {
+    "Task": 14,
+    "Documented": 10,
+    "Measured": 9,
+    "rlbench": 9,
+    "Yours": 9,
+    "Verdict": 12,
+    "At equal steps": 12,
+    "Note": 24,
+}
 """Columns that a narrow terminal may fold between words, and to what width."""
 
 COLUMNS = (
     "Suite", "Algorithm", "Task", "Dataset return", "Behavior policy", "Documented", "Measured", "rlbench",
-    "Yours", "Seeds", "Steps", "Verdict", "Note",
+    "Yours", "Seeds", "Steps", "Verdict", "Shortfall",
+    "At equal steps", "Note",
 )  # fmt: skip
-SPARED = ("Note", "Steps", "Seeds", "Behavior policy", "Dataset return")
+SPARED = ("Note", "Steps", "Shortfall", "Seeds", "Behavior policy", "Dataset return", "At equal steps")
 """Columns that a narrow terminal does without, in this order; the notes then stand below the table."""
 
 SCORES = ("Documented", "Measured", "rlbench", "Yours")
 """Columns that fold only where all that can be spared is."""
 
-NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps"}
+NUMBERS = {"Dataset return", "Behavior policy", *SCORES, "Seeds", "Steps", "Shortfall"}
 
 
-def to_markdown(cells: Sequence[Cell]) -> str:
-    """A table for a README, and below it what the documents are."""
+def to_markdown(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+    """A table for a README, and below it the pooled rows and the legend."""
     header = [*columns(cells)]
     rule = ["---:" if name in NUMBERS else "---" for name in header]
     lines = [_barred(header), _barred(rule), *(_barred(_row(cell, header)) for cell in cells)]
-    return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells))]) + "\n"
+    return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells, pooled))]) + "\n"
 
 
-def to_csv(cells: Sequence[Cell]) -> str:
-    """One line a cell, one column a field; a missing number is empty."""
+def to_csv(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
+    """One line a cell, one column a field; a missing number is empty. Pooled rows are left out."""
+    del pooled
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    flat = [dict(_flat("", document(cell))) for cell in cells]
-    header = list(dict(_flat("", _EMPTY)))
+    rows = [dict(flat("", document(cell))) for cell in cells]
+    header = list(dict(flat("", EMPTY)))
     writer.writerow(header)
-    writer.writerows([row.get(name, "") for name in header] for row in flat)
+    writer.writerows([row.get(name, "") for name in header] for row in rows)
     return file.getvalue()
 
 
-def to_json(cells: Sequence[Cell]) -> str:
+def to_json(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     """The document that scripts read."""
-    content = {"schema_version": SCHEMA_VERSION, "cells": [document(cell) for cell in cells]}
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "cells": [document(cell) for cell in cells],
+        "pooled": [pooled_document(row) for row in pooled],
+    }
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def to_html(cells: Sequence[Cell]) -> str:
+def to_html(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     """One self-contained page."""
     template = (DATA / "table.html").read_text(encoding="utf-8")
     parts = {
         "{{table}}": html_table(cells),
-        "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells)),
+        "{{legend}}": "\n".join(f"<li>{html.escape(line)}</li>" for line in legend(cells, pooled)),
     }
     for mark, text in parts.items():
         template = template.replace(mark, text)
@@ -102,7 +119,7 @@ def html_table(cells: Sequence[Cell]) -> str:
     return f'<div class="scroll">\n{table}\n</div>'
 
 
-def to_plain(cells: Sequence[Cell]) -> str:
+def to_plain(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     """A table for people, as wide as it needs, in plain text."""
     header, rows = _filled(cells)
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
@@ -110,10 +127,10 @@ def to_plain(cells: Sequence[Cell]) -> str:
         "  ".join(f"{text:{'>' if name in NUMBERS else '<'}{width}}" for name, text, width in zip(*parts, strict=True))
         for parts in ((header, row, widths) for row in (header, *rows))
     ]
-    return "\n".join(line.rstrip() for line in [*lines, "", *legend(cells)]) + "\n"
+    return "\n".join(line.rstrip() for line in [*lines, "", *legend(cells, pooled)]) + "\n"
 
 
-def to_rich(cells: Sequence[Cell], *, width: int) -> str:
+def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int) -> str:
     """A table for a terminal of ``width`` columns: coloured, folded between words, the notes below where need be."""
     from rich.console import Console
     from rich.table import Table
@@ -122,7 +139,8 @@ def to_rich(cells: Sequence[Cell], *, width: int) -> str:
     header, rows = _filled(cells)
     if "Suite" in header and _least(header, rows) > width:
         parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
-        return "\n".join(f"{suite}\n\n{to_rich(part, width=width)}" for suite, part in parts.items())
+        rows_of = {suite: [row for row in pooled if row.suite == suite] for suite in parts}
+        return "\n".join(f"{suite}\n\n{to_rich(part, rows_of[suite], width=width)}" for suite, part in parts.items())
     for name in SPARED:
         if name in header and _least(header, rows, whole=SCORES) > width:
             place = header.index(name)
@@ -134,7 +152,7 @@ def to_rich(cells: Sequence[Cell], *, width: int) -> str:
         texts = [Text(text) for text in row]
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
-    below = legend(cells) if "Note" in header else [*_grouped_notes(cells), *legend(cells)]
+    below = [*([] if "Note" in header else _grouped_notes(cells)), *legend(cells, pooled)]
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
     console = Console(file=io.StringIO(), width=max(width, _least(header, rows)), height=1, force_terminal=True)
     with console.capture() as captured:
@@ -196,7 +214,7 @@ def _filled(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     return [everything[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
-TEXTS: dict[str, Callable[[Sequence[Cell]], str]] = {
+TEXTS: dict[str, Callable[[Sequence[Cell], Sequence[Pooled]], str]] = {
     "rich": to_plain,
     "md": to_markdown,
     "csv": to_csv,
@@ -204,27 +222,6 @@ TEXTS: dict[str, Callable[[Sequence[Cell]], str]] = {
     "html": to_html,
 }
 """Every format by the name it has on the command line."""
-
-
-def document(cell: Cell) -> dict[str, object]:
-    """A cell as scripts read it."""
-    return {
-        "suite": cell.key.suite,
-        "algorithm": cell.key.algorithm,
-        "task": cell.key.task,
-        "dataset": cell.key.dataset or None,
-        "documented": _documented(cell.documented) if cell.documented else None,
-        "measured": {**_measured(cell.measured), "origin": _origin(cell)} if cell.measured else None,
-        "rlbench": _measured(cell.rlbench) if cell.rlbench else None,
-        "behaviour": cell.experience.behaviour,
-        "expert": cell.experience.expert,
-        "verdict": str(cell.verdict),
-        "note": cell.note,
-    }
-
-
-def _origin(cell: Cell) -> str:
-    return "imported" if cell.measured and cell.measured.imported else cell.origin or "own"
 
 
 def columns(cells: Sequence[Cell]) -> list[str]:
@@ -237,14 +234,18 @@ def columns(cells: Sequence[Cell]) -> list[str]:
         "Suite": len({cell.key.suite for cell in cells}) > 1,
         "Dataset return": any(cell.experience.behaviour is not None for cell in cells),
         "Behavior policy": any(cell.experience.expert is not None for cell in cells),
+        "Shortfall": any(cell.shortfall_percent is not None for cell in cells),
+        "At equal steps": any(cell.at is not None for cell in cells),
     }
     return [name for name in COLUMNS if needed.get(name, True)]
 
 
-def legend(cells: Sequence[Cell]) -> list[str]:
-    """What the two columns of scores are, one line a kind of document."""
+def legend(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> list[str]:
+    """The pooled rows, and the meaning of the columns: one line a kind of document."""
     kinds = dict.fromkeys(_kind(cell.documented) for cell in cells if cell.documented)
-    found = [f"Documented: {kind}." for kind in kinds]
+    several = len({row.suite for row in pooled}) > 1
+    found = [f"Pooled: {f'{row.suite} ' if several else ''}{row}." for row in pooled]
+    found += [f"Documented: {kind}." for kind in kinds]
     if any(cell.documented and _unit(cell.documented.estimator) for cell in cells):
         found.append("%: on D4RL's scale, where a random policy has 0 and the expert 100.")
     if any(cell.experience.behaviour is not None for cell in cells):
@@ -257,6 +258,13 @@ def legend(cells: Sequence[Cell]) -> list[str]:
         found.append(f"{'rlbench' if cells[0].origin else 'Measured'}: {score}")
     if any(cell.origin == "own" for cell in cells):
         found.append("Yours: the same of your runs in runs/; where there are any, seeds, steps and verdict are theirs.")
+    if any(cell.shortfall_percent is not None for cell in cells):
+        found.append(
+            "Shortfall: the largest that the data allow (one-sided, 95 %), of the way from the random policy to the "
+            "documented score; negative is above it."
+        )
+    if any(cell.at for cell in cells):
+        found.append("At equal steps: against the documented curve at that step; it says nothing about the end.")
     return found
 
 
@@ -264,58 +272,6 @@ def _kind(found: ReferenceScore) -> str:
     seeds = "" if found.n is None else ", one run" if found.n == 1 else f", {found.n} seeds"
     system = "" if found.system == found.source else f"{found.system}, "
     return f"{system}{found.source} ({found.estimator}{seeds})"
-
-
-def _documented(found: ReferenceScore) -> dict[str, object]:
-    return {
-        "score": found.score,
-        "std": found.std,
-        "n": found.n,
-        "estimator": found.estimator,
-        "source": found.source,
-    }
-
-
-def _measured(found: Measured) -> dict[str, object]:
-    return {
-        "score": found.score,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "estimator": found.estimator,
-        "env_steps": found.env_steps,
-        "env_id": found.env_id,
-        "seeds": list(found.roots),
-    }
-
-
-_MEASURED = ("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds")
-_EMPTY: dict[str, object] = {
-    "suite": "",
-    "algorithm": "",
-    "task": "",
-    "dataset": "",
-    "documented": dict.fromkeys(("score", "std", "n", "estimator", "source"), ""),
-    "measured": dict.fromkeys((*_MEASURED, "origin"), ""),
-    "rlbench": dict.fromkeys(_MEASURED, ""),
-    "behaviour": "",
-    "expert": "",
-    "verdict": "",
-    "note": "",
-}
-
-
-def _flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
-    """``documented.score`` as the column ``documented_score``."""
-    found: list[tuple[str, object]] = []
-    for name, value in content.items():
-        found += _flat(f"{prefix}{name}_", value) if isinstance(value, dict) else [(prefix + name, _field(value))]
-    return found
-
-
-def _field(value: object) -> object:
-    """A value as a field of CSV."""
-    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
 
 
 def _row(cell: Cell, header: Sequence[str]) -> list[str]:
@@ -334,6 +290,8 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Seeds": str(measured.n) if measured else "",
         "Steps": f"{measured.env_steps:,}" if measured else "",
         "Verdict": str(cell.verdict),
+        "Shortfall": "" if cell.shortfall_percent is None else f"≤ {cell.shortfall_percent:.0f} %",
+        "At equal steps": str(cell.at) if cell.at else "",
         "Note": cell.note,
     }
     return [texts[name] for name in header]

@@ -55,6 +55,7 @@ class Claim:
     below: float | None = None  # probability of seeds this bad, were the truth within the margin; None: not asked
     above: float | None = None
     more: int | None = None
+    shortfall: float | None = None  # upper end of the one-sided 95 % interval of document less ours; None: too few
 
 
 def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:
@@ -98,7 +99,12 @@ def against_run(scores: Sequence[float], document: float, margin: float, resolut
     difference = mean(scores) - document
     below = min(1.0, 2 * _lower_tail(difference, error, degrees)) if difference < -margin else 1.0  # two-sided
     above = min(1.0, 2 * _upper_tail(difference, error, degrees)) if difference > margin else 1.0
-    return Claim(found="INCONCLUSIVE" if below < ALPHA else "CONSISTENT", below=below, above=above)
+    return Claim(
+        found="INCONCLUSIVE" if below < ALPHA else "CONSISTENT",
+        below=below,
+        above=above,
+        shortfall=_upper_end(-difference, error, degrees),
+    )
 
 
 def against_optimum(scores: Sequence[float], optimum: float, margin: float) -> Claim:
@@ -125,8 +131,8 @@ def under_both(first: Claim, second: Claim) -> Claim:
 
 
 def in_both_respects(first: Claim, second: Claim) -> Claim:
-    """The worse of what two things measured say: below if either is, above only if both are."""
-    return _joined([first, second], below=min)
+    """The worse of what two measured quantities say: below if either is, above only if both are; first's shortfall."""
+    return replace(_joined([first, second], below=min), shortfall=first.shortfall)
 
 
 def no_more_than_consistent(claim: Claim) -> Claim:
@@ -187,18 +193,26 @@ def _claim(found: Found, more: int | None, difference: float, margin: float, err
         more=more,
         below=_lower_tail(difference + margin, error, degrees),
         above=_upper_tail(difference - margin, error, degrees),
+        shortfall=_upper_end(-difference, error, degrees),
     )
+
+
+def _upper_end(difference: float, error: float, degrees: float) -> float:
+    """The upper end of the one-sided 95 % interval of a difference."""
+    return difference + (quantile(1 - ALPHA, degrees) * error if error else 0.0)
 
 
 def _joined(claims: Sequence[Claim], below: Callable[[list[float]], float]) -> Claim:
     """The least of what several claims say; an answer that one cannot give, none gives for the better."""
     worse = [c.below for c in claims if c.below is not None]
     better = [c.above for c in claims if c.above is not None]
+    shortfalls = [c.shortfall for c in claims if c.shortfall is not None]
     return Claim(
         found=min((c.found for c in claims), key=RANK.__getitem__),
         below=below(worse) if worse else None,
         above=max(better) if len(better) == len(claims) else None,
         more=max((c.more for c in claims if c.more is not None), default=None),
+        shortfall=max(shortfalls) if len(shortfalls) == len(claims) else None,
     )
 
 

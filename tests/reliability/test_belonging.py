@@ -22,8 +22,6 @@ from tests.reliability.families import CATCH, FLAT, GAME, HOPPER, PENDULUM, Fami
 from tests.reliability.odd import told
 from tests.reliability.run_one import carry, ending
 
-pytestmark = pytest.mark.slow
-
 FRAMES = GAME._replace(sets=(*GAME.sets, "algo.batch=32"))
 """A batch whose convolutions give other last bits with other numbers of threads."""
 

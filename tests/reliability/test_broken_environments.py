@@ -16,8 +16,6 @@ from rlbench.envs import classic
 from rlbench.records.store import Record, read
 from tests.reliability.broken import breaking, training, words
 
-pytestmark = pytest.mark.slow
-
 Capture = pytest.CaptureFixture[str]
 LANE, STEP = 1, 60
 

@@ -15,8 +15,6 @@ from rlbench.config.run import Runtime
 from tests.reliability.families import CATCH, FEW, GAME, HOPPER, PENDULUM, Family
 from tests.reliability.run_one import carry, ending
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 COMPARED = (CATCH, PENDULUM, HOPPER)
 """Three algorithms on three environments: lanes in numpy, Gymnasium's, and MuJoCo's with two threads."""

@@ -27,8 +27,6 @@ from rlbench.run import run
 from rlbench.signals import Stop
 from tests.reliability.broken import SMALL, words
 
-pytestmark = pytest.mark.slow
-
 Capture = pytest.CaptureFixture[str]
 HOPPER = ["Hopper-v4", "--policy", "hopper-openai_imitation-trpo_iter200", "--name", "rlb-some"]
 

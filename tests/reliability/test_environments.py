@@ -23,8 +23,6 @@ from rlbench.records.machine import processor
 from rlbench.suites import spec
 from tests.envs.conftest import KINDS, Make, atari, drawn
 
-pytestmark = pytest.mark.slow
-
 GOLDEN = Path(__file__).with_name("environments.json")
 SENDS, SEEDS = 500, (1, 2)
 

@@ -28,8 +28,6 @@ from tests.reliability.families import FLAT, GRID, Family
 from tests.reliability.run_one import carry, ending, recorded
 from tests.reliability.test_signals import PROGRAM, heard, left, started, wait_for
 
-pytestmark = pytest.mark.slow
-
 Patch = pytest.MonkeyPatch
 SCALED = FLAT._replace(sets=(*FLAT.sets, "algo.normalize_obs=true"))
 SAMPLED = FLAT._replace(algorithm="bcq")

@@ -18,8 +18,6 @@ from tests.reliability.scenarios import SCENARIOS, passed, trained
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
 
-pytestmark = pytest.mark.slow
-
 CONTENT = bytes(range(256)) * 3_000
 KEPT = ("resume", ".resume.old")
 MOST = 60

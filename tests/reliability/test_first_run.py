@@ -11,10 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 LINE = "run atari dqn --task PongNoFrameskip-v4"
 SPEED = re.compile(rb"[1-9][\d,]* steps/s")

@@ -26,8 +26,6 @@ from rlbench.report import runs
 from tests.reliability import odd
 from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled, told
 
-pytestmark = pytest.mark.slow
-
 RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "dff3a282c094" / "seed=0"
 BASELINE = Path(__file__).parent / "corpus" / "schema-1" / "baseline.json"
 CELLS = (("toy", "dqn", "Catch"), ("mujoco", "ppo", "Hopper-v4"), ("offline", "cql", "hopper-medium-v2"))

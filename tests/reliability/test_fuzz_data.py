@@ -39,8 +39,6 @@ from tests.reliability import odd
 from tests.reliability.odd import changes, damaged, only_refusals, spelled, told
 from tests.reliability.test_fuzz import Fuzzed
 
-pytestmark = pytest.mark.slow
-
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 FLAT = CORPUS / "rlb-corpus.hdf5"
 PLAYED = CORPUS / "rlb-corpus.frames"

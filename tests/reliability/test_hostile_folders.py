@@ -28,8 +28,6 @@ from tests.records.test_store import outcome
 from tests.reliability.odd import sealed, told
 from tests.reliability.test_fuzz_data import CORPUS
 
-pytestmark = pytest.mark.slow
-
 PLANTED = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
 
 

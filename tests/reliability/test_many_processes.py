@@ -16,8 +16,6 @@ from rlbench.records.lock_holder import holder
 from rlbench.records.locks import Claim
 from rlbench.records.store import Store, folder_of, read
 
-pytestmark = pytest.mark.slow
-
 SETS = (
     "budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
     "protocol.episodes=8", "protocol.envs=8", "algo.replay.capacity=400",

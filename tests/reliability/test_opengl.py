@@ -12,8 +12,6 @@ import pytest
 from rlbench.envs.opengl import import_remedy
 from rlbench.errors import UsageError
 
-pytestmark = pytest.mark.slow
-
 WITHOUT_OPENGL = """
 import ctypes, ctypes.util, sys
 from rlbench.cli.app import main

@@ -12,8 +12,6 @@ from rlbench.config.run import Runtime
 from tests.reliability.families import ALL, BEYOND, Family
 from tests.reliability.run_one import carry, ending, recorded
 
-pytestmark = pytest.mark.slow
-
 Temporary = pytest.TempPathFactory
 OFTEN = 0.05  # seconds between checkpoints
 

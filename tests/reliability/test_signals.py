@@ -21,8 +21,6 @@ from rlbench.datasets import recording_writer, shard_conversion
 from rlbench.records.store import read
 from tests.reliability.broken import SETS, words
 
-pytestmark = pytest.mark.slow
-
 HURRY = 30.0  # seconds from a signal to the end
 PROGRAM = (  # a suite that runs in the background ignores SIGINT, and so would its children
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "

@@ -1,0 +1,250 @@
+"""Verdicts at equal steps: a run that has come a part of the way, against its documented curve at that step.
+
+The estimand is the mean return over seeds at step t of the full Spec, whose schedules are those of the whole budget. It
+says nothing about the score at the end. Checkpoints are fixed shares of the budget; our clock counts the random steps
+before training, the documented one may not, and a seed's score is the mean of its last three evaluations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Literal
+
+from rlbench.report.curves import Curve, documented_curves
+from rlbench.report.estimate import SLACK, interval, mean
+from rlbench.report.reference_scores import settings
+from rlbench.report.reference_table import CellKey
+from rlbench.report.references import reference
+from rlbench.report.run_index import Runs
+from rlbench.report.runs import Evaluation, Run
+from rlbench.report.verdict import ALPHA, FEWEST, SHARE, Claim, Verdict, against_seeds, margin_of, with_failures
+
+CHECKPOINTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Shares of the budget at which a cell is tested."""
+
+WINDOW = 3
+"""Evaluations that the score of a seed is the mean of."""
+
+STDS_ABOVE_START = 3.0
+"""Documented stds that the documented mean must have risen by for a checkpoint to be informative."""
+
+SHARE_OF_WAY = 0.1
+"""Of the way from the documented curve's start to its best, that the mean must have come as well."""
+
+StepWord = Literal["ON TRACK", "BEHIND", "AHEAD", "OPEN", "TOO EARLY"]
+WORDS: dict[str, StepWord] = {"REPRODUCED": "ON TRACK", "BELOW": "BEHIND", "ABOVE": "AHEAD"}
+"""The word at equal steps for each word of the same test at the full budget; every other one is OPEN."""
+
+MARGIN_TEXTS = ("a tenth of the way from the random policy", "the documented std")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Level:
+    """The documented curve at one checkpoint."""
+
+    step: int  # of our clock
+    reference_step: int  # of the documented clock
+    mean: float  # of the documented means at the window's steps
+    std: float  # mean of the printed stds at those steps: an upper bound of the std of a seed's score
+    n: int  # documented seeds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReferenceCurve:
+    """A documented curve beside the budget and the evaluation interval of our runs of the cell."""
+
+    curve: Curve
+    budget: int  # agent steps of the full Spec
+    epoch: int  # agent steps from one evaluation to the next
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """The steps of our clock at which the cell is tested."""
+        return tuple(round(share * self.budget) for share in CHECKPOINTS)
+
+    def window(self, step: int) -> list[int]:
+        """The steps of the last three evaluations up to ``step``; fewer near the start."""
+        last = int(SLACK * step) // self.epoch
+        return [self.epoch * number for number in range(max(0, last - WINDOW + 1), last + 1)]
+
+    def level(self, step: int) -> Level:
+        """The documented mean and std over the window that ends at ``step``, interpolated between printed points."""
+        places = [place - self.curve.uncounted_steps for place in self.window(step)]
+        return Level(
+            step=step,
+            reference_step=step - self.curve.uncounted_steps,
+            mean=mean([_interpolated(place, self.curve.env_steps, self.curve.mean) for place in places]),
+            std=mean([_interpolated(place, self.curve.env_steps, self.curve.std) for place in places]),
+            n=self.curve.n,
+        )
+
+    def informative(self, step: int) -> bool:
+        """True if the documented curve at ``step`` is told from its own start, and a tenth of the way to its best."""
+        level, start = self.level(step), self.curve.mean[0]
+        best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, SLACK * self.budget))])
+        rise = level.mean - start
+        return level.reference_step > 0 and rise > 0 and rise >= max(
+            STDS_ABOVE_START * level.std, SHARE_OF_WAY * (best - start)
+        )  # fmt: skip
+
+    def first_informative(self) -> int | None:
+        """The first informative checkpoint; None where there is none."""
+        return next((step for step in self.checkpoints if self.informative(step)), None)
+
+    def alpha_spent(self, step: int) -> float:
+        """The share of ``ALPHA`` that BEHIND may spend at the checkpoint ``step``; over all checkpoints they sum to 1.
+
+        The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the checkpoint. What is
+        due before the first informative checkpoint is spent there, for nothing is tested before.
+        """
+        number = self.checkpoints.index(step) + 1
+        tested = any(self.informative(place) for place in self.checkpoints[: number - 1])
+        return (_spent(number) - (_spent(number - 1) if tested else 0.0)) / ALPHA
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtStep:
+    """What the seeds of a cell say at the largest checkpoint that enough of them have reached."""
+
+    level: Level
+    word: StepWord
+    scores: tuple[float, ...]  # one a seed, failed ones last at the random policy's score
+    margin: float
+    margin_is_std: bool  # the documented std is the margin, not the tenth of the way
+    uncounted_steps: int
+    below: int  # seeds that have not reached the step
+    informative_at: int | None  # the first informative checkpoint, where the word is TOO EARLY
+    claim: Claim | None  # None where the word is TOO EARLY
+    more: int | None = None  # seeds to add, where the word is OPEN
+    shortfall_percent: float | None = None
+
+    def __str__(self) -> str:
+        verdict = str(Verdict("INCONCLUSIVE", self.more)).removeprefix("INCONCLUSIVE")
+        return f"{self.word} @{steps_text(self.level.step)}{verdict}"
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % t-interval of the mean; None for one seed."""
+        return interval(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def note(self) -> str:
+        """The remarks that a table prints: the other clock, the margin, the seeds that are not there yet."""
+        at = f"at {self.level.step:,} steps"
+        if self.uncounted_steps:
+            at += f" (the reference's {self.level.reference_step:,}, without {self.uncounted_steps:,} random ones)"
+        if self.word == "TOO EARLY":
+            first = f"{self.informative_at:,}" if self.informative_at is not None else "no checkpoint"
+            at += f" the reference is not told from its own start; informative at {first}"
+        else:
+            at += f" the margin is {MARGIN_TEXTS[self.margin_is_std]}"
+        return at + (f"; {self.below} {'seed' if self.below == 1 else 'seeds'} below that step" if self.below else "")
+
+
+def reference_curve(key: CellKey) -> ReferenceCurve | None:
+    """The documented curve of a cell; None where none is printed with a std over seeds, or no suite has the cell."""
+    curve, spec = documented_curves().get(key), settings(key)
+    if curve is None or spec is None or curve.n < 2:
+        return None
+    return ReferenceCurve(curve=curve, budget=spec.budget.steps, epoch=spec.budget.epoch)
+
+
+def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtStep | None:
+    """A cell's seeds at equal steps, before the other cells of the table are tested; None without a curve or seed.
+
+    ``share`` replaces the margin's rule, as in ``margin_of``.
+    """
+    curve = reference_curve(key)
+    going = [run for run in (*runs.complete, *runs.short) if run.evaluations]
+    if curve is None or not going:
+        return None
+    failed = runs.failed
+    needed = min(FEWEST, len(going) + len(failed))
+    steps = [step for step in curve.checkpoints if sum(_reached(run, step) for run in going) + len(failed) >= needed]
+    there = [step for step in steps if any(_reached(run, step) for run in going)]
+    if not there:
+        return None
+    step = max(there)
+    level, scale = curve.level(step), reference(key)
+    scores = [score_at(run.evaluations, curve.window(step)) for run in going if _reached(run, step)]
+    random = scale.random if scale is not None else curve.curve.mean[0]
+    fallen = [min(random, *scores)] * len(failed)
+    std = level.std if share is None else None
+    margin = margin_of(level.mean, std, random, SHARE if share is None else share)
+    test = partial(against_seeds, reference=level.mean, std=level.std, n=level.n, margin=margin)
+    claim = with_failures(test, scores, fallen) if curve.informative(step) else None
+    if claim is not None and claim.below is not None:
+        claim = replace(claim, below=min(1.0, claim.below / curve.alpha_spent(step)))
+    return AtStep(
+        level=level,
+        word="TOO EARLY" if claim is None else "OPEN",
+        scores=(*scores, *fallen),
+        margin=margin,
+        margin_is_std=std is not None and margin == std,
+        uncounted_steps=curve.curve.uncounted_steps,
+        below=len(going) - len(scores),
+        informative_at=curve.first_informative() if claim is None else None,
+        claim=claim,
+        more=claim.more if claim is not None else None,
+        shortfall_percent=shortfall_percent(claim, level.mean, random),
+    )
+
+
+def settled_at(found: Sequence[AtStep | None], verdicts: Sequence[Verdict]) -> list[AtStep | None]:
+    """Every cell at equal steps with its word; ``verdicts`` are those of the claims, in order, after Holm."""
+    words = iter(verdicts)
+    return [at if at is None or at.claim is None else _worded(at, next(words)) for at in found]
+
+
+def _worded(at: AtStep, verdict: Verdict) -> AtStep:
+    word = WORDS.get(verdict.word, "OPEN")
+    return replace(at, word=word, more=verdict.more if word == "OPEN" else None)
+
+
+def shortfall_percent(claim: Claim | None, document: float, random: float | None) -> float | None:
+    """The largest shortfall that the data allow, in percent of the way from the random policy to the document."""
+    if claim is None or claim.shortfall is None or random is None or document == random:
+        return None
+    return 100 * claim.shortfall / abs(document - random)
+
+
+def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
+    """The mean of a seed's evaluations at the window's steps; one that stopped before keeps its last evaluation."""
+    places = [evaluation.env_steps for evaluation in evaluations]
+    return mean([evaluations[max(0, bisect_right(places, SLACK * step) - 1)].mean for step in window])
+
+
+def steps_text(steps: int) -> str:
+    """``100k``, ``1M``, ``1500``."""
+    for unit, name in ((1_000_000, "M"), (1000, "k")):
+        if steps >= unit and steps % (unit // 10) == 0:
+            return f"{steps / unit:g}{name}"
+    return str(steps)
+
+
+def _reached(run: Run, step: int) -> bool:
+    """True if a run was evaluated at ``step``, or has ended before by its protocol."""
+    return (run.status == "done" and run.env_steps < run.budget) or SLACK * run.evaluations[-1].env_steps >= step
+
+
+def _interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
+    """The value at ``step`` on the line between its neighbours; the first or the last one outside."""
+    if step <= steps[0]:
+        return values[0]
+    for (left, below), (right, above) in pairwise(zip(steps, values, strict=True)):
+        if step <= right:
+            return below + (above - below) * (step - left) / (right - left)
+    return values[-1]
+
+
+def _spent(number: int) -> float:
+    """The alpha spent up to the checkpoint of this number, counted from 1; none before."""
+    if number == 0:
+        return 0.0
+    normal = NormalDist()
+    return 2 * normal.cdf(normal.inv_cdf(ALPHA / 2) / (number / len(CHECKPOINTS)) ** 0.5)

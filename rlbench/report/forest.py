@@ -1,0 +1,79 @@
+"""A forest plot: one row a cell, its difference from the document with the 90 % interval, the document at 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from rlbench.report.cells import Cell
+from rlbench.report.estimate import mean
+from rlbench.report.reference_scores import names_of
+from rlbench.report.references import reference
+from rlbench.report.sources import Sources
+from rlbench.report.tables import STYLES, task_name
+from rlbench.report.tolerances import on_scale
+from rlbench.report.verdict import SHARE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = {"green": "#009e73", "cyan": "#0072b2", "red": "#d55e00", "yellow": "#6e7781", "dim": "#6e7781"}
+"""Of a row, by the style of its verdict."""
+
+
+class Row(NamedTuple):
+    """A cell, in percent of the way from the random policy to the document."""
+
+    cell: Cell
+    difference: float
+    half: float  # of the 90 % interval, whose lower end is the shortfall bound
+
+
+def rows(
+    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> tuple[Row, ...]:
+    """The cells of a suite that have a shortfall bound, in the table's order."""
+    found = []
+    for cell in evidence.cells([suite]):
+        names = names_of(cell.key, cell.documented)
+        wanted = not tasks or any(fnmatchcase(name, glob.lower()) for name in names for glob in tasks)
+        alike = not algorithms or any(fnmatchcase(cell.key.algorithm, glob) for glob in algorithms)
+        if wanted and alike and (row := _row(cell)) is not None:
+            found.append(row)
+    return tuple(found)
+
+
+def draw_forest(found: Sequence[Row]) -> Figure:
+    """The figure; a diamond is a difference, a bar the bound."""
+    from matplotlib.figure import Figure  # once ``plots`` has imported it without foreign settings
+
+    figure = Figure(figsize=(7.2, 0.26 * len(found) + 1.5), layout="constrained")
+    axes = figure.subplots()
+    for place, row in enumerate(found):
+        color = COLORS[STYLES[row.cell.verdict.word]]
+        axes.plot([row.difference - row.half, row.difference + row.half], [place, place], color=color, linewidth=1.6)
+        axes.plot(row.difference, place, marker="D", markersize=4.5, color=color)
+        axes.plot(row.difference - row.half, place, marker="|", markersize=9, color=color, markeredgewidth=2)
+        seeds = len(row.cell.tested)
+        axes.annotate(
+            f"{row.cell.verdict.word}, {seeds} seeds", (1.01, place), xycoords=("axes fraction", "data"),
+            va="center", fontsize=7, color=color,
+        )  # fmt: skip
+    axes.axvline(0, color="#24292f", linewidth=0.9)
+    axes.axvline(-100 * SHARE, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
+    names = [f"{row.cell.key.algorithm} {task_name(row.cell.key).replace('NoFrameskip-v4', '')}" for row in found]
+    axes.set_yticks(range(len(found)), labels=names, fontsize=7)
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("ours less documented, % of the way from the random policy; | is the shortfall bound")
+    return figure
+
+
+def _row(cell: Cell) -> Row | None:
+    document = cell.documented
+    random = on_scale(reference(cell.key), document.estimator) if document else None
+    if document is None or random is None or cell.shortfall_percent is None:
+        return None
+    difference = 100 * (mean(cell.tested) - document.score) / abs(document.score - random)
+    return Row(cell, difference, max(0.0, cell.shortfall_percent + difference))

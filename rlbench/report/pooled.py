@@ -1,0 +1,151 @@
+"""The pooled verdict of an algorithm: a random-effects meta-analysis of its cells' normalised differences.
+
+A cell's effect is (ours - document) / (document - random policy), with Welch's squared error. The between-cell variance
+is DerSimonian and Laird's (1986, doi:10.1016/0197-2456(86)90046-2), the interval Hartung and Knapp's (2001,
+doi:10.1002/sim.1009). Groups are declared: one a suite, algorithm and kind of checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rlbench.report.cells import Cell
+from rlbench.report.estimate import mean, spread
+from rlbench.report.references import reference
+from rlbench.report.t_distribution import quantile
+from rlbench.report.tables import task_name
+from rlbench.report.tolerances import on_scale
+from rlbench.report.verdict import FEWEST, SHARE, squared_error
+
+Kind = Literal["full", "at"]
+PooledWord = Literal["REPRODUCED", "BELOW", "INCONCLUSIVE"]
+FEWEST_CELLS = 2
+
+
+class Effect(NamedTuple):
+    """One cell's normalised difference and its squared standard error."""
+
+    difference: float
+    variance: float
+
+
+class Meta(NamedTuple):
+    """A random-effects mean with its 95 % interval, in the effects' unit."""
+
+    mean: float
+    low: float
+    high: float
+    tau: float  # std of the cells' true differences
+    q: float  # Cochran's
+    df: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pooled:
+    """One row below a suite's table."""
+
+    suite: str
+    algorithm: str
+    kind: Kind
+    origin: Literal["", "own", "rlbench"] = ""  # as of a cell: own runs are never pooled with those of rlbench
+    cells: int
+    left_out: tuple[str, ...]  # tasks without a spread on either side, or without a scale
+    meta: Meta  # as a share of the way from the random policy to the document
+
+    @property
+    def word(self) -> PooledWord:
+        """REPRODUCED within a tenth of the way; BELOW where the whole interval is below 0; else INCONCLUSIVE."""
+        if self.meta.low > -SHARE:
+            return "REPRODUCED"
+        return "BELOW" if self.meta.high < 0 else "INCONCLUSIVE"
+
+    def __str__(self) -> str:
+        middle, low, high, tau = (100 * value for value in self.meta[:4])
+        when = "full budget" if self.kind == "full" else "at equal steps"
+        rest = f"; not pooled, for want of a spread: {', '.join(self.left_out)}" if self.left_out else ""
+        whose = " (yours)" if self.origin == "own" else ""
+        return (
+            f"{self.algorithm}{whose}, {when}: {self.word}, {middle:+.1f} % [{low:+.1f}, {high:+.1f}] over "
+            f"{self.cells} cells (τ {tau:.1f}, Q {self.meta.q:.1f} with {self.meta.df} df){rest}"
+        )
+
+
+def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
+    """A row for each suite, algorithm, origin and kind with at least two cells that have an effect."""
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin), []).append(cell)
+    return [row for group in groups.values() for row in _rows(group)]
+
+
+def meta_analysis(effects: Sequence[Effect]) -> Meta:
+    """The random-effects mean of at least two effects with positive variances."""
+    df = len(effects) - 1
+    weights = [1 / effect.variance for effect in effects]
+    q = _dispersion(effects, weights)
+    total = math.fsum(weights)
+    tau2 = max(0.0, (q - df) / (total - math.fsum(w * w for w in weights) / total))
+    weights = [1 / (effect.variance + tau2) for effect in effects]
+    middle = _weighted(effects, weights)
+    half = quantile(0.975, df) * math.sqrt(_dispersion(effects, weights) / df / math.fsum(weights))
+    return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
+
+
+def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
+    kinds: dict[Kind, Callable[[Cell], Effect | None]] = {"full": _full, "at": _at}
+    for kind, effect_of in kinds.items():
+        tested = [cell for cell in group if _tested(cell, kind)]
+        effects = {task_name(cell.key): effect for cell in tested if (effect := effect_of(cell)) is not None}
+        if len(effects) >= FEWEST_CELLS:
+            yield Pooled(
+                suite=group[0].key.suite,
+                algorithm=group[0].key.algorithm,
+                kind=kind,
+                origin=group[0].origin,
+                cells=len(effects),
+                left_out=tuple(task_name(cell.key) for cell in tested if task_name(cell.key) not in effects),
+                meta=meta_analysis(list(effects.values())),
+            )
+
+
+def _tested(cell: Cell, kind: Kind) -> bool:
+    if kind == "full":
+        return cell.claim is not None and len(cell.tested) >= FEWEST
+    return cell.at is not None and cell.at.claim is not None and len(cell.at.scores) >= FEWEST
+
+
+def _full(cell: Cell) -> Effect | None:
+    document = cell.documented
+    if document is None:
+        return None
+    random = on_scale(reference(cell.key), document.estimator)
+    return _effect(cell.tested, document.score, document.std, document.n, random)
+
+
+def _at(cell: Cell) -> Effect | None:
+    at, scale = cell.at, reference(cell.key)
+    if at is None:
+        return None
+    return _effect(at.scores, at.level.mean, at.level.std, at.level.n, scale.random if scale else None)
+
+
+def _effect(
+    scores: Sequence[float], document: float, std: float | None, n: int | None, random: float | None
+) -> Effect | None:
+    """None unless both sides have a spread and the scale is known."""
+    if not std or n is None or n < 2 or random is None or document == random or not spread(scores):
+        return None
+    variance = spread(scores) ** 2 / len(scores) + squared_error(std, n)
+    return Effect((mean(scores) - document) / abs(document - random), variance / (document - random) ** 2)
+
+
+def _weighted(effects: Sequence[Effect], weights: Sequence[float]) -> float:
+    return math.fsum(w * e.difference for w, e in zip(weights, effects, strict=True)) / math.fsum(weights)
+
+
+def _dispersion(effects: Sequence[Effect], weights: Sequence[float]) -> float:
+    middle = _weighted(effects, weights)
+    return math.fsum(w * (e.difference - middle) ** 2 for w, e in zip(weights, effects, strict=True))

@@ -1,0 +1,182 @@
+"""Verdicts at equal steps: the reference's level, the alpha that each checkpoint spends, and the words, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from rlbench.report.cells import every_cell
+from rlbench.report.curves import Curve, documented_curves
+from rlbench.report.equal_steps import AtStep, ReferenceCurve, reference_curve, score_at, steps_text
+from rlbench.report.reference_table import CellKey
+from rlbench.report.runs import Evaluation
+
+Record = Callable[..., Path]
+HALF_CHEETAH = CellKey("mujoco", "sac", "HalfCheetah-v4", "")
+CURVE = ReferenceCurve(
+    curve=Curve(
+        n=10,
+        uncounted_steps=10_000,
+        source="",
+        env_steps=(0, 50_000, 100_000, 200_000),
+        mean=(0.0, 50.0, 100.0, 150.0),
+        std=(0.0, 1.0, 2.0, 3.0),
+    ),
+    budget=1_000_000,
+    epoch=50_000,
+)
+
+
+def test_checkpoints_are_fixed_shares_of_the_budget() -> None:
+    assert CURVE.checkpoints == (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("step", "window", "mean", "std"),
+    [
+        (20_000, [0], 0.0, 0.0),  # before the clock starts the first point stands
+        (50_000, [0, 50_000], (0 + 40) / 2, (0 + 0.8) / 2),
+        (100_000, [0, 50_000, 100_000], (0 + 40 + 90) / 3, (0 + 0.8 + 1.8) / 3),
+        (200_000, [100_000, 150_000, 200_000], (90 + 120 + 145) / 3, (1.8 + 2.4 + 2.9) / 3),
+        (500_000, [400_000, 450_000, 500_000], 150.0, 3.0),  # after the last point it stays
+    ],
+)
+def test_the_reference_is_the_mean_of_the_window_on_its_own_clock(
+    step: int, window: list[int], mean: float, std: float
+) -> None:
+    level = CURVE.level(step)
+    assert CURVE.window(step) == window
+    assert (level.mean, level.std, level.reference_step) == pytest.approx((mean, std, step - 10_000))
+
+
+@pytest.mark.parametrize(
+    ("changes", "informative"),
+    [
+        ({}, [50_000, 100_000, 200_000, 500_000, 1_000_000]),
+        ({"std": (0.0, 30.0, 30.0, 30.0)}, [200_000, 500_000, 1_000_000]),  # 43.3 is less than 3 stds of 18
+        ({"mean": (0.0, 50.0, 100.0, 1000.0)}, [200_000, 500_000, 1_000_000]),  # 43.3 is less than a tenth of 1000
+        ({"mean": (9.0, 5.0, 4.0, 3.0)}, []),  # learning makes it worse
+    ],
+)
+def test_a_checkpoint_is_informative_3_stds_and_a_tenth_of_the_way_above_the_start(
+    changes: dict[str, tuple[float, ...]], informative: list[int]
+) -> None:
+    curve = replace(CURVE, curve=replace(CURVE.curve, **changes))
+    assert [step for step in curve.checkpoints if curve.informative(step)] == informative
+    assert curve.first_informative() == (informative[0] if informative else None)
+
+
+def test_behind_spends_all_of_alpha_over_the_checkpoints_as_obrien_and_fleming_do() -> None:
+    tested = [step for step in CURVE.checkpoints if CURVE.informative(step)]
+    spent = [CURVE.alpha_spent(step) for step in tested]
+    total = [2 * stats.norm.sf(stats.norm.isf(0.025) / (number / 7) ** 0.5) / 0.05 for number in (3, 4, 5, 6, 7)]
+    assert [sum(spent[: place + 1]) for place in range(len(spent))] == pytest.approx(total)
+    assert total[-1] == pytest.approx(1.0)
+    assert spent[0] == pytest.approx(0.0551, abs=1e-4)
+
+
+def test_a_seeds_score_is_the_mean_of_its_evaluations_in_the_window() -> None:
+    curve = [Evaluation(step, 0.0, mean) for step, mean in ((0, 1.0), (50_008, 5.0), (100_016, 9.0))]
+    assert score_at(curve, [0, 50_000, 100_000]) == 5.0
+    assert score_at(curve[:2], [50_000, 100_000, 150_000]) == 5.0  # a run that stopped keeps its last evaluation
+
+
+@pytest.mark.parametrize(("steps", "text"), [(10_000, "10k"), (1_000_000, "1M"), (1_500_000, "1.5M"), (123, "123")])
+def test_steps_are_short_in_a_label(steps: int, text: str) -> None:
+    assert steps_text(steps) == text
+
+
+def test_the_offsets_of_the_documented_clocks_are_declared() -> None:
+    offsets = {(key.suite, key.algorithm): curve.uncounted_steps for key, curve in documented_curves().items()}
+    counted = {key: steps for key, steps in offsets.items() if steps}
+    assert counted == {
+        ("mujoco", "sac"): 10_000,
+        ("mujoco", "redq"): 10_000,
+        ("mujoco", "ddpg"): 25_000,
+        ("mujoco", "td3"): 25_000,
+    }
+
+
+def at(results: Path) -> AtStep:
+    cell = next(cell for cell in every_cell(["mujoco"], results) if cell.key == HALF_CHEETAH)
+    assert cell.at is not None
+    assert cell.at.note in cell.note
+    return cell.at
+
+
+def recorded(record_run: Record, levels: Sequence[float], steps: int = 100_000, **more: object) -> None:
+    """A run that stands at the reference's own curve times each level, up to ``steps``."""
+    curve = reference_curve(HALF_CHEETAH)
+    assert curve is not None
+    for seed, share in enumerate(levels, start=int(str(more.pop("start", 0)))):
+        means = [share * curve.level(step).mean for step in range(0, steps + 1, curve.epoch)]
+        status = more.get("status", "interrupted")
+        record_run(means, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status=status)
+
+
+@pytest.mark.parametrize(
+    ("levels", "label"),
+    [
+        ([0.98, 1.0, 1.02], "ON TRACK @100k"),
+        ([0.30, 0.31, 0.32], "BEHIND @100k"),
+        ([1.98, 2.0, 2.02], "AHEAD @100k"),
+        ([1.0], "OPEN @100k (≈ 2 more seeds)"),
+    ],
+)
+def test_three_seeds_are_tested_at_the_step_that_they_have_reached(
+    record_run: Record, tmp_path: Path, levels: list[float], label: str
+) -> None:
+    recorded(record_run, levels)
+    found = at(tmp_path / "results")
+    assert str(found) == label
+    assert (found.level.step, found.level.reference_step, found.level.n) == (100_000, 90_000, 10)
+    assert found.note.startswith("at 100,000 steps (the reference's 90,000, without 10,000 random ones) the margin is ")
+
+
+def test_before_the_curve_rises_it_is_too_early_and_says_when_not(record_run: Record, tmp_path: Path) -> None:
+    recorded(record_run, [1.0, 1.0, 1.0], steps=10_000)
+    found = at(tmp_path / "results")
+    assert (str(found), found.claim, found.informative_at) == ("TOO EARLY @10k", None, 50_000)
+    assert found.note.endswith("the reference is not told from its own start; informative at 50,000")
+
+
+def test_the_step_is_the_largest_that_three_seeds_have_reached_and_the_others_are_counted(
+    record_run: Record, tmp_path: Path
+) -> None:
+    recorded(record_run, [0.98, 1.0, 1.02], steps=200_000)
+    recorded(record_run, [1.0, 1.0], steps=50_000, start=3)
+    found = at(tmp_path / "results")
+    assert (found.level.step, len(found.scores), found.below) == (200_000, 3, 2)
+    assert found.note.endswith("; 2 seeds below that step")
+
+
+def test_a_failed_seed_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
+    recorded(record_run, [0.98, 1.0, 1.02, 1.0])
+    before = at(tmp_path / "results")
+    recorded(record_run, [1.0], status="failed", start=4, steps=5_000)
+    after = at(tmp_path / "results")
+    assert (before.word, after.word) == ("ON TRACK", "OPEN")
+    assert after.scores[:-1] == before.scores
+    assert after.scores[-1] < 0  # a random policy's return on HalfCheetah
+
+
+def test_below_and_the_shortfall_are_welchs_by_scipy(record_run: Record, tmp_path: Path) -> None:
+    recorded(record_run, [0.90, 0.95, 1.0])
+    found = at(tmp_path / "results")
+    level, random = found.level, -284.0
+    ours = stats.describe(found.scores)
+    theirs = {"std2": level.std * (10 / 9) ** 0.5, "nobs2": 10}
+    test = stats.ttest_ind_from_stats(
+        ours.mean + found.margin, ours.variance**0.5, 3, level.mean, **theirs, equal_var=False, alternative="less"
+    )
+    curve = reference_curve(HALF_CHEETAH)
+    assert curve is not None and found.claim is not None
+    assert found.claim.below == pytest.approx(min(1.0, test.pvalue / curve.alpha_spent(100_000)), rel=0.2)  # whole df
+    error = (ours.variance / 3 + level.std**2 / 9) ** 0.5
+    degrees = int(error**4 / ((ours.variance / 3) ** 2 / 2 + (level.std**2 / 9) ** 2 / 9))
+    bound = level.mean - ours.mean + stats.t.isf(0.05, degrees) * error
+    assert found.shortfall_percent == pytest.approx(100 * bound / (level.mean - random), rel=2e-2)

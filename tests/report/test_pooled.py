@@ -1,0 +1,95 @@
+"""Pooled verdicts: by hand, and against metafor's formulas in matrix form on the committed records."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_rows
+from rlbench.report.reference_scores import DATA
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def metafor(y: np.ndarray, v: np.ndarray) -> Meta:
+    """``rma(yi, vi, method = "DL", test = "knha")`` with its projection matrix (Viechtbauer 2010, section 2)."""
+    k, x = len(y), np.ones((len(y), 1))
+    w = np.diag(1 / v)
+    p = w - w @ x @ np.linalg.inv(x.T @ w @ x) @ x.T @ w
+    q = float(y @ p @ y)
+    tau2 = max(0.0, (q - (k - 1)) / float(np.trace(p)))
+    w = np.diag(1 / (v + tau2))
+    inverse = np.linalg.inv(x.T @ w @ x)
+    middle = float((inverse @ x.T @ w @ y)[0])
+    p = w - w @ x @ inverse @ x.T @ w
+    half = stats.t.ppf(0.975, k - 1) * np.sqrt(float(y @ p @ y) / (k - 1) * float(inverse[0, 0]))
+    return Meta(middle, middle - half, middle + half, tau2**0.5, q, k - 1)
+
+
+def test_two_cells_by_hand() -> None:
+    found = meta_analysis([Effect(-0.1, 0.01), Effect(-0.3, 0.04)])
+    half = 12.706204736 * (0.8 / 125) ** 0.5  # weights 100 and 25; Q = 100 * 0.04**2 + 25 * 0.16**2, less than df
+    assert found == pytest.approx((-0.14, -0.14 - half, -0.14 + half, 0.0, 0.8, 1))
+
+
+def test_cells_that_differ_more_than_their_errors_have_a_tau_by_hand() -> None:
+    found = meta_analysis([Effect(0.0, 0.01), Effect(0.4, 0.01)])
+    tau2 = (8 - 1) / (200 - 20000 / 200)  # Q = 100 * 0.04 + 100 * 0.04
+    assert (found.mean, found.tau, found.q) == pytest.approx((0.2, tau2**0.5, 8.0))
+    assert found.high == pytest.approx(0.2 + 12.706204736 * 0.2)  # half the range, whatever tau
+
+
+def test_any_cells_agree_with_metafors_formulas() -> None:
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 5, 9):
+        y, v = rng.normal(-0.1, 0.2, k), rng.uniform(1e-3, 0.1, k)
+        assert meta_analysis([Effect(*pair) for pair in zip(y, v, strict=True)]) == pytest.approx(metafor(y, v))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [(-0.09, 0.3, "REPRODUCED"), (-0.05, -0.01, "REPRODUCED"), (-0.3, -0.01, "BELOW"), (-0.3, 0.2, "INCONCLUSIVE")],
+)
+def test_the_word_follows_the_interval(low: float, high: float, word: str) -> None:
+    meta = Meta((low + high) / 2, low, high, 0.0, 1.0, 2)
+    row = Pooled(suite="mujoco", algorithm="ppo", kind="full", cells=3, left_out=(), meta=meta)
+    assert row.word == word
+
+
+@pytest.fixture(scope="module")
+def cells() -> tuple[Cell, ...]:
+    return every_cell(["mujoco"], RESULTS)
+
+
+def test_the_committed_rows_equal_an_independent_computation(cells: tuple[Cell, ...]) -> None:
+    with (DATA / "references.csv").open(encoding="utf-8") as file:
+        random = {row["task"]: float(row["random"]) for row in csv.DictReader(file)}
+    rows = {row.algorithm: row for row in pooled_rows(cells) if row.kind == "full"}
+    assert {"ppo", "npg", "reinforce", "a2c", "trpo"} <= rows.keys()
+    for algorithm, row in rows.items():
+        y, v, left = [], [], []
+        for cell in cells:
+            document = cell.documented
+            if cell.key.algorithm != algorithm or cell.claim is None or len(cell.tested) < 3 or document is None:
+                continue
+            ours, way = np.array(cell.tested), document.score - random[cell.key.task.removesuffix("-v4")]
+            if not document.std or ours.std() == 0:
+                left.append(cell.key.task)
+                continue
+            assert document.n is not None
+            y.append((ours.mean() - document.score) / abs(way))
+            v.append((ours.var(ddof=1) / len(ours) + document.std**2 / (document.n - 1)) / way**2)
+        assert row.meta == pytest.approx(metafor(np.array(y), np.array(v)))
+        assert (row.cells, list(row.left_out)) == (len(y), left)
+
+
+def test_an_algorithm_can_be_below_where_no_cell_alone_is(cells: tuple[Cell, ...]) -> None:
+    ppo = next(row for row in pooled_rows(cells) if (row.algorithm, row.kind) == ("ppo", "full"))
+    assert ppo.word == "BELOW"
+    assert "BELOW" not in {cell.verdict.word for cell in cells if cell.key.algorithm == "ppo"}
+    assert str(ppo).endswith("; not pooled, for want of a spread: InvertedPendulum-v4")
