@@ -391,7 +391,9 @@ def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
 
 
 def test_a_run_without_that_policy_is_refused(finished: Path) -> None:
-    with pytest.raises(UsageError, match="no such checkpoint; a finished run keeps best and last"):
+    with pytest.raises(
+        UsageError, match="has no weights, as records in git have none; train them with: rlbench run toy "
+    ):
         kept_policy(finished, "last")
     for which in ("resume", "../best"):
         with pytest.raises(UnknownName, match="unknown checkpoint"):

@@ -214,7 +214,9 @@ def test_a_run_plays_as_when_it_is_judged() -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="plays Catch, not Doors"):
         EpisodeRecorder(recipe(run, task="Doors"), run, "best", tmp_path / "x.frames")
-    with pytest.raises(UsageError, match="no such checkpoint; a finished run keeps best and last"):
+    with pytest.raises(
+        UsageError, match="has no weights, as records in git have none; train them with: rlbench run toy "
+    ):
         EpisodeRecorder(recipe(run), run, "last", tmp_path / "x.frames")
     spec = suites.spec("toy", "ppo", "Catch")
     with pytest.raises(UsageError, match="is no Q-learning"):
