@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from rlbench.cli import options
-from rlbench.cli.announcement import announce
 from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, remark, terminal_width
@@ -72,7 +71,6 @@ def run(
     if dry_run:
         _print_plan(specs, results, dataset, json=json)
         return
-    announce(specs, results, quiet=quiet or pipe is not None)
     _set_thread_policy(specs)
     request = SweepOptions(
         results=results,

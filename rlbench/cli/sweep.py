@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlbench.cli.announcement import announce
 from rlbench.cli.choices import EXECUTORS
 from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
@@ -113,7 +114,10 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> Lines:
     from rlbench.cli.parent_pipe import PipeDisplay
     from rlbench.cli.progress_display import display
 
-    return display(jobs, quiet=options.quiet) if options.pipe is None else PipeDisplay(options.pipe, jobs)
+    if options.pipe is not None:
+        return PipeDisplay(options.pipe, jobs)
+    announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # when nothing was refused
+    return display(jobs, quiet=options.quiet)
 
 
 @contextmanager

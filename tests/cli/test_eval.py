@@ -150,7 +150,7 @@ def test_a_name_that_means_several_runs_or_none_is_refused_with_some(record_run:
 
 def test_a_run_that_keeps_no_policy_says_so(record_run: Record, capsys: Capture) -> None:
     folder = record_run([1.0], status=None)
-    assert "checkpoint/best: no such checkpoint; a finished run keeps" in refused(capsys, str(folder))
+    assert "has no weights, as records in git have none; train them with: rlbench run " in refused(capsys, str(folder))
 
 
 def test_the_policy_that_is_there_is_offered_for_the_one_that_is_not(

@@ -104,13 +104,13 @@ def test_what_says_which_run_is_meant_has_its_own_place(tmp_path: Path, source: 
         "RLBENCH_": {"environ": {f"RLBENCH_{group}__{name}".upper(): "x"}},
         "file": {"config": toml(tmp_path, f'[{group}]\n{name} = "x"')},
     }[source]
-    with pytest.raises(UsageError, match=r"says which run is meant; (use --task|the algorithm is the second argument)"):
+    with pytest.raises(UsageError, match=r"identifies the run; (use --task|the algorithm is the second argument)"):
         resolve(*PONG, **given_by)
 
 
 @pytest.mark.parametrize("text", ["seed=3", "smoke=true", "suite=toy", "algorithm=c51", "task=toy", "algo=ppo"])
 def test_the_identity_of_a_run_cannot_be_set(text: str) -> None:
-    with pytest.raises(UsageError, match="says which run is meant"):
+    with pytest.raises(UsageError, match="identifies the run"):
         resolve(*PONG, sets=[text])
 
 
