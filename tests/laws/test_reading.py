@@ -44,6 +44,37 @@ def test_the_nine_files_that_are_to_be_read_are_those_of_the_law_and_short() -> 
     assert sum(len(MODULES[path].text.splitlines()) for path in budgets.PATH) < budgets.READING
 
 
+MAP = TEXT.partition("## A map\n")[2].partition("\n## ")[0]
+PLACES = re.findall(r"`(rlbench/\w[\w/]*\.py)(?::([\w.]+))?`", MAP)
+
+
+def definition(path: str, name: str) -> ast.ClassDef | ast.FunctionDef:
+    """The statement that defines ``Class``, ``function`` or ``Class.method``; fails where there is none."""
+    node: ast.Module | ast.ClassDef | ast.FunctionDef = MODULES[path].tree
+    for part in name.split("."):
+        (node,) = (n for n in node.body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == part)
+    assert not isinstance(node, ast.Module)
+    return node
+
+
+@pytest.mark.parametrize(("path", "name"), PLACES)
+def test_every_place_on_the_map_is_there(path: str, name: str) -> None:
+    assert path in MODULES
+    if name:
+        definition(path, name)
+
+
+def test_the_map_counts_the_lines_of_an_algorithm() -> None:
+    rows = re.findall(r"^\| (.+?) \| (`rlbench/.+`) \| (\d+) \|$", MAP, re.MULTILINE)
+    assert len(rows) >= 20
+    for algorithm, places, lines in rows:
+        count = 0
+        for path, name in re.findall(r"`(.+?\.py)(?::([\w.]+))?`", places):
+            node = definition(path, name) if name else None
+            count += (node.end_lineno or 0) - node.lineno + 1 if node else len(MODULES[path].text.splitlines())
+        assert int(lines) == pytest.approx(count, rel=0.2, abs=5), algorithm
+
+
 @pytest.mark.parametrize(("path", "names"), [row[:2] for row in ROWS])
 def test_every_function_on_the_way_is_where_the_table_says(path: str, names: str) -> None:
     defined = {
