@@ -50,7 +50,7 @@ class Saved(NamedTuple):
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
-    """Train a run to its end and yield each record; its outcome is in ``store.outcome``.
+    """Train a run to its end, or to ``stop.until``, and yield each record; its outcome is in ``store.outcome``.
 
     A run that has ended yields nothing. ``seal`` holds the checksum of the data set, if it was computed just now.
 
@@ -75,10 +75,9 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
             if isinstance(record, Epoch):
                 recorder.keep(record)
             yield record
-            if recorder.has_reached(record):
+            if recorder.has_reached(record) or recorder.save_if_due(stop, record):
                 break
-            recorder.save_if_due(stop)
-        recorder.finish()
+        recorder.finish(stop)
     except (Interrupted, ResourceExhausted, RefusedFile):
         raise  # not the run's fault: its state stays as it was saved
     except UsageError as error:
@@ -106,7 +105,7 @@ class _Recorder:
     def __init__(self, spec: Spec, runtime: Runtime, store: Store, trainer: Trainer) -> None:
         self.spec, self.runtime, self.store, self.trainer = spec, runtime, store, trainer
         self.folder = store.folder / "checkpoint"
-        self.reason, self.refusals = "the budget is spent", tuple[str, ...]()
+        self.reason, self.refusals, self.paused = "the budget is spent", tuple[str, ...](), False
         self._saved, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
 
     def keep(self, epoch: Epoch) -> None:
@@ -123,15 +122,17 @@ class _Recorder:
         self.reason = f"reached {stop:g}, where the protocol stops"
         return True
 
-    def save_if_due(self, stop: Stop) -> None:
-        """Write the resume checkpoint at each segment, at each interval, and at a signal.
+    def save_if_due(self, stop: Stop, record: Progress | Epoch) -> bool:
+        """Write the resume checkpoint at each segment, interval, signal and pause; return whether the run pauses.
 
         Raises:
             Interrupted: ``stop`` is set.
         """
         clock, segment = self.trainer.clock, self.trainer.clock.steps // self.spec.budget.segment
         overdue = monotonic() - self._saved > self.runtime.checkpoint_seconds
-        if stop.signal is not None or segment != self._segment or overdue:
+        until, budget = stop.until, self.spec.budget.steps
+        self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
+        if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _sound(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type)._asdict()
             origin = manifest.origin(self.spec, self.store.environment)
@@ -144,10 +145,14 @@ class _Recorder:
             raise Interrupted(
                 f"{self.store.folder}: stopped at {clock.steps:,} steps; the same command resumes", signal=stop.signal
             )
+        return self.paused
 
-    def finish(self) -> None:
-        """Save the last policy, write the outcome and remove the resume checkpoint."""
+    def finish(self, stop: Stop) -> None:
+        """Save the last policy, write the outcome and remove the resume checkpoint; of a paused run keep it."""
         trainer, store = self.trainer, self.store
+        if self.paused:
+            _finish(store, trainer.clock, trainer.inexact, f"--until {stop.until:,} steps", "interrupted")
+            return
         policy = of_module(trainer.learner.policy())
         store.assert_held()
         checkpoint.save(self.folder / "last", _kept(self.spec, store, trainer, policy, trainer.clock.epochs - 1))

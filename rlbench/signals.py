@@ -19,6 +19,7 @@ class Stop:
 
     signal: int | None = None  # number of the first signal
     again: bool = False  # a second signal arrived
+    until: int | None = None  # steps at whose evaluation the run pauses; gradient steps on recorded data
     phase: Phase = "idle"  # of the run in this process; in "setup" there is no state to save yet
 
 

@@ -51,7 +51,7 @@ class Inline:
         if self._started is None:
             return
         (job, force), self._started, store = self._started, None, None
-        self.stop.phase = "setup"
+        self.stop.phase, self.stop.until = "setup", job.until
         try:
             data = check_data(job.spec, self.runtime)
             store = Store.claim(job.spec, self.results, environment_of(job.spec, self.runtime, data), force=force)

@@ -228,6 +228,17 @@ Steps: TypeAlias = Annotated[
         rich_help_panel=panels.LENGTH,
     ),
 ]
+Until: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="STEPS|P%|informative",
+        help="Pause there, at an evaluation, with the state saved; informative: once the reference's curve can be told "
+        "from its start. Default: the end.",
+        show_default=False,
+        rich_help_panel=panels.LENGTH,
+    ),
+]
 Smoke: TypeAlias = Annotated[
     bool,
     typer.Option(

@@ -33,6 +33,7 @@ def run(
     dataset: options.Dataset = None,
     seeds: options.Seeds = "0",
     steps: Steps = None,
+    until: options.Until = None,
     sets: Sets = None,
     config: Config = None,
     device: options.Device = "auto",
@@ -81,6 +82,7 @@ def run(
         env_timeout=env_timeout,
         eval_workers=eval_workers,
         update_engine=update_engine,
+        until=until,
         smoke=smoke,
         force=force,
         quiet=quiet,
@@ -165,7 +167,7 @@ def _sentence(row: dict[str, object]) -> str:
     best, reference = row["best"], row["documented"]
     score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
     score += f" (documented {reference:.6g})" if isinstance(reference, float) else ""
-    why = f" ({row['reason']})" if row["status"] in CODES else ""
+    why = f" ({row['reason']})" if row["status"] in {*CODES, "interrupted"} else ""
     resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
     data = f"@{row['dataset']}" if row["dataset"] else ""

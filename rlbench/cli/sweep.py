@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from rlbench.cli.announcement import announce
 from rlbench.cli.choices import EXECUTORS
 from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
+from rlbench.cli.until import pauses
 from rlbench.config.run import Runtime
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import available_memory
@@ -50,6 +51,7 @@ class SweepOptions:
     env_timeout: float  # seconds
     update_engine: EngineName
     eval_workers: int | None  # processes that evaluate policies of one run while it trains
+    until: str | None  # where each run pauses, as typed
     smoke: bool
     force: bool
     quiet: bool
@@ -94,12 +96,13 @@ def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Seq
 
 def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], int | None]:
     """Run every spec to its end; return the endings and the number of the signal that stopped the sweep."""
-    runtime = options.runtime
+    runtime, until = options.runtime, pauses(options.until, specs)
     with (
-        _executor(specs, options, runtime) as (jobs, make_executor),
+        _executor(specs, options, runtime) as (planned, make_executor),
         stop_on_signals() as stop,
-        _display(jobs, options) as display,
+        _display(planned, options) as display,
     ):
+        jobs = [replace(job, until=None if until is None else until(job.spec)) for job in planned]
         executor = make_executor(stop)
         try:
             check = partial(refuse_other_data, runtime=runtime)
@@ -200,6 +203,7 @@ def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
             *("--env-timeout", str(options.env_timeout), "--eval-workers", str(order.job.eval_workers)),
             *("--update-engine", options.update_engine),
             *(("--dataset", options.dataset) if options.dataset is not None else ()),
+            *(("--until", options.until) if options.until is not None else ()),
             *(("--smoke",) if options.smoke else ()),
             *(("--force",) if order.force else ()),
         ]

@@ -56,6 +56,12 @@ class Record:
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
 
+    def settled(self, until: int | None = None) -> bool:
+        """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
+        if self.outcome is None or self.outcome.status != "interrupted":
+            return self.outcome is not None
+        return until is not None and bool(self.epochs) and self.epochs[-1].steps >= until
+
 
 def read(folder: Path) -> Record:
     """Read a run's record, whole.

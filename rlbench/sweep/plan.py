@@ -34,6 +34,7 @@ class Job:
     memory: int = 0  # bytes of the host
     gpu: int = 0  # bytes of a GPU; 0 where none is used
     eval_workers: int = 0  # processes that evaluate policies while it trains
+    until: int | None = None  # steps at which the run pauses; None: it goes on to its end
 
     @property
     def name(self) -> str:

@@ -154,7 +154,7 @@ class Sweep:
             return False
         try:
             record = read(job.folder)
-            if not _complete(record):
+            if not _complete(record, job.until):
                 return False
             self.check(record)
         except RefusedFile as error:
@@ -204,8 +204,9 @@ class Sweep:
     def _status(self, job: Job, event: Exited) -> tuple[Status, str]:
         """Status and reason of a job whose process has ended: by its record, else by the exit code."""
         attempt = self._attempts[job.name]
-        outcome = None if attempt.force else _outcome(job.folder)  # the record is of an earlier attempt then
-        if outcome is not None and outcome.status != "interrupted":
+        record = None if attempt.force else _record(job.folder)  # the record is of an earlier attempt then
+        outcome = record.outcome if record is not None else None
+        if record is not None and outcome is not None and record.settled(job.until):
             return outcome.status, outcome.reason
         if event.status == "interrupted" and outcome is not None:
             return "interrupted", outcome.reason
@@ -262,10 +263,10 @@ def _may_retry(attempt: _Attempts, event: Exited) -> bool:
     return attempt.died <= RETRIES
 
 
-def _complete(record: Record) -> bool:
+def _complete(record: Record, until: int | None) -> bool:
     """Return whether nothing is left to do; a crash at the very end leaves checkpoints that a resume removes."""
     if record.outcome is None or record.outcome.status != "done":
-        return record.outcome is not None and record.outcome.status != "interrupted"
+        return record.settled(until)
     folder = record.folder / "checkpoint"
     return not folder.is_dir() or all(path.name in {"best", "last"} for path in folder.iterdir())
 
@@ -289,8 +290,14 @@ def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
 
 def _outcome(folder: Path) -> Outcome | None:
     """Outcome of a run; None where its record holds none or cannot be read."""
+    record = _record(folder)
+    return record.outcome if record is not None else None
+
+
+def _record(folder: Path) -> Record | None:
+    """Record of a run; None where there is none that can be read."""
     try:
-        return read(folder).outcome if (folder / "spec.json").exists() else None
+        return read(folder) if (folder / "spec.json").exists() else None
     except RefusedFile:
         return None
 

@@ -90,6 +90,23 @@ def test_catch_stopped_anywhere_ends_as_if_it_never_was(
     assert ending(spec, results) == golden["Catch"]
 
 
+def test_a_run_that_pauses_at_a_step_ends_as_if_it_never_had(
+    golden: dict[str, tuple[object, ...]], tmp_path: Path
+) -> None:
+    spec = spec_of("toy", "Catch", CATCH)
+    for until, reached in ((1, 400), (401, 800), (1200, 1200)):
+        store = Store.claim(spec, tmp_path, {})
+        assert store is not None
+        list(run(spec, run_one.QUIET, store, Stop(until=until)))
+        store.release()
+        record, ended = read(store.folder), reached == 1200
+        assert record.outcome is not None
+        assert (record.epochs[-1].steps, record.outcome.steps) == (reached, reached)
+        assert record.outcome.status == ("done" if ended else "interrupted")
+        assert [record.settled(step) for step in (None, reached, reached + 1)] == [ended, True, ended]
+    assert ending(spec, tmp_path) == golden["Catch"]
+
+
 @pytest.mark.parametrize("algorithm", ["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"])
 def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
     tmp_path: Path, algorithm: str

@@ -17,6 +17,7 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
+from rlbench.cli.until import parse_until
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read, scores
 from rlbench.sweep.plan import Job, Order
@@ -90,6 +91,46 @@ def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_comman
     third.communicate(timeout=60)
     assert third.returncode == 0
     assert sum(events(tmp_path, seed).count("begun") for seed in range(3)) <= 5, "what is done was run again"
+
+
+def test_runs_pause_until_a_step_in_a_sweep_and_alone_and_the_command_without_it_ends_them(tmp_path: Path) -> None:
+    process = started(tmp_path, "0,1", "--json", "--until", "1", "--jobs", "2")
+    out, err = process.communicate(timeout=170)
+    assert process.returncode == 0, err
+    rows = json.loads(out)["runs"]
+    paused = ("interrupted", "--until 1 steps", 200)
+    assert [(row["status"], row["reason"], row["env_steps"]) for row in rows] == [paused, paused]
+    for more, steps in (("--until=1", 200), ("--until=50%", 400), ("--quiet", 600)):
+        assert main([*words(tmp_path, "0")[3:], more]) == 0
+        assert read(folder(tmp_path, 0)).epochs[-1].steps == steps
+    assert complete(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        ("soon", "--until soon: not a number of steps; write 100000, 10% or informative"),
+        ("0", "--until 0: not a number of steps"),
+        ("101%", "--until 101%: not a number of steps"),
+        ("informative", "--until informative: toy/dqn/Catch has no documented curve"),
+    ],
+)
+def test_a_pause_that_cannot_be_is_refused(
+    until: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(tmp_path, "0")[3:], "--until", until]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_informative_checkpoint_of_an_entry_is_where_its_run_pauses() -> None:
+    catch = resolve("toy", "dqn", "Catch", seed=0, sets=TINY).spec
+    assert parse_until("informative")(resolve("mujoco", "sac", "HalfCheetah-v4", seed=0, sets=()).spec) == 50_000
+    assert (parse_until("100_000")(catch), parse_until("1e5")(catch), parse_until("2.5%")(catch)) == (
+        100_000,
+        100_000,
+        15,
+    )
 
 
 @pytest.mark.soak
@@ -200,6 +241,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
         "env_timeout": 600.0,
         "update_engine": "compiled",
         "eval_workers": None,
+        "until": None,
         "smoke": False,
         "quiet": True,
         "jobs": "2",
