@@ -11,7 +11,7 @@ import typer
 from rlbench.cli import options
 from rlbench.cli.experience import Data, dataset_of, reference_score
 from rlbench.cli.options import RESULTS, Config, Json, Results, Sets, Smoke, Steps, Suite
-from rlbench.cli.output import emit, emit_json, remark, terminal_width
+from rlbench.cli.output import complain, emit, emit_json, remark, terminal_width
 from rlbench.report.columns import sentences
 
 if TYPE_CHECKING:
@@ -98,6 +98,10 @@ def run(
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
     else:
         emit("\n".join(sentences(map(_sentence, rows), terminal_width())) or "no runs")
+    if quiet:  # the progress display names a refusal on stderr otherwise
+        for row in rows:
+            if row["status"] == "refused":
+                complain(str(row["reason"]))
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)

@@ -150,7 +150,7 @@ def test_a_set_without_a_row_is_learned_from_on_the_world_that_it_is_of(
         Data("rlb-silent").tasks("offline")
     with pytest.raises(UsageError, match="antmaze-umaze-v0: its policies cannot be evaluated here"):
         Data("antmaze-umaze-v0").tasks("offline")  # before anyone is told to download it
-    with pytest.raises(UsageError, match="is of Pusher-v5, which judges nothing here; say with --task"):
+    with pytest.raises(UsageError, match="is of Pusher-v5, which is not available here; name its env"):
         Data("mujoco/pusher/expert-v0").tasks("offline")
 
 

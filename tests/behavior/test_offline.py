@@ -270,9 +270,9 @@ def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path:
 
 
 def test_a_path_alone_does_not_say_what_is_to_be_learned(data: Path) -> None:
-    with pytest.raises(UsageError, match="say with --task what it is"):
+    with pytest.raises(UsageError, match="name its environment with --task"):
         Data(str(data)).tasks("offline")
-    with pytest.raises(UsageError, match="say with --task what it is"):
+    with pytest.raises(UsageError, match="name its environment with --task"):
         Data("").tasks("offline")
 
 

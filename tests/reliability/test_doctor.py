@@ -57,6 +57,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         return f"ModuleNotFoundError: No module named '{name}'" if name in names else usual(name)
 
     monkeypatch.setattr(doctor, "_imported", imported)
+    monkeypatch.delenv("MUJOCO_GL", raising=False)  # rendering sets it, and doctor names its library first
 
 
 def test_everything_has_its_line_and_every_suite_its_engine() -> None:
