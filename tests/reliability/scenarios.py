@@ -16,6 +16,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
+from rlbench import checkpoint
 from rlbench.cli.app import main
 from rlbench.datasets import (
     checksums,
@@ -85,7 +86,9 @@ def crash(folder: Path, golden: Path) -> None:
     """All that a crash at the very end may leave, though the run is done."""
     shutil.copytree(golden, folder, dirs_exist_ok=True)
     run = CATCH.folder(folder)
-    shutil.copytree(run / "checkpoint" / "last", run / "checkpoint" / "resume")
+    state = checkpoint.load(run / "checkpoint" / "last")
+    del state["epoch"]  # what tells a policy from a state to resume
+    checkpoint.save(run / "checkpoint" / "resume", state)
     for name in ("resume", "best"):
         shutil.copytree(run / "checkpoint" / "last", run / "checkpoint" / f".{name}.1.tmp")
     (run / "outcome.json.1.tmp").write_text("{")
