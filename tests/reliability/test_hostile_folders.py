@@ -48,7 +48,7 @@ def import_workers() -> None:
     """Workers of a data import."""
     missing = {name: Path(name) for name in ("a", "b")}
     Path("set").mkdir()
-    results = list(shard_conversion._converted(missing, Path("set"), dqn_replay.converted, 2))
+    results = list(shard_conversion._convert_all(missing, Path("set"), dqn_replay.converted, 2))
     assert all(result.refused is not None for result in results)
 
 
@@ -62,7 +62,7 @@ CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
     "a sweep's run, a library": (sweep_child, "typer.py"),
     "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
     "an offline evaluation worker": (judge, "numpy.py"),
-    "the look for GPUs": (lambda: sweep._cards("cuda"), "torch.py"),
+    "the look for GPUs": (lambda: sweep._free_gpus("cuda"), "torch.py"),
     "a data import's workers": (import_workers, "pickle.py"),
     "a library's": (library_child, "colorsys.py"),
 }
