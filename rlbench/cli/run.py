@@ -98,10 +98,7 @@ def run(
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
     else:
         emit("\n".join(sentences(map(_sentence, rows), terminal_width())) or "no runs")
-    if quiet:  # the progress display names a refusal on stderr otherwise
-        for row in rows:
-            if row["status"] == "refused":
-                complain(str(row["reason"]))
+    _complain(rows, quiet=quiet)
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
@@ -164,6 +161,13 @@ def _specs(
         for name in suites.matching(suite, data.tasks(suite, globs), algorithm)
         for seed in numbers
     ]
+
+
+def _complain(rows: list[dict[str, object]], *, quiet: bool) -> None:
+    """Name refused runs on stderr where no progress display does."""
+    for row in rows:
+        if quiet and row["status"] == "refused":
+            complain(str(row["reason"]))
 
 
 def _sentence(row: dict[str, object]) -> str:
