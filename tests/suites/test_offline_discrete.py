@@ -98,7 +98,7 @@ def test_unknown_data_are_taken_for_a_million_transitions() -> None:
 
 
 def test_a_world_does_not_say_what_to_learn_from() -> None:
-    with pytest.raises(UsageError, match="name it with --dataset"):
+    with pytest.raises(UsageError, match="name the data to learn from with --dataset"):
         Data(None).name("offline", PONG, smoke=False)
     assert Data(None).name("offline", PONG, smoke=True) == ""
 
