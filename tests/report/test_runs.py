@@ -44,8 +44,9 @@ def test_every_committed_run_has_the_numbers_of_its_record() -> None:
             assert paces
         assert run.speeds == tuple(pace for pace in paces if pace > 0)
         assert (run.id, run.seed, run.budget) == (record.spec.id, record.spec.seed, record.spec.budget.steps)
-        assert record.outcome is not None
-        assert (run.status, run.env_steps) == (record.outcome.status, record.epochs[-1].steps)
+        assert run.env_steps == record.epochs[-1].steps
+        if record.outcome is not None:  # a run that was killed has none
+            assert run.status == record.outcome.status
 
 
 def test_a_line_with_its_fields_in_another_order_is_read(record_run: Record) -> None:

@@ -81,7 +81,7 @@ def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_comman
     assert again.returncode == 0, err
     rows = json.loads(out)["runs"]
     assert [(row["seed"], row["status"]) for row in rows] == [(0, "done"), (1, "done"), (2, "done")]
-    assert len({complete(tmp_path, seed) for seed in range(3)}) == 3
+    assert len({repr(complete(tmp_path, seed)) for seed in range(3)}) == 3
     assert "resumes at" in err
     for row in rows:
         assert events(tmp_path, row["seed"]).count("done") <= 1
