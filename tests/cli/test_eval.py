@@ -187,7 +187,7 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsy
     [
         (("--video", "a.avi"), "--video a.avi: a film ends in .gif or .mp4; name it so"),
         (("--video", "none/a.gif"), "none is not a folder; make it first"),
-        (("--replay-recorded", "--seed", "1"), "--replay-recorded plays what was recorded"),
+        (("--replay-recorded", "--seed", "1"), "--replay-recorded plays the recorded episodes"),
         (("--device", "tpu"), "--device tpu: not a device"),
     ],
 )
