@@ -98,7 +98,7 @@ def run(
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
     else:
         emit("\n".join(sentences(map(_sentence, rows), terminal_width())) or "no runs")
-    _complain(rows, quiet=quiet)
+    _complain(rows)
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
@@ -163,10 +163,10 @@ def _specs(
     ]
 
 
-def _complain(rows: list[dict[str, object]], *, quiet: bool) -> None:
-    """Name refused runs on stderr where no progress display does."""
+def _complain(rows: list[dict[str, object]]) -> None:
+    """Name refused runs on stderr."""
     for row in rows:
-        if quiet and row["status"] == "refused":
+        if row["status"] == "refused":
             complain(str(row["reason"]))
 
 
