@@ -89,9 +89,14 @@ def recorded(path: Path) -> Seal | None:
             return None
     except OSError as error:  # the name with its suffix is too long
         raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
+    damage = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
     try:
-        return _parsed(json.loads(disk.content(beside)), beside)
-    except (RefusedFile, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        content = disk.content(beside)
+    except (RefusedFile, OSError):
+        content = ""  # no JSON either
+    try:
+        return _parsed(json.loads(content), beside)
+    except damage:
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
 
