@@ -77,7 +77,7 @@ class PPO(Compilable):
 
     @compilable
     def loss(self, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
-        """What is minimised, ``[]`` (eq. 9), and ``METRICS``, ``[4]``."""
+        """Compute the loss, ``[]`` (eq. 9), and ``METRICS``, ``[4]``."""
         found: PolicyValue = self.net(batch.obs)
         ours, weight = self.config, batch.weight
         log_prob = found.policy.log_prob(batch.action)

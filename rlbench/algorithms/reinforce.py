@@ -56,7 +56,7 @@ class Reinforce(Compilable):
 
     @compilable
     def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, Metrics]:
-        """What is minimised, ``[]``, of rows ``[M]``; its slope is the paper's theorem 1. It compiles whole."""
+        """Compute the loss, ``[]``, of rows ``[M]``; its gradient is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
         loss = -weighted_mean(policy.log_prob(action) * worth, weight)
         nothing = torch.zeros_like(loss.detach())

@@ -28,12 +28,12 @@ MOST_FILES: Final = 10_000
 FRAME_SKIP: Final = 4
 OVER: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
 PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
-"""What no file says."""
+"""Names of what a file leaves open."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportOptions:
-    """What the command line says about the files."""
+    """Options of the command line about the files."""
 
     suite: str
     algorithm: str

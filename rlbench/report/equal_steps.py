@@ -109,7 +109,7 @@ class ReferenceCurve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AtStep:
-    """What the seeds of a cell say at the largest checkpoint that enough of them have reached."""
+    """Comparison of a cell's seeds with its reference at the largest checkpoint that enough of them have reached."""
 
     level: Level
     word: StepWord

@@ -145,7 +145,7 @@ def _seed(key: CellKey, run: Run, bounds: tuple[float, float, int]) -> str:
 
 
 def _variant(run: Run) -> str:
-    """What sets a run apart from the published settings, in parentheses."""
+    """Name the settings that differ from the published ones, in parentheses."""
     from rlbench.report.plot_data import label
 
     return f" ({label(run)})" if differences(run) else ""

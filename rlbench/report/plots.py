@@ -148,7 +148,7 @@ def kind_of(name: str) -> Kind:
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, Look]:
-    """How each line of a figure is drawn; ``ppo lr=1e-4`` has the colour of ``ppo`` and other dashes."""
+    """Choose the style of each line; ``ppo lr=1e-4`` has the colour of ``ppo`` and other dashes."""
     found: dict[str, Look] = {}
     used: Counter[str] = Counter()
     for place, label in enumerate(dict.fromkeys(labels)):

@@ -74,7 +74,7 @@ class Sources(NamedTuple):
         return tuple(_joined(ours.get(key), known.get(key), matches.get(key, "")) for key in keys)
 
     def _matches(self) -> Mapping[CellKey, str]:
-        """How own runs compare with rlbench's records of their identity and seed, as a note of each cell."""
+        """Compare own runs with rlbench's records of their identity and seed, in a note of each cell."""
         if self.rlbench is None:
             return {}
         found: dict[CellKey, list[str]] = defaultdict(list)

@@ -11,7 +11,7 @@ from rlbench.ops.types import Metrics
 
 
 class Report(Protocol):
-    """What an update says."""
+    """Metrics and priorities of an update."""
 
     @property
     def metrics(self) -> Metrics:

@@ -1,4 +1,4 @@
-"""What each family of algorithms says of itself, by literal tables."""
+"""Capabilities of each family of algorithms, against literal tables."""
 
 from __future__ import annotations
 

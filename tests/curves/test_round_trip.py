@@ -1,4 +1,4 @@
-"""What is exported is imported again as it was, and rlbench's own files are one format more."""
+"""Exported curves are imported again unchanged, and rlbench's own files are one format more."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@ import gymnasium
 
 
 def made(name: str) -> Callable[[], gymnasium.Env[Any, Any]]:
-    """How one env is made."""
+    """Make one env."""
     return lambda: gymnasium.make(name, disable_env_checker=True)

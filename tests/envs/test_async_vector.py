@@ -31,7 +31,7 @@ def made(make_any: Make, kind: str, answers: int, seeds: list[int] | None = None
 
 
 def rows_of(step: Step) -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """What each env answered, every column but the env's number."""
+    """Columns of each env's step but the env index."""
     for i, env_id in enumerate(step.env_id.tolist()):
         yield env_id, tuple(column[i].tobytes() for column in step._replace(env_id=step.reward))
 

@@ -1,4 +1,4 @@
-"""What a second attack found: links, numbers and texts of a stranger's folder that the first list did not name."""
+"""Tests of a second attack: links, numbers and texts of a stranger's folder that the first list did not name."""
 
 from __future__ import annotations
 
