@@ -54,7 +54,7 @@ class QLearner(Compilable):
 
     @compilable
     def loss(self, batch: Transition) -> tuple[Tensor, Update]:
-        """Loss of a minibatch, ``[]`` (algorithm 1): pure and of fixed shape, it compiles whole and waits for no host."""
+        """Loss of a minibatch, ``[]`` (algorithm 1): pure, of fixed shape; it compiles whole and waits for no host."""
         features = self.online.torso(batch.obs)
         values = self.online.head(features, "learn")
         value = values.at(batch.action)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int
 
 
 def read(path: Path, **changes: str) -> list[ImportedCurve]:
-    return imported([path], replace(PLAIN, **changes))  # type: ignore[arg-type]  # names of fields with texts
+    return imported([path], ImportOptions(**(asdict(PLAIN) | changes)))
 
 
 @pytest.mark.parametrize("name", CASES)
