@@ -89,14 +89,13 @@ def recorded(path: Path) -> Seal | None:
             return None
     except OSError as error:  # the name with its suffix is too long
         raise UsageError(f"{printable(str(path))}: {error.strerror}; rename it") from None
-    damage = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
     try:
-        content = disk.content(beside)
-    except (RefusedFile, OSError):
-        content = ""  # no JSON either
-    try:
-        return _parsed(json.loads(content), beside)
-    except damage:
+        content = json.loads(disk.content(beside))
+    except (RefusedFile, OSError, ValueError, RecursionError):
+        content = None
+    try:  # a newer version is refused as such
+        return _parsed(content, beside)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
 
