@@ -84,7 +84,8 @@ def parsed(words: list[str]) -> dict[str, object]:
     """What the verb would be given; raises what a user would be told."""
     command, *rest = words
     verb = f"{command} {rest.pop(0)}" if hasattr(VERBS[command], "commands") else command
-    return dict(VERBS[verb].make_context(verb, rest).params)
+    with VERBS[verb].make_context(verb, rest) as context:
+        return dict(context.params)
 
 
 def _listed(value: object) -> list[str]:
