@@ -1,4 +1,4 @@
-"""EXTENDING.md, performed: every recipe in a copy of the package, block by block, so that it cannot rot.
+"""docs/extending.md, performed: every recipe in a copy of the package, block by block, so that it cannot rot.
 
 A fenced block belongs to the file that was named last before it: ``New file `…```, ``At the end of `…``` or
 ``In `…```. A diff replaces the one place that reads like its old lines; a console block is run, and what is shown of
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "EXTENDING.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 RECIPES = {part.partition("\n")[0]: part for part in TEXT.split("\n## ")[1:]}
 BLOCK = re.compile(
     r"^```(\w+)\n(.*?)^```$|(New\s+file|At\s+the\s+end\s+of|In)\s+`([\w/.]+)`:", re.MULTILINE | re.DOTALL

@@ -20,7 +20,8 @@ from rlbench.errors import RlbenchError
 from tests.laws.mentions import typed
 from tests.laws.source import ROOT
 
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PERFORMED: Final = ROOT / "docs/extending.md"  # its commands name what its recipes add; tests/test_guide.py runs them
+PAGES: Final = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {PERFORMED})]
 README: Final = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 LINES: Final = [(verb, shlex.split(line.replace("\\\n", " "))) for verb, said in EXAMPLES.items() for _, line in said]
 TYPED: Final = re.compile(r"^(?:\$ )?(?:scripts/|\.venv/bin/)?rlbench (.+)$", re.MULTILINE)
