@@ -12,8 +12,10 @@ from rlbench.cli.output import emit, emit_json, terminal_width
 from rlbench.errors import UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from rlbench.report.cells import Cell
+    from rlbench.report.reference_table import CellKey
     from rlbench.report.remaining_work import RemainingRuns
     from rlbench.report.sources import Sources
 
@@ -76,24 +78,25 @@ def plan(
     wanted, evidence = parse_seeds(seeds), sources(results)
     chosen = SUITES if suite == "all" else (suite,)
     early = at is not None
-    found = [
+    remaining = [
         row
         for name in chosen
         for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted, informative=early)
     ]
     if early:
-        found.sort(key=_length)
-    found = [row for row in found if row.runnable or not (runnable or lines)]
+        remaining.sort(key=_length)
+    remaining = [row for row in remaining if row.runnable or not (runnable or lines)]
     if budget is not None:
-        _affordable(found, chosen, evidence, budget, at=early, lines=lines, json=json)
+        _affordable(remaining, chosen, evidence, budget, at=early, lines=lines, json=json)
         return
     if one:
-        found = list({(row.key.suite, row.key.algorithm): row for row in reversed(found)}.values())[::-1]
+        remaining = list({(row.key.suite, row.key.algorithm): row for row in reversed(remaining)}.values())[::-1]
     if lines:
-        if found:
-            emit("\n".join(map(_line, sorted(found, key=_length))))
+        if remaining:
+            emit("\n".join(map(_line, sorted(remaining, key=_length))))
     elif json:
-        emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row) for row in found]})
+        measured = _measured(evidence, chosen)
+        emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row, measured) for row in remaining]})
     else:
         every = [
             row
@@ -102,12 +105,13 @@ def plan(
                 name, evidence, algorithms=algo or (), seeds=wanted, whole=True, informative=early
             )
         ]
-        told = _text(found) if found else f"nothing is missing from {evidence.own}"
-        emit("\n".join([told, *sentences([_whole(every)], terminal_width())]))
+        nothing = f"nothing is missing from {evidence.own}"
+        text = _text(remaining, _measured(evidence, chosen)) if remaining else nothing
+        emit("\n".join([text, *sentences([_whole(every)], terminal_width())]))
 
 
 def _affordable(
-    found: Sequence[RemainingRuns],
+    remaining: Sequence[RemainingRuns],
     suites: Sequence[str],
     evidence: Sources,
     budget: str,
@@ -123,25 +127,34 @@ def _affordable(
     from rlbench.report.columns import sentences
 
     hours = parse_budget(budget)
-    cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in found}
+    cells, untils = every_cell(suites, evidence.own), {row.key: row.until for row in remaining}
     verdicts = {cell.key: stage(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
-    choice = chosen(found, verdicts, hours)
+    choice = chosen(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
     if lines:
         emit("\n".join(map(_line, (*choice.rows, *after))))
         return
     if json:
-        rows = {"include": list(map(_row, choice.rows)), "after": list(map(_row, after))}
+        measured = _measured(evidence, suites)
+        rows = {
+            "include": [_row(row, measured) for row in choice.rows],
+            "after": [_row(row, measured) for row in after],
+        }
         emit_json({"schema_version": PLAN_SCHEMA, "budget_hours": hours, **rows})
         return
     unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
-    told = (
+    summary = (
         f"{len(choice.rows)} verdicts in {spoken(choice.hours * 3600)} of {spoken(hours * 3600)}, the cheapest first; "
         f"{choice.beyond} more cells do not fit{unknown}"
     )
     rest = "".join(f"\nthen begin {_line(row)}: {spoken((row.hours or 0) * 3600)}, and it resumes" for row in after)
-    words = sentences((told + rest).split("\n"), terminal_width())
-    emit("\n".join([*([_text(choice.rows)] if choice.rows else []), *words]))
+    words = sentences((summary + rest).split("\n"), terminal_width())
+    emit("\n".join([*([_text(choice.rows, _measured(evidence, suites))] if choice.rows else []), *words]))
+
+
+def _measured(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
+    """The cells that rlbench measured itself, by key."""
+    return {cell.key: cell for cell in evidence.brought(suites) if cell.verdict.word != "NOT RUN"}
 
 
 def _whole(rows: Sequence[RemainingRuns]) -> str:
@@ -167,7 +180,8 @@ def _length(row: RemainingRuns) -> tuple[float, int]:
     return (float("inf") if row.hours is None else row.hours, row.steps)
 
 
-def _row(row: RemainingRuns) -> dict[str, object]:
+def _row(row: RemainingRuns, measured: Mapping[CellKey, Cell]) -> dict[str, object]:
+    cell = measured.get(row.key)
     return {
         "suite": row.key.suite,
         "algorithm": row.key.algorithm,
@@ -181,6 +195,7 @@ def _row(row: RemainingRuns) -> dict[str, object]:
         "checkpoint": row.checkpoint,
         "speed_of": row.nearest or None,
         "runnable": row.runnable,
+        "rlbench": {"seeds": _seeds(cell), "verdict": cell.verdict.word} if cell else None,
         "until": row.until,
         "until_hours": None if row.until_hours is None else round(row.until_hours, 4),
     }
@@ -196,23 +211,35 @@ def _informative(row: RemainingRuns) -> str:
     return steps_text(row.until) + ("" if row.until_hours is None else f": {spoken(row.until_hours * 3600)}")
 
 
-def _text(found: Sequence[RemainingRuns]) -> str:
+def _seeds(cell: Cell) -> int:
+    """The seeds with a score."""
+    return cell.measured.n if cell.measured else 0
+
+
+def _text(remaining: Sequence[RemainingRuns], measured: Mapping[CellKey, Cell]) -> str:
+    """Format one row a cell; ``measured`` fills the column of rlbench's own runs, which is left out where empty."""
     from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
     from rlbench.report.columns import aligned
     from rlbench.report.tables import task_name
 
-    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE")]
-    for row in found:
+    rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]
+    for row in remaining:
         name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
         time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = {"cell": "this cell", "": ""}.get(row.nearest, f"its {row.nearest}")
         memory = size(row.memory) if row.memory else ""
-        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row)))
+        cell = measured.get(row.key)
+        brought = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""
+        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), brought))
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
     lines = aligned(rows, terminal_width())
-    seeds = sum(len(row.seeds) for row in found)
-    hours = sum(row.hours or 0.0 for row in found)
-    unknown = sum(row.hours is None for row in found)
+    seeds = sum(len(row.seeds) for row in remaining)
+    hours = sum(row.hours or 0.0 for row in remaining)
+    unknown = sum(row.hours is None for row in remaining)
     rest = f", and {unknown} cells of unknown length" if unknown else ""
-    return "\n".join([*lines, "", f"{len(found)} cells, {seeds} runs: {spoken(hours * 3600)} one after another{rest}"])
+    return "\n".join(
+        [*lines, "", f"{len(remaining)} cells, {seeds} runs: {spoken(hours * 3600)} one after another{rest}"]
+    )

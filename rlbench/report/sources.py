@@ -66,12 +66,19 @@ class Sources(NamedTuple):
         own = every_cell(suites, self.own, alpha=alpha, share=share)
         if self.named:
             return own
-        brought = packaged() if self.rlbench is None else every_cell(suites, self.rlbench, alpha=alpha, share=share)
+        known = {cell.key: cell for cell in self.brought(suites, alpha=alpha, share=share)}
         matches = self._matches()
-        known = {cell.key: cell for cell in brought if cell.key.suite in suites}
         ours = {cell.key: cell for cell in own}
         keys = sorted(dict.fromkeys((*ours, *known)), key=lambda key: list(suites).index(key.suite))
         return tuple(_joined(ours.get(key), known.get(key), matches.get(key, "")) for key in keys)
+
+    def brought(self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None) -> tuple[Cell, ...]:
+        """The cells that rlbench measured; none where one folder was named."""
+        if self.named:
+            return ()
+        if self.rlbench is not None:
+            return every_cell(suites, self.rlbench, alpha=alpha, share=share)
+        return tuple(cell for cell in packaged() if cell.key.suite in suites)
 
     def _matches(self) -> Mapping[CellKey, str]:
         """Compare own runs with rlbench's records of their identity and seed, in a note of each cell."""

@@ -92,6 +92,23 @@ def test_own_variants_stand_beside_the_verdict_of_rlbench(record_run: Record, ca
     assert "yours: 1 run with other settings" in str(cell["note"])
 
 
+def test_a_plan_shows_which_seeds_rlbench_has_and_never_counts_them(record_run: Record, capsys: Capture) -> None:
+    own(record_run, 0.0, 1.0)
+    for seed in range(3):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    assert main(["plan", "toy", "dqn", "--seeds", "0-2", "--json"]) == 0
+    rows = {row["task"]: row for row in json.loads(capsys.readouterr().out)["include"]}
+    assert (rows["Catch"]["seeds"], rows["Catch"]["rlbench"]) == ("1,2", {"seeds": 3, "verdict": "REPRODUCED"})
+    assert rows["CartPole-v1"]["rlbench"] is None
+    assert main(["plan", "toy", "dqn", "--seeds", "0-2"]) == 0
+    head, *lines = capsys.readouterr().out.split("\n")
+    assert head.endswith("RLBENCH") and next(line for line in lines if "/Catch " in line).endswith(
+        "3 seeds: REPRODUCED"
+    )
+    main(["plan", "toy", "dqn", "--seeds", "0-2", "--results", "runs"])
+    assert "RLBENCH" not in capsys.readouterr().out.split("\n")[0], "one folder counts"
+
+
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     assert package(ROOT / "results") == SCORES.read_bytes(), "run scripts/tables"
     checkout = Sources(RUNS, ROOT / "results", named=False).cells(SUITES)
