@@ -28,7 +28,7 @@ from rlbench.ops.types import Transition
 SETTLING = 500  # environment steps after the first update before the clock starts, here and in every peer
 SHORT_SETTLING = 100  # the same for the slow loops of the whole family, here and in tianshou
 FEW, MANY = 10_000, 1_000_000  # stored transitions between which a step must not grow dearer
-LANES, ACTIONS = 10, 6
+NUM_ENVS, ACTIONS = 10, 6
 
 Samples = dict[str, list[float]]
 
@@ -64,7 +64,7 @@ def pong(case: Case, settling: int = SETTLING) -> Samples:
         if first and progress.env_steps >= first + case.steps:
             seconds, done, used = perf_counter() - began, progress.env_steps - first, process_time() - busy
             parts = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
-            found = {name: [spent / done * LANES * 1e3] for name, spent in parts.items()}
+            found = {name: [spent / done * NUM_ENVS * 1e3] for name, spent in parts.items()}
             return {"rlbench": [done / seconds], "rlbench, CPU": [done / used], **found}
     raise RuntimeError("the budget ended before the measurement")
 
@@ -129,16 +129,20 @@ def _batch() -> Transition:
 
 def _filled(case: Case, stored: int) -> Ring:
     """A ring with room for ``MANY`` that holds ``stored`` transitions."""
-    ring = trainer(case, capacity=MANY + 10 * LANES).buffer
+    ring = trainer(case, capacity=MANY + 10 * NUM_ENVS).buffer
     if not isinstance(ring, Ring):
         raise TypeError(type(ring).__name__)
-    for _ in range(stored // LANES):
+    for _ in range(stored // NUM_ENVS):
         _write(ring)
     return ring
 
 
-FRAMES = np.random.default_rng(0).integers(0, 256, (LANES, 84, 84), dtype=np.uint8)
-ACTION, REWARD, NOT = torch.zeros(LANES, dtype=torch.int64), np.zeros(LANES, np.float32), np.zeros(LANES, np.bool_)
+FRAMES = np.random.default_rng(0).integers(0, 256, (NUM_ENVS, 84, 84), dtype=np.uint8)
+ACTION, REWARD, NOT = (
+    torch.zeros(NUM_ENVS, dtype=torch.int64),
+    np.zeros(NUM_ENVS, np.float32),
+    np.zeros(NUM_ENVS, np.bool_),
+)
 PRIORITY = torch.linspace(0.1, 2, BATCH)
 
 

@@ -1,6 +1,6 @@
 """The whole loop of PPO at its documented settings, and where its time goes.
 
-HalfCheetah is 64 lanes of 32 steps and ten passes in batches of 64, Pong ten lanes of 100 steps and four passes in
+HalfCheetah is 64 envs of 32 steps and ten passes in batches of 64, Pong ten envs of 100 steps and four passes in
 batches of 250.
 """
 
@@ -21,7 +21,7 @@ SETTINGS = ("budget.steps=100_000_000", "budget.epoch=100_000_000", "budget.segm
 
 
 def halfcheetah(case: Case) -> dict[str, list[float]]:
-    """Environment steps per second and per CPU second, and milliseconds of each part of a step of all lanes."""
+    """Environment steps per second and per CPU second, and milliseconds of each part of a step of all envs."""
     return _measured(suites.spec("mujoco", "ppo", "HalfCheetah-v4"), case)
 
 
@@ -38,8 +38,8 @@ def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
         raise TypeError(type(run.rhythm).__name__)
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = watched(run), 0, 0.0, 0.0
-    each, lanes = run.rhythm.updates, spec.task.envs
-    rollouts = max(2, case.steps // (run.rhythm.rollout_length * lanes))
+    each, num_envs = run.rhythm.updates, spec.task.envs
+    rollouts = max(2, case.steps // (run.rhythm.rollout_length * num_envs))
     for progress in run:
         if first == 0 and progress.updates >= each:
             watch.reset()
@@ -47,6 +47,6 @@ def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
         if first and progress.updates >= each * (rollouts + 1):
             seconds, done, used = perf_counter() - began, progress.env_steps - first, process_time() - busy
             spent = watch.seconds | {"other": seconds - sum(watch.seconds.values())}
-            found = {name: [took / done * lanes * 1e3] for name, took in spent.items()}
+            found = {name: [took / done * num_envs * 1e3] for name, took in spent.items()}
             return {"rlbench": [done / seconds], "rlbench, CPU": [done / used], **found}
     raise RuntimeError("the budget ended before the measurement")

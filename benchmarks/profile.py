@@ -29,7 +29,7 @@ TASKS: Final = {"atari": "PongNoFrameskip-v4", "mujoco": "HalfCheetah-v4", "offl
 
 
 def spent(case: Case) -> dict[str, list[float]]:
-    """Steps per second, and milliseconds of each part of a step: of all lanes, or of one gradient on recorded data."""
+    """Steps per second, and milliseconds of each part of a step: of all envs, or of one gradient on recorded data."""
     suite, _, algorithm = case.algorithm.partition("/")
     spec = _settled(suites.spec(suite, algorithm, TASKS[suite]))
     with tempfile.TemporaryDirectory() as folder:

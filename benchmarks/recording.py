@@ -1,6 +1,6 @@
 """Recorded play: what writing games costs while they are played, and how fast they are read.
 
-A freshly drawn QR-DQN plays Pong with ε 0.2 in ten lanes, once into a film and once into nothing, by turns of 2,000
+A freshly drawn QR-DQN plays Pong with ε 0.2 in ten envs, once into a film and once into nothing, by turns of 2,000
 steps in one process, so that both meet the same machine. It sees what a trained one sees: the emulator's frames.
 """
 
@@ -17,7 +17,7 @@ from benchmarks.cases import Case
 from rlbench import suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe
-from rlbench.assembly.policy_player import playing
+from rlbench.assembly.policy_player import policy_player
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.online import QLearning
 from rlbench.datasets import recording_reader, recording_writer
@@ -25,7 +25,7 @@ from rlbench.datasets.recording_format import Chunk
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.ops.state_dict import of_module
 
-LANES, TURN = 10, 2_000
+NUM_ENVS, TURN = 10, 2_000
 
 
 class Blind(RecordingWriter):
@@ -81,8 +81,10 @@ def _games(reel: RecordingWriter, case: Case) -> Iterator[int]:
     if not isinstance(spec.algo, QLearning):
         raise TypeError(type(spec.algo).__name__)
     fresh = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
-    actor, stacked, explorer, envs = playing(spec, {"policy": of_module(fresh)}, epsilon=0.2, lanes=LANES, seed=0)
-    return record(actor, stacked, explorer, envs, ShardRecorder(reel, num_envs=LANES, steps=10_000_000))
+    actor, stacked, explorer, envs = policy_player(
+        spec, {"policy": of_module(fresh)}, epsilon=0.2, envs=NUM_ENVS, seed=0
+    )
+    return record(actor, stacked, explorer, envs, ShardRecorder(reel, num_envs=NUM_ENVS, steps=10_000_000))
 
 
 def _turn(game: Iterator[int]) -> int:

@@ -25,7 +25,7 @@ from rlbench.training.online import Online
 STORE: Final = ("algo.replay.capacity=400", "algo.batch=6")
 SMALL: Final = ("algo.widths=[8,7]", *STORE)
 FRAMES: Final = (*STORE, "algo.batch=2", "algo.hidden=16")
-ROWS: Final = 60  # steps of every lane that are stored
+ROWS: Final = 60  # steps of every env that are stored
 
 REPLAYED: Final[dict[str, tuple[str, ...]]] = {
     **{f"toy/{name}/Catch": STORE for name in ("dqn", "c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")},
@@ -36,7 +36,7 @@ REPLAYED: Final[dict[str, tuple[str, ...]]] = {
     "atari/dqn+icm/PongNoFrameskip-v4": FRAMES,
     "atari/sac+icm/PongNoFrameskip-v4": FRAMES,
 }
-"""Cells that learn from a store, by name, with what makes them small; one of them with lanes apart."""
+"""Cells that learn from a store, by name, with what makes them small; one of them with envs apart."""
 
 RECORDED: Final[dict[str, tuple[str, ...]]] = {
     **{f"offline/{name}/halfcheetah-medium-v2": SMALL[:1] for name in ("il", "bcq", "cql", "crr", "td3bc", "iql")},
@@ -84,21 +84,21 @@ def ring_of(run: Online) -> Ring:
 
 
 def fill(ring: Ring, info: EnvInfo, rows: int | None = None) -> None:
-    """``ROWS`` steps of noise in every lane, or ``rows``; one in ten ends an episode."""
-    draw, lanes = np.random.default_rng(0), ring.lanes
+    """``ROWS`` steps of noise in every env, or ``rows``; one in ten ends an episode."""
+    draw, num_envs = np.random.default_rng(0), ring.num_envs
     for _ in range(ROWS if rows is None else rows):
         if np.dtype(info.obs_dtype) == np.uint8:
-            ring.observe(draw.integers(0, 256, (lanes, *info.obs_shape), dtype=np.uint8))
+            ring.observe(draw.integers(0, 256, (num_envs, *info.obs_shape), dtype=np.uint8))
         else:
-            ring.observe(draw.standard_normal((lanes, *info.obs_shape)).astype(np.float32))
-        reward, ended = draw.standard_normal(lanes).astype(np.float32), draw.random((2, lanes)) < 0.05
-        ring.record(_actions(draw, lanes, info).to(ring.action), reward, ended[0], ended[1])
+            ring.observe(draw.standard_normal((num_envs, *info.obs_shape)).astype(np.float32))
+        reward, ended = draw.standard_normal(num_envs).astype(np.float32), draw.random((2, num_envs)) < 0.05
+        ring.record(_actions(draw, num_envs, info).to(ring.action), reward, ended[0], ended[1])
 
 
-def _actions(draw: np.random.Generator, lanes: int, info: EnvInfo) -> Tensor:
+def _actions(draw: np.random.Generator, num_envs: int, info: EnvInfo) -> Tensor:
     if isinstance(info.actions, Discrete):
-        return torch.from_numpy(draw.integers(info.actions.n, size=lanes))
-    return torch.from_numpy(draw.uniform(-1, 1, (lanes, *info.actions.low.shape)).astype(np.float32))
+        return torch.from_numpy(draw.integers(info.actions.n, size=num_envs))
+    return torch.from_numpy(draw.uniform(-1, 1, (num_envs, *info.actions.low.shape)).astype(np.float32))
 
 
 def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

@@ -60,10 +60,10 @@ def needed(case: Case) -> int:
 def fill(ring: Ring, case: Case) -> None:
     """Steps of noise until the store is full; one in two hundred ends an episode."""
     generator = np.random.default_rng(0)
-    lanes = ring.lanes
-    never = np.zeros(lanes, np.bool_)
-    for _ in range(CAPACITY // lanes + case.batch):
-        ring.observe(generator.integers(0, 256, (lanes, 84, 84), dtype=np.uint8))
-        action = torch.from_numpy(generator.integers(0, 6, lanes))
-        reward = generator.integers(-1, 2, lanes).astype(np.float32)
-        ring.record(action, reward, generator.random(lanes) < 0.005, never)
+    num_envs = ring.num_envs
+    never = np.zeros(num_envs, np.bool_)
+    for _ in range(CAPACITY // num_envs + case.batch):
+        ring.observe(generator.integers(0, 256, (num_envs, 84, 84), dtype=np.uint8))
+        action = torch.from_numpy(generator.integers(0, 6, num_envs))
+        reward = generator.integers(-1, 2, num_envs).astype(np.float32)
+        ring.record(action, reward, generator.random(num_envs) < 0.005, never)

@@ -21,7 +21,7 @@ import rlbench
 from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
 from rlbench.assembly.policy_export import exported
-from rlbench.assembly.policy_player import able, playing
+from rlbench.assembly.policy_player import able, policy_player
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
@@ -185,8 +185,8 @@ class EpisodeRecorder:
     def __iter__(self) -> Iterator[int]:
         """Plays; gives the number of steps so far after every vector step."""
         recipe = self.recipe
-        actor, stacked, explorer, envs = playing(
-            self.spec, self.kept, epsilon=recipe.epsilon, lanes=recipe.lanes, seed=recipe.seed
+        actor, stacked, explorer, envs = policy_player(
+            self.spec, self.kept, epsilon=recipe.epsilon, num_envs=recipe.lanes, seed=recipe.seed
         )
         try:
             self.versions = dict(envs.info.versions)

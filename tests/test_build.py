@@ -66,7 +66,7 @@ def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -
     algo = spec.algo
     assert (learner.double, learner.max_grad_norm) == (algo.double, algo.max_grad_norm)
     assert [p.period for p in learner.every] == [algo.target_update_interval]
-    assert (ring.length, ring.lanes, ring.n_step, ring.stack) == (100, 10, algo.replay.n_step, 4)
+    assert (ring.length, ring.num_envs, ring.n_step, ring.stack) == (100, 10, algo.replay.n_step, 4)
     assert ring.powers.tolist() == pytest.approx([0.99**k for k in range(algo.replay.n_step + 1)])
     assert updater.batch == algo.batch
     assert updater.learner is learner
@@ -256,14 +256,14 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
 def test_lanes_that_need_not_wait_get_a_ring_and_a_collector_of_their_own(
     suite: str, algorithm: str, task: str, changes: tuple[str, ...], kind: type[AsyncVector | EnvPoolMujocoAsync]
 ) -> None:
-    """And the same seeds, priorities and horizon as lanes in step, and n-step returns that are learned from."""
+    """And the same seeds, priorities and horizon as envs in step, and n-step returns that are learned from."""
     settings = ("algo.replay.capacity=1000", "algo.replay.n_step=3", "algo.learning_starts=100", *changes)
     spec = applied(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
     together, trainer = made(spec), made(applied(spec, [parse("task.async_batch=3")]))
     ring, collector, step = trainer.buffer, trainer.collector, together.collector
     assert isinstance(ring, AsyncRing) and isinstance(together.buffer, Ring)
     assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)
-    assert (ring.length, ring.lanes, ring.n_step, ring.stack) == (100, 10, 3, together.buffer.stack)
+    assert (ring.length, ring.num_envs, ring.n_step, ring.stack) == (100, 10, 3, together.buffer.stack)
     assert type(ring.sampler) is type(together.buffer.sampler)
     collector.open(1)
     step.open(1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlbench import checkpoint, suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.policy_player import fingerprint, playing
+from rlbench.assembly.policy_player import fingerprint, policy_player
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
@@ -77,7 +77,7 @@ def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Pat
 def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) -> None:
     rows, _ = recorded(run, tmp_path / "rlb-x.frames")
     spec, kept = kept_run(run, "best")
-    again = playing(spec, kept, epsilon=0.0, lanes=2, seed=0).envs
+    again = policy_player(spec, kept, epsilon=0.0, num_envs=2, seed=0).envs
     shown, at, waiting = again.reset(), [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2], [False] * 2
     assert rows.final is not None
     for _ in range(100):
@@ -104,7 +104,7 @@ def test_without_chance_the_actions_are_the_preferred_ones_and_with_it_so_many_a
     run: Path, tmp_path: Path
 ) -> None:
     spec, kept = kept_run(run, "best")
-    actor = playing(spec, kept, epsilon=0.0, lanes=1, seed=0).actor
+    actor = policy_player(spec, kept, epsilon=0.0, num_envs=1, seed=0).actor
     for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
         rows, _ = recorded(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
         assert rows.final is not None
@@ -159,7 +159,7 @@ def test_whoever_is_filmed_sees_no_frame_of_the_game_before(tmp_path: Path) -> N
     envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
     ring = Ring(
         capacity=20,
-        lanes=2,
+        num_envs=2,
         obs=Column((10, 5), torch.uint8),
         action=Column((), torch.int64),
         n_step=1,
@@ -207,7 +207,7 @@ def test_a_run_plays_as_when_it_is_judged() -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     kept = {"policy": of_module(learner.policy()), "epoch": 0}
-    rules = playing(spec, kept, epsilon=0.2, lanes=1, seed=0).envs._referee
+    rules = policy_player(spec, kept, epsilon=0.2, num_envs=1, seed=0).envs._referee
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 
 
@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_played(run: Path, tmp_p
         EpisodeRecorder(recipe(run), run, "last", tmp_path / "x.frames")
     spec = suites.spec("toy", "ppo", "Catch")
     with pytest.raises(UsageError, match="is no Q-learning"):
-        playing(spec, {}, epsilon=0.0, lanes=1, seed=0)
+        policy_player(spec, {}, epsilon=0.0, num_envs=1, seed=0)
     told = recipe(run).model_dump()
     with pytest.raises(UsageError, match=r"call it rlb-pong"):
         games(**{**told, "name": "pong"})

@@ -25,17 +25,19 @@ class CuriousReplay(Composite):
         self.every: tuple[Periodic, ...] = inner.every
         self.cycle = inner.cycle
 
-    def rewarded(self, walk: NStepTrajectory) -> tuple[Transition, Tensor]:
+    def rewarded(self, trajectory: NStepTrajectory) -> tuple[Transition, Tensor]:
         """The transitions with every bonus on their way in their sums, and the bonuses, ``[B, H]``."""
-        bonus = self.curiosity.bonus(walk)
-        return walk.drawn._replace(reward=walk.drawn.reward + (walk.share * bonus).sum(1)), bonus
+        bonus = self.curiosity.bonus(trajectory)
+        return trajectory.transition._replace(
+            reward=trajectory.transition.reward + (trajectory.share * bonus).sum(1)
+        ), bonus
 
-    def update(self, walk: NStepTrajectory, phase: int) -> Update:
+    def update(self, trajectory: NStepTrajectory, phase: int) -> Update:
         """A gradient step of the learner within, then one of the model."""
-        batch, bonus = self.rewarded(walk)
+        batch, bonus = self.rewarded(trajectory)
         learned = self.inner.update(batch, phase)
         weight = (batch.weight > 0).to(bonus.dtype)
-        features = self.curiosity.net.torso(walk.obs[:, :2].flatten(0, 1))
+        features = self.curiosity.net.torso(trajectory.obs[:, :2].flatten(0, 1))
         seen: ICMOutput = self.curiosity.net(features[::2], batch.action, features[1::2])
         forward, inverse = self.curiosity.learn(seen, batch.action, weight)
         paid = weighted_mean(bonus[:, 0], weight)

@@ -73,8 +73,8 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     parts = parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
-    capacity, lanes, kind = algo.replay.capacity, spec.task.envs, Ring if spec.async_batch is None else AsyncRing
-    ring = ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=sampler, kind=kind)
+    capacity, num_envs, kind = algo.replay.capacity, spec.task.envs, Ring if spec.async_batch is None else AsyncRing
+    ring = ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=sampler, kind=kind)
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
@@ -133,10 +133,10 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
     inner, optimizer, action = policy_gradient.build_on_policy(
         spec, algo, info, device, runtime.update_engine, compiler
     )
-    lanes, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
+    num_envs, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
     nobody = Uniform(Seeds(spec.seed).torch(device))
-    capacity = (algo.rollout_length + spec.task.stack + 2) * lanes
-    ring = ring_of(spec, info, action, device, capacity=capacity, lanes=lanes, sampler=nobody)
+    capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
+    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs, sampler=nobody)
     learner, updater = _rolled(spec, algo, inner, ring, info, device)
     stage = rolling(algo, info, action, learner, scale, runtime)
     return Online(
@@ -182,8 +182,8 @@ def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explore
         return _apart(spec, spec.task, stage, ring, explorer)
 
     def opened(segment: int) -> VectorEnv:
-        lanes = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
-        return environments(spec.task, seeds=lanes, training=True, scale=stage.scale, threads=stage.threads)
+        env_seeds = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
+        return environments(spec.task, seeds=env_seeds, training=True, scale=stage.scale, threads=stage.threads)
 
     return Collector(
         actor=stage.actor,
@@ -200,8 +200,8 @@ def _apart(
     spec: Spec, task: AtariTask | MujocoTask, stage: EvaluationSetup, ring: AsyncRing, explorer: Explorer
 ) -> AsyncCollector:
     def opened(segment: int) -> AsyncVectorEnv:
-        lanes = Seeds(spec.seed).child("env", segment).numbers(task.envs)
-        return apart(task, seeds=lanes, async_batch=task.async_batch or task.envs)
+        env_seeds = Seeds(spec.seed).child("env", segment).numbers(task.envs)
+        return apart(task, seeds=env_seeds, async_batch=task.async_batch or task.envs)
 
     return AsyncCollector(
         actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, num_envs=spec.task.envs
@@ -224,14 +224,14 @@ def parts_of(
 
 
 def _sampler(
-    replay: Replay, lanes: int, generator: torch.Generator, schedules: list[Schedule]
+    replay: Replay, num_envs: int, generator: torch.Generator, schedules: list[Schedule]
 ) -> Uniform | Prioritized:
     if replay.priority is None:
         return Uniform(generator)
     sampler = Prioritized(
         generator,
-        capacity=replay.capacity // lanes * lanes,
-        lanes=lanes,
+        capacity=replay.capacity // num_envs * num_envs,
+        num_envs=num_envs,
         alpha=replay.priority.alpha,
         beta=replay.priority.beta.start,
     )

@@ -47,16 +47,16 @@ def protocol_evaluation(
 ) -> Evaluation:
     """An evaluation by the protocol: fresh environments, and a ring that only stacks what they show."""
     protocol = spec.protocol
-    lanes = seeds.child("env").numbers(protocol.envs)
+    env_seeds = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())
     nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
     capacity = (spec.task.stack + _horizon(spec) + 1) * protocol.envs
     return Evaluation(
         actor=stage.actor,
-        recorder=ring_of(spec, info, stage.action, device, capacity=capacity, lanes=protocol.envs, sampler=nobody),
+        recorder=ring_of(spec, info, stage.action, device, capacity=capacity, num_envs=protocol.envs, sampler=nobody),
         explorer=stage.judging(seeds.child("explore").torch(device)),
-        envs=environments(spec.task, seeds=lanes, training=False, scale=stage.scale, threads=stage.threads),
-        seeds=lanes,
+        envs=environments(spec.task, seeds=env_seeds, training=False, scale=stage.scale, threads=stage.threads),
+        seeds=env_seeds,
         episodes=protocol.episodes,
         bound=stage.bound,
     )
@@ -75,14 +75,14 @@ def ring_of(
     device: torch.device,
     *,
     capacity: int,
-    lanes: int,
+    num_envs: int,
     sampler: Uniform | Prioritized,
     kind: type[Ring] = Ring,
 ) -> Ring:
-    """An empty ring for what a run's environments show."""
+    """An empty ring with the shapes and dtypes of a run's environments."""
     return kind(
         capacity=capacity,
-        lanes=lanes,
+        num_envs=num_envs,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
         action=action,
         n_step=_horizon(spec),

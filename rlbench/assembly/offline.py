@@ -102,7 +102,7 @@ def learned(
     seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
     found = _fitting(spec, info, runtime, seal)
     recorded, scale = _scaled(algo, found.recorded)
-    placed = scale is not None and recorded.final is not None and scale.put(recorded.obs)
+    placed = scale is not None and recorded.final is not None and scale.normalize_in_place(recorded.obs)
     coins = seeds.child("replay").torch(device)
     data = ring(
         recorded,

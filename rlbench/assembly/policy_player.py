@@ -22,17 +22,17 @@ from rlbench.ops.state_dict import State, branch, into_module
 from rlbench.seeds import Seeds
 
 
-class Playing(NamedTuple):
-    """Who plays on what."""
+class PolicyPlayer(NamedTuple):
+    """A policy, its explorer and the environments on which it plays."""
 
     actor: Actor
-    stacked: Ring  # what actor sees of what was shown
+    frame_stacker: Ring  # stacks the frames that the actor observes
     explorer: EpsilonGreedy
     envs: VectorEnv  # freshly made, of whole games and raw points
 
 
-def playing(spec: Spec, kept: State, *, epsilon: float, lanes: int, seed: int) -> Playing:
-    """The policy ``kept`` of a run of ``spec``, on the CPU, where equal seeds give equal games.
+def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, seed: int) -> PolicyPlayer:
+    """The policy in the ``state`` of a run of ``spec``, on the CPU: equal seeds give equal episodes.
 
     Raises:
         UsageError: it does not learn the values of discrete actions.
@@ -43,17 +43,17 @@ def playing(spec: Spec, kept: State, *, epsilon: float, lanes: int, seed: int) -
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
     parts = dqn.parts(spec, algo, info, device)
     learner = parts.learner
-    into_module(learner.policy(), branch(kept, "policy"))
-    torch.manual_seed(seeds.child("noise").number())  # what its network draws while it acts
-    numbers = seeds.child("env").numbers(lanes)
+    into_module(learner.policy(), branch(state, "policy"))
+    torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
+    env_seeds = seeds.child("env").numbers(num_envs)
     generator = seeds.child("explore").torch(device)
-    nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
-    capacity = (spec.task.stack + algo.replay.n_step + 1) * lanes
-    return Playing(
+    nobody = Uniform(seeds.torch(device))  # never drawn from: this ring only stacks frames
+    capacity = (spec.task.stack + algo.replay.n_step + 1) * num_envs
+    return PolicyPlayer(
         actor=learner,
-        stacked=ring_of(spec, info, parts.action, device, capacity=capacity, lanes=lanes, sampler=nobody),
+        frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=nobody),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
-        envs=environments(spec.task, seeds=numbers, training=False),
+        envs=environments(spec.task, seeds=env_seeds, training=False),
     )
 
 

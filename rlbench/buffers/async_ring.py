@@ -1,7 +1,7 @@
-"""A ring whose lanes do not wait for each other: every lane has its own cursor.
+"""A ring whose envs do not wait for each other: every env has its own cursor.
 
-A lane's column of rows means what it means in the ring; only that the rows of two lanes were not written together. The
-cursors live on the device alone, so nothing waits to know how full a lane is.
+An env's column of rows means the same as in ``Ring``, but the rows of two envs are not written together. The cursors
+live on the device alone, so the host never waits to learn how full an env's column is.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from rlbench.ops.state_dict import State, branch, tensor
 
 
 class AsyncRing(Ring):
-    """A ring written in some lanes ``[M]`` at a time; in all of them where none are named."""
+    """A ring written for some envs ``[M]`` at a time, or for all of them by default."""
 
-    def observe(self, frames: NDArray[np.generic], lane: NDArray[np.int64] | None = None) -> Tensor:
-        """Begin a row in each lane with what it shows, ``[M, ...]``; gives the same stacked, ``[M, (stack,) ...]``."""
-        lanes = self._named(lane)
-        head = self.head[lanes]
-        self._begin((head, lanes), ((head - 1) % self.length, lanes), self._here(frames))
-        return self.stacked(head * self.lanes + lanes)
+    def observe(self, frames: NDArray[np.generic], env_ids: NDArray[np.int64] | None = None) -> Tensor:
+        """Begin a row of each env with its observation ``[M, ...]``; return the frame stacks, ``[M, (stack,) ...]``."""
+        envs = self._resolve_envs(env_ids)
+        head = self.head[envs]
+        self._begin((head, envs), ((head - 1) % self.length, envs), self._here(frames))
+        return self.stack_frames(head * self.num_envs + envs)
 
     def newest(self) -> Tensor:
-        """What every lane shows now, stacked, ``[N, (stack,) ...]``."""
-        return self.stacked(self.head * self.lanes + self.lane)
+        """The frame stack of every env's newest observation, ``[N, (stack,) ...]``."""
+        return self.stack_frames(self.head * self.num_envs + self.env_ids)
 
     def record(
         self,
@@ -36,48 +36,48 @@ class AsyncRing(Ring):
         reward: NDArray[np.float32],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        lane: NDArray[np.int64] | None = None,
+        env_ids: NDArray[np.int64] | None = None,
     ) -> None:
-        """Complete the rows: what each lane did, ``[M, ...]``, and what it got for it, each ``[M]``."""
-        lanes = self._named(lane)
+        """Complete the rows with each env's action ``[M, ...]``, reward and end, each ``[M]``."""
+        envs = self._resolve_envs(env_ids)
         flags = self._here(terminated), self._here(terminated | truncated)
-        self._complete((self.head[lanes], lanes), action, self._here(reward), *flags)
-        self._move(lanes)
+        self._complete((self.head[envs], envs), action, self._here(reward), *flags)
+        self._move(envs)
 
     def close(self) -> None:
-        """Truncate every running episode at what its lane shows now: the environments go away."""
-        self._cut((self.head, self.lane), ((self.head - 1) % self.length, self.lane))
-        self._move(self.lane)
+        """Truncate every running episode at its env's newest observation: the environments are about to be replaced."""
+        self._truncate((self.head, self.env_ids), ((self.head - 1) % self.length, self.env_ids))
+        self._move(self.env_ids)
 
     def span(self) -> Span:
-        """The rows that may be drawn, lane by lane."""
+        """The rows of each env that may be sampled."""
         behind = (self.stack - 1) * (self.size == self.length - 1)
         rows = (self.size - self.n_step + 1 - behind).clamp_min(0)
         return Ragged(self.head, self.n_step, rows, self.length)
 
     def state_dict(self) -> State:
-        """Every row that holds something in some lane, the cursors, and the sampler's state."""
+        """The rows in use by any env, the cursors, and the sampler's state."""
         cursors: State = {"head": self.head, "size": self.size}
-        return {**self._filled(int(self.size.max())), **cursors, "sampler": self.sampler.state_dict()}
+        return {**self._rows_in_use(int(self.size.max())), **cursors, "sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take the rows and cursors over."""
-        self._fill(state)
+        """Restore the rows, the cursors and the sampler."""
+        self._load_rows(state)
         self.head.copy_(tensor(state, "head"))
         self.size.copy_(tensor(state, "size"))
         self.sampler.load_state_dict(branch(state, "sampler"))
 
     def _place_cursors(self, device: torch.device) -> None:
-        self.head, self.size = (torch.zeros(self.lanes, dtype=torch.int64, device=device) for _ in range(2))
+        self.head, self.size = (torch.zeros(self.num_envs, dtype=torch.int64, device=device) for _ in range(2))
 
-    def _named(self, lane: NDArray[np.int64] | None) -> Tensor:
-        return self.lane if lane is None else self._here(lane)
+    def _resolve_envs(self, env_ids: NDArray[np.int64] | None) -> Tensor:
+        return self.env_ids if env_ids is None else self._here(env_ids)
 
     def _here(self, array: NDArray[np.generic]) -> Tensor:
         return torch.as_tensor(array, device=self.obs.device)
 
-    def _move(self, lanes: Tensor) -> None:
-        head, size = (self.head[lanes] + 1) % self.length, (self.size[lanes] + 1).clamp_max(self.length - 1)
-        self.head[lanes], self.size[lanes] = head, size
+    def _move(self, envs: Tensor) -> None:
+        head, size = (self.head[envs] + 1) % self.length, (self.size[envs] + 1).clamp_max(self.length - 1)
+        self.head[envs], self.size[envs] = head, size
         fresh, stale = (head - self.n_step) % self.length, (head + self.stack - 1) % self.length
-        self.sampler.moved(fresh, self.dead[fresh, lanes] | (size < self.n_step), stale, lanes)
+        self.sampler.advance(fresh, self.dead[fresh, envs] | (size < self.n_step), stale, envs)

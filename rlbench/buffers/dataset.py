@@ -1,9 +1,9 @@
-"""A ring that is filled once, from recorded experience, and never added to.
+"""A ring that is filled once, from a data set.
 
-One lane holds the steps in the order of the file. Behind each episode's last step lies what it led to, in a dead row,
-as if it had been collected; a step whose next observation nobody stored is itself that row. So what the ring hands out
-are the file's own transitions, and the rows that start none are never drawn. Recordings that hold such rows already are
-taken as they are, their frames without a copy.
+Its single env holds the steps in the order of the file. After each episode's last step lies the final observation, in a
+dead row, as if it had been collected. A step whose next observation the file does not store becomes that row itself. So
+the ring returns the file's own transitions and never samples a dead row. Recordings that contain such rows are used as
+they are, their frames without a copy.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from rlbench.ops.state_dict import State, tensor
 
 
 class IndexSampler:
-    """A sampler of listed slots, each alike, with replacement; a span would count dead rows too."""
+    """Uniform sampling with replacement from a list of slots; a span would include dead rows."""
 
     def __init__(self, slots: Tensor, generator: torch.Generator) -> None:
         self.slots, self.generator = slots, generator
 
-    def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
-        """Nothing to note of lanes ``[M]``: nothing is added."""
+    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
+        """Do nothing: no env ``[M]`` adds rows to a data set."""
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - the list is the span
-        """Slots ``[batch]``, and weights of 1."""
-        coin = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
-        return self.slots[(coin * len(self.slots)).long()], torch.ones_like(coin, dtype=torch.float32)
+        """Slots ``[batch]`` and weights of 1."""
+        uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
+        return self.slots[(uniform * len(self.slots)).long()], torch.ones_like(uniform, dtype=torch.float32)
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Nothing to note of slots ``[B]``."""
+        """Do nothing: slots ``[B]`` have no priorities."""
 
     def state_dict(self) -> State:
         """The generator; the list comes from the file."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """The generator."""
+        """Restore the generator."""
         self.generator.set_state(tensor(state, "generator"))
 
 
 class Rows(NamedTuple):
-    """Where each of a file's N rows lies in the ring, and what is true of its R rows."""
+    """The place in the ring of each of a file's N rows, and the flags of the ring's R rows."""
 
-    place: NDArray[np.int64]  # [N] the row of each, growing
-    followed: NDArray[np.bool_]  # [N] a row of its own after it holds what it led to
+    place: NDArray[np.int64]  # [N] ascending rows of the ring
+    has_next: NDArray[np.bool_]  # [N] the next row of the ring holds its final observation
     done: NDArray[np.bool_]  # [R]
     dead: NDArray[np.bool_]  # [R]
 
 
 def ring(
-    recorded: Recorded,
+    dataset: Recorded,
     *,
     n_step: int,
     gamma: float,
@@ -70,53 +70,55 @@ def ring(
     scale: Scale | None = None,
     stack: int = 1,
 ) -> Ring:
-    """A full ring of one lane that draws every transition of the file alike, with observations on ``scale`` if given.
+    """Fill a ring of one env that samples every transition of the file uniformly, normalized by ``scale`` if given.
 
     Raises:
-        RefusedFile: not one step of the file says what it led to.
+        RefusedFile: no step of the file has a next observation.
     """
-    rows = _rows(recorded)
+    rows = _rows(dataset)
     live = np.flatnonzero(~rows.dead)
     if not len(live):
         raise RefusedFile("data set: not one complete transition; every episode has a single step and no next one")
-    made = Ring(
+    buffer = Ring(
         capacity=max(len(rows.dead) + 1, n_step + stack + 1),
-        lanes=1,
-        obs=_column(recorded.obs, rows=not _as_it_is(rows, scale)),
-        action=_column(recorded.action),
+        num_envs=1,
+        obs=_column(dataset.obs, rows=not _shares_memory(rows, scale)),
+        action=_column(dataset.action),
         n_step=n_step,
         gamma=gamma,
         stack=stack,
         sampler=IndexSampler(torch.as_tensor(live, device=device), generator),
         device=device,
     )
-    _fill_marks(made, rows, recorded)
-    _fill_arrays(made, rows, recorded, scale)
-    if _as_it_is(rows, scale):
-        made.obs = torch.as_tensor(recorded.obs, device=device)[:, None]  # on the host the file's own array
-    made.load_state_dict({**made.state_dict(), "head": len(rows.dead), "size": len(rows.dead)})
-    return made
+    _fill_flags(buffer, rows, dataset)
+    _fill_arrays(buffer, rows, dataset, scale)
+    if _shares_memory(rows, scale):
+        buffer.obs = torch.as_tensor(dataset.obs, device=device)[:, None]  # on the host the file's own array
+    buffer.load_state_dict({**buffer.state_dict(), "head": len(rows.dead), "size": len(rows.dead)})
+    return buffer
 
 
-def _rows(recorded: Recorded) -> Rows:
-    last, final = ends(recorded), shown(recorded)
-    open_ended = last & ~final & ~np.r_[final[1:], False]  # no row of its own shows what it led to
-    followed = open_ended & recorded.terminated if recorded.next_obs is None else open_ended
-    place = np.arange(len(last)) + np.cumsum(followed) - followed
-    dead, done = np.zeros((2, len(last) + int(followed.sum())), np.bool_)
-    dead[place[followed] + 1] = True
-    done[place[followed]] = True
-    (unknown,) = np.nonzero(open_ended & ~followed)  # where it led was not stored: it is what the step before it led to
+def _rows(dataset: Recorded) -> Rows:
+    last, final = ends(dataset), shown(dataset)
+    open_ended = last & ~final & ~np.r_[final[1:], False]  # no row holds the final observation
+    has_next = open_ended & dataset.terminated if dataset.next_obs is None else open_ended
+    place = np.arange(len(last)) + np.cumsum(has_next) - has_next
+    dead, done = np.zeros((2, len(last) + int(has_next.sum())), np.bool_)
+    dead[place[has_next] + 1] = True
+    done[place[has_next]] = True
+    (unknown,) = np.nonzero(
+        open_ended & ~has_next
+    )  # no next observation: the row becomes the final observation of the step before it
     for row in (unknown, np.flatnonzero(final)):
         dead[place[row]] = True
         done[place[row[row > 0]] - 1] = True
-    return Rows(place, followed, done & ~dead, dead)
+    return Rows(place, has_next, done & ~dead, dead)
 
 
-def _fill_marks(ring: Ring, rows: Rows, recorded: Recorded) -> None:
+def _fill_flags(ring: Ring, rows: Rows, dataset: Recorded) -> None:
     count = len(rows.dead)
     reward, terminated = np.zeros(count, np.float32), np.zeros(count, np.bool_)
-    reward[rows.place], terminated[rows.place] = recorded.reward, recorded.terminated
+    reward[rows.place], terminated[rows.place] = dataset.reward, dataset.terminated
     row = np.arange(count, dtype=np.int32)
     behind = np.r_[
         True, rows.dead[:-1]
@@ -133,29 +135,29 @@ def _fill_marks(ring: Ring, rows: Rows, recorded: Recorded) -> None:
         getattr(ring, name)[:count, 0] = torch.from_numpy(values)
 
 
-def _fill_arrays(ring: Ring, rows: Rows, recorded: Recorded, scale: Scale | None) -> None:
-    """Observations and actions, chunk by chunk, so that they are in memory but twice: in the file's arrays and here."""
-    led_to = recorded.obs if recorded.next_obs is None else recorded.next_obs  # after a real end it is never looked at
+def _fill_arrays(ring: Ring, rows: Rows, dataset: Recorded, scale: Scale | None) -> None:
+    """Copy observations and actions in chunks, so that memory holds them only twice: in the file's arrays and here."""
+    next_obs = dataset.obs if dataset.next_obs is None else dataset.next_obs  # after a termination it is never read
     for start in range(0, len(rows.place), CHUNK):
         steps = slice(start, start + CHUNK)
-        place, followed = rows.place[steps], rows.followed[steps]
-        first, stop = int(place[0]), int(place[-1]) + 1 + int(followed[-1])
-        action = np.zeros((stop - first, *recorded.action.shape[1:]), recorded.action.dtype)
-        action[place - first] = recorded.action[steps]
+        place, has_next = rows.place[steps], rows.has_next[steps]
+        first, stop = int(place[0]), int(place[-1]) + 1 + int(has_next[-1])
+        action = np.zeros((stop - first, *dataset.action.shape[1:]), dataset.action.dtype)
+        action[place - first] = dataset.action[steps]
         ring.action[first:stop, 0] = torch.from_numpy(action)
-        if _as_it_is(rows, scale):
+        if _shares_memory(rows, scale):
             continue
-        obs = np.empty((stop - first, *recorded.obs.shape[1:]), recorded.obs.dtype)
-        obs[place - first] = recorded.obs[steps]
-        obs[place[followed] - first + 1] = led_to[steps][followed]
-        ring.obs[first:stop, 0] = torch.from_numpy(obs if scale is None else scale.applied(obs))
+        obs = np.empty((stop - first, *dataset.obs.shape[1:]), dataset.obs.dtype)
+        obs[place - first] = dataset.obs[steps]
+        obs[place[has_next] - first + 1] = next_obs[steps][has_next]
+        ring.obs[first:stop, 0] = torch.from_numpy(obs if scale is None else scale.normalize(obs))
 
 
-def _as_it_is(rows: Rows, scale: Scale | None) -> bool:
-    """Whether the file's own observations can serve as the ring's: a million frames are 7 GB."""
+def _shares_memory(rows: Rows, scale: Scale | None) -> bool:
+    """True if the ring can use the file's own array of observations: a million frames take 7 GB."""
     return scale is None and len(rows.place) == len(rows.dead)
 
 
 def _column(array: NDArray[np.generic], *, rows: bool = True) -> Column:
-    """How one row of ``array`` lies in the ring; without ``rows`` it takes no room."""
+    """Shape and dtype of one row of ``array`` in the ring; without ``rows`` it takes no memory."""
     return Column(array.shape[1:] if rows else (0,), torch.from_numpy(np.empty(0, array.dtype)).dtype)

@@ -1,9 +1,9 @@
-"""Hindsight experience replay: what was reached later is taken for what was wanted (https://arxiv.org/abs/1707.01495).
+"""Hindsight experience replay: a goal achieved later replaces the desired goal (https://arxiv.org/abs/1707.01495).
 
-A flat observation is ``[observation | achieved goal | desired goal]``. Strategy "future": of a share of the drawn
-transitions the desired goal becomes one that their own episode achieved after them. One new goal per transition, in
-both observations and in every reward of its n-step sum; flags and discount stay. What was drawn is changed, the ring
-never is, so nothing has to be put back.
+A flat observation is ``[observation | achieved goal | desired goal]``. Strategy "future": in a share of the sampled
+transitions the desired goal becomes one that their own episode achieved later. Each such transition gets one new goal,
+in both observations and in every reward of its n-step return; flags and discount stay. Only the sampled batch is
+relabelled; the ring is not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GoalLayout(NamedTuple):
 
 
 class Hindsight:
-    """Draws from a ring as the ring itself would, then gives a share of what was drawn another goal."""
+    """Sample from a ring, then relabel a share of the transitions with another goal."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Hindsight:
         limit: int,
         generator: torch.Generator,
     ) -> None:
-        """``share`` is 1 − 1/k in [0, 1]; ``limit`` the most steps an episode can have: goals lie no further ahead.
+        """``share`` is 1 − 1/k in [0, 1]; ``limit`` the most steps an episode can have: no goal lies further ahead.
 
         Raises:
             ValueError: the ring's observations are not laid out so, or are stacked.
@@ -58,19 +58,19 @@ class Hindsight:
         self.after = torch.arange(1, ring.n_step + 1, device=generator.device)
 
     def sample(self, batch: int) -> Transition:
-        """``batch`` transitions of the ring's sampler, each with probability ``share`` for a goal of its own future."""
-        plain, coin = self.ring.sample(batch), self._coins(batch)
-        changed = (coin[0] < self.share) & (plain.weight > 0)  # a dead row has no future of its own
-        offset = 1 + (coin[1] * future(self.ring, plain.slot, self.limit)).long()
-        goal = self._achieved(self.ring.onward(plain.slot, offset))
+        """``batch`` transitions of the ring's sampler, each relabelled with probability ``share``."""
+        plain, uniform = self.ring.sample(batch), self._uniform(batch)
+        mask = (uniform[0] < self.share) & (plain.weight > 0)  # a dead row has no future of its own
+        offset = 1 + (uniform[1] * future(self.ring, plain.slot, self.limit)).long()
+        goal = self._achieved_goals(self.ring.slots_ahead(plain.slot, offset))
         return plain._replace(
-            obs=self._wanting(plain.obs, goal, changed),
-            next_obs=self._wanting(plain.next_obs, goal, changed),
-            reward=torch.where(changed, self._summed(plain.slot, goal), plain.reward),
+            obs=self._relabel(plain.obs, goal, mask),
+            next_obs=self._relabel(plain.next_obs, goal, mask),
+            reward=torch.where(mask, self._relabelled_return(plain.slot, goal), plain.reward),
         )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the ring what was learned of slots ``[B]``."""
+        """Set the priorities ``[B]`` of slots ``[B]`` in the ring."""
         self.ring.reprioritize(slot, priority)
 
     def state_dict(self) -> State:
@@ -78,33 +78,35 @@ class Hindsight:
         return {"generator": self.generator.get_state(), "ring": self.ring.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take both over."""
+        """Restore the generator and the ring."""
         self.generator.set_state(tensor(state, "generator"))
         self.ring.load_state_dict(branch(state, "ring"))
 
-    def _coins(self, batch: int) -> Tensor:
+    def _uniform(self, batch: int) -> Tensor:
         return torch.rand(2, batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
 
-    def _achieved(self, slot: Tensor) -> Tensor:
+    def _achieved_goals(self, slot: Tensor) -> Tensor:
         return self.ring.obs.flatten(0, 1)[slot][..., self.achieved]
 
-    def _wanting(self, obs: Tensor, goal: Tensor, changed: Tensor) -> Tensor:
-        """Observations ``[B, …]``, with ``goal`` ``[B, G]`` for the desired one where ``changed`` ``[B]``."""
-        rest, wanted = obs[:, : self.desired.start], obs[:, self.desired]
-        return torch.cat([rest, torch.where(changed[:, None], goal, wanted)], 1)
+    def _relabel(self, obs: Tensor, goal: Tensor, mask: Tensor) -> Tensor:
+        """Observations ``[B, …]`` with ``goal`` ``[B, G]`` in place of the desired one where ``mask`` ``[B]``."""
+        rest, desired = obs[:, : self.desired.start], obs[:, self.desired]
+        return torch.cat([rest, torch.where(mask[:, None], goal, desired)], 1)
 
-    def _summed(self, slot: Tensor, goal: Tensor) -> Tensor:
-        """The n-step sums ``[B]`` that would have been paid on the way from ``slot``, had ``goal`` been desired."""
-        achieved = self._achieved(self.ring.onward(slot[:, None], self.after))  # [B, horizon, G]: after every step
-        paid = self.reward(achieved.flatten(0, 1), goal.repeat_interleave(len(self.after), 0))
-        counted = self.ring.counted(self.ring.onward(slot[:, None], self.ring.ahead))
-        return (paid.view(len(slot), -1) * counted * self.ring.powers[:-1]).sum(1)
+    def _relabelled_return(self, slot: Tensor, goal: Tensor) -> Tensor:
+        """The n-step returns ``[B]`` from ``slot`` on if ``goal`` had been desired."""
+        goals = self._achieved_goals(
+            self.ring.slots_ahead(slot[:, None], self.after)
+        )  # [B, horizon, G]: after every step
+        rewards = self.reward(goals.flatten(0, 1), goal.repeat_interleave(len(self.after), 0))
+        mask = self.ring.episode_mask(self.ring.slots_ahead(slot[:, None], self.ring.ahead))
+        return (rewards.view(len(slot), -1) * mask * self.ring.powers[:-1]).sum(1)
 
 
 def future(ring: Ring, slot: Tensor, limit: int) -> Tensor:
-    """How many rows after each of ``[B]`` slots show its episode, the final observation too; 1 … ``limit``."""
-    done = ring.done.view(-1)[ring.onward(slot[:, None], torch.arange(limit, device=slot.device))]
-    unfinished = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
-    head = ring.head.expand(ring.lanes)[slot % ring.lanes]
-    newest = (head - slot // ring.lanes) % ring.length  # what is further ahead is older
-    return torch.minimum(unfinished + 1, newest).clamp_max(limit)
+    """Count the rows after slots ``[B]`` that belong to the same episode, final observation included; 1 … ``limit``."""
+    done = ring.done.view(-1)[ring.slots_ahead(slot[:, None], torch.arange(limit, device=slot.device))]
+    steps = (done.cumsum(1) == 0).sum(1)  # steps from the slot on that do not end the episode
+    head = ring.head.expand(ring.num_envs)[slot % ring.num_envs]
+    newest = (head - slot // ring.num_envs) % ring.length  # what is further ahead is older
+    return torch.minimum(steps + 1, newest).clamp_max(limit)

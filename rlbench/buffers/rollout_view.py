@@ -1,4 +1,4 @@
-"""A ring that hands out what was done last, in the order of time, for learners of the present policy."""
+"""A view of a ring that returns the newest rows in the order of time, for on-policy learners."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class RolloutView:
         self.ring = ring
 
     def rollout(self, rows: int) -> Rollout:
-        """The newest ``rows`` complete rows, and what every lane shows now, in the order of time."""
+        """The newest ``rows`` complete rows and every env's newest observation, in the order of time."""
         ring = self.ring
         order = (ring.head - rows + torch.arange(rows + 1, device=ring.head.device)) % ring.length
-        slots = order[:, None] * ring.lanes + ring.lane
+        slots = order[:, None] * ring.num_envs + ring.env_ids
         past = order[:-1]
         return Rollout(
-            obs=torch.unflatten(ring.stacked(slots.flatten()), 0, slots.shape),
+            obs=torch.unflatten(ring.stack_frames(slots.flatten()), 0, slots.shape),
             action=ring.action[past],
             reward=ring.reward[past],
             terminated=ring.terminated[past],

@@ -1,4 +1,4 @@
-"""Which slots of a ring to learn from."""
+"""Samplers: they choose the slots of a ring from which the learner's batch is gathered."""
 
 from __future__ import annotations
 
@@ -11,90 +11,90 @@ from rlbench.ops.state_dict import State, tensor
 
 
 class Span(Protocol):
-    """The slots of a ring that may start a transition: complete ahead, whole stack behind."""
+    """The slots of a ring that may start a transition: complete rows follow, a whole frame stack precedes."""
 
-    def at(self, coin: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat slots ``row · N + lane``, ``[B]`` int64, for numbers in [0, 1), and weights: 0 where there is none."""
+    def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Flat slots ``row · N + env``, ``[B]`` int64, for numbers in [0, 1), and weights: 0 in an empty ring."""
 
 
 class Level(NamedTuple):
-    """The same rows in every lane."""
+    """The same rows for every env."""
 
     head: Tensor  # [] int64 the row being written
     youngest: int  # rows between the head and the newest that may be drawn
     rows: Tensor  # [] int64 how many, from there into the past
     length: int  # rows of the ring
-    lanes: int  # of the ring
+    num_envs: int  # of the ring
 
-    def at(self, coin: Tensor) -> tuple[Tensor, Tensor]:
+    def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """``[B]`` slots row by row, from the newest into the past."""
-        index = (coin * (self.rows * self.lanes)).long()
-        row = (self.head - self.youngest - index // self.lanes) % self.length
-        weight = (self.rows > 0).float().expand(len(coin))  # where nothing is complete yet, nothing weighs
-        return row * self.lanes + index % self.lanes, weight
+        index = (uniform * (self.rows * self.num_envs)).long()
+        row = (self.head - self.youngest - index // self.num_envs) % self.length
+        weight = (self.rows > 0).float().expand(len(uniform))  # 0 while no transition is complete
+        return row * self.num_envs + index % self.num_envs, weight
 
 
 class Ragged(NamedTuple):
-    """Every lane its own rows."""
+    """Rows that differ from env to env."""
 
-    head: Tensor  # [N] int64 the row being written in each lane
+    head: Tensor  # [N] int64 the row of each env that is being written
     youngest: int  # rows between a head and the newest that may be drawn
     rows: Tensor  # [N] int64 how many, from there into the past
     length: int  # rows of the ring
 
-    def at(self, coin: Tensor) -> tuple[Tensor, Tensor]:
-        """``[B]`` slots lane by lane, each from its newest row into the past."""
-        ends, lanes = self.rows.cumsum(0), len(self.rows)
-        index = (coin * ends[-1]).long()
-        lane = torch.searchsorted(ends, index, right=True).clamp_max(lanes - 1)
-        back = index - (ends[lane] - self.rows[lane])
-        row = (self.head[lane] - self.youngest - back) % self.length
-        return row * lanes + lane, (ends[-1] > 0).float().expand(len(coin))
+    def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """``[B]`` slots env by env, each from its newest row into the past."""
+        ends, num_envs = self.rows.cumsum(0), len(self.rows)
+        index = (uniform * ends[-1]).long()
+        env = torch.searchsorted(ends, index, right=True).clamp_max(num_envs - 1)
+        back = index - (ends[env] - self.rows[env])
+        row = (self.head[env] - self.youngest - back) % self.length
+        return row * num_envs + env, (ends[-1] > 0).float().expand(len(uniform))
 
 
 class Sampler(Protocol):
-    """Draws slots; priorities, where there are any, live here and not in the ring."""
+    """A sampler of slots; it holds the priorities, if any, so that the ring holds none."""
 
-    def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
-        """In lanes ``[M]`` row ``fresh`` may be drawn from now on, where not ``dead``, and row ``stale`` no more.
+    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
+        """Admit row ``fresh`` of envs ``[M]`` unless ``dead``, and withdraw row ``stale``.
 
-        Each is one row for all of them, or ``[M]``.
+        Each is one row for all envs, or ``[M]``.
         """
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:
-        """``batch`` flat slots ``row · N + lane`` within ``span``, ``[B]`` int64, and their weights, ``[B]``."""
+        """Draw ``batch`` flat slots ``row · N + env`` within ``span``, ``[B]`` int64, and their weights ``[B]``."""
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Learned: these slots ``[B]`` now have these priorities ``[B]``."""
+        """Set the priorities ``[B]`` of slots ``[B]``."""
 
     def state_dict(self) -> State:
         """Generator and priorities."""
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
+        """Restore generator and priorities."""
 
 
 class Uniform:
-    """Every slot alike, with replacement."""
+    """Uniform sampling with replacement."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
 
-    def moved(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, lane: Tensor) -> None:
-        """Nothing to note of lanes ``[M]``."""
+    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
+        """Do nothing: no envs ``[M]`` have priorities."""
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:
         """``[B]`` slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
-        coin = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
-        return span.at(coin)
+        uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
+        return span.at(uniform)
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Nothing to note of slots ``[B]``."""
+        """Do nothing: slots ``[B]`` have no priorities."""
 
     def state_dict(self) -> State:
         """The generator."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """The generator."""
+        """Restore the generator."""
         self.generator.set_state(tensor(state, "generator"))

@@ -1,4 +1,4 @@
-"""A ring that hands out every step of what is drawn, for learners that judge steps."""
+"""A view of a ring that returns every step of the sampled n-step transitions, for ICM."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from rlbench.ops.types import NStepTrajectory
 
 
 class TrajectoryView:
-    """Draws from a ring as the ring itself would."""
+    """Sample whole trajectories with the ring's own sampler."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
 
     def sample(self, batch: int) -> NStepTrajectory:
-        """``batch`` transitions of the ring's sampler with every step on their way."""
-        ring, drawn = self.ring, self.ring.sample(batch)
-        path = ring.onward(drawn.slot[:, None], torch.arange(ring.n_step + 1, device=drawn.slot.device))
+        """``batch`` transitions ``[B]`` of the ring's sampler, with every step of each."""
+        ring, transition = self.ring, self.ring.sample(batch)
+        path = ring.slots_ahead(transition.slot[:, None], torch.arange(ring.n_step + 1, device=transition.slot.device))
         steps = path[:, :-1]
         return NStepTrajectory(
-            drawn=drawn,
-            obs=torch.unflatten(ring.stacked(path.flatten()), 0, path.shape),
+            transition=transition,
+            obs=torch.unflatten(ring.stack_frames(path.flatten()), 0, path.shape),
             action=ring.action.flatten(0, 1)[steps],
-            share=ring.counted(steps) * ring.powers[:-1],
+            share=ring.episode_mask(steps) * ring.powers[:-1],
         )
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Tell the ring what was learned of slots ``[B]``."""
+        """Set the priorities ``[B]`` of slots ``[B]`` in the ring."""
         self.ring.reprioritize(slot, priority)

@@ -21,16 +21,16 @@ class Scale(NamedTuple):
     mean: NDArray[np.float32]  # [F]
     deviation: NDArray[np.float32]  # [F], positive
 
-    def applied(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
+    def normalize(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return normalized observations ``[…, F]``."""
         return (obs - self.mean) / self.deviation
 
-    def put(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
+    def normalize_in_place(self, obs: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
         """Normalize observations ``[N, F]`` in place; return False for frames, which are not normalized."""
         if obs.dtype != np.float32:
             return False
         for start in range(0, len(obs), CHUNK):
-            obs[start : start + CHUNK] = self.applied(obs[start : start + CHUNK])
+            obs[start : start + CHUNK] = self.normalize(obs[start : start + CHUNK])
         return True
 
 

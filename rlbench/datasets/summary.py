@@ -138,7 +138,7 @@ def _directions(recorded: Recorded) -> float:
     some = recorded.obs[:: max(1, len(recorded.obs) // SAMPLE)]
     if some.shape[1] > WIDE:
         some = some[:: max(1, len(some) // WIDE)][:WIDE]
-    scaled = scale_of(recorded).applied(some).astype(np.float64)
+    scaled = scale_of(recorded).normalize(some).astype(np.float64)
     # both products have equal trace and norm; for very wide observations the one over steps is smaller
     covariance = (scaled @ scaled.T if some.shape[1] > WIDE else scaled.T @ scaled) / len(scaled)
     total = float(np.trace(covariance))

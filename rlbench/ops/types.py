@@ -31,17 +31,17 @@ Metrics: TypeAlias = dict[str, Tensor]
 
 
 class NStepTrajectory(NamedTuple):
-    """Transitions with every step on their way, for whoever judges steps and not their sums."""
+    """n-step transitions with each of their steps, for ICM, whose bonus belongs to a step."""
 
-    drawn: Transition
-    obs: Tensor  # [B, H+1, ...] what was seen on the way; beyond the end of an episode what came then
+    transition: Transition
+    obs: Tensor  # [B, H+1, ...] observations of the steps; after an episode's end those of the next one
     action: Tensor  # [B, H]
-    share: Tensor  # [B, H] what a step's reward counts in the sum: γʰ, and 0 beyond the end
+    share: Tensor  # [B, H] weight of a step's reward in the n-step return: γʰ, and 0 after the episode's end
 
     @property
     def slot(self) -> Tensor:
         """``[B]`` int64 place in the buffer, for priorities."""
-        return self.drawn.slot
+        return self.transition.slot
 
 
 class Rollout(NamedTuple):

@@ -95,7 +95,7 @@ def normal(*shape: int) -> Tensor:
 
 
 def rollout() -> Rollout:
-    """Two lanes of four steps; the second ends after its second, is dead in its third and goes on."""
+    """Two envs of four steps; the second ends after its second, is dead in its third and goes on."""
     no = torch.zeros(4, 2, dtype=torch.bool)
     done, dead = no.clone(), no.clone()
     done[1, 1] = dead[2, 1] = True
@@ -104,12 +104,12 @@ def rollout() -> Rollout:
     return Rollout(obs=normal(5, 2, OBS), action=action, reward=reward, terminated=done, done=done, dead=dead)
 
 
-def ring(lanes: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
+def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
     """Played by chance, with ends of both kinds; it has wrapped around."""
     draw = np.random.default_rng(3)
     made = Ring(
-        capacity=rows * lanes,
-        lanes=lanes,
+        capacity=rows * num_envs,
+        num_envs=num_envs,
         obs=Column((OBS,), torch.float64),
         action=Column((), torch.int64),
         n_step=horizon,
@@ -118,13 +118,13 @@ def ring(lanes: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
         sampler=Uniform(torch.Generator().manual_seed(1)),
         device=torch.device("cpu"),
     )
-    made.observe(draw.normal(size=(lanes, OBS)))
+    made.observe(draw.normal(size=(num_envs, OBS)))
     for _ in range(rows + 7):
-        terminated = draw.random(lanes) < 0.15
-        truncated = (draw.random(lanes) < 0.15) & ~terminated
-        action = torch.from_numpy(draw.integers(ACTIONS, size=lanes))
-        made.record(action, draw.normal(size=lanes).astype(np.float32), terminated, truncated)
-        made.observe(draw.normal(size=(lanes, OBS)))
+        terminated = draw.random(num_envs) < 0.15
+        truncated = (draw.random(num_envs) < 0.15) & ~terminated
+        action = torch.from_numpy(draw.integers(ACTIONS, size=num_envs))
+        made.record(action, draw.normal(size=num_envs).astype(np.float32), terminated, truncated)
+        made.observe(draw.normal(size=(num_envs, OBS)))
     return made
 
 
@@ -165,19 +165,19 @@ def test_the_bonus_of_every_step_is_in_the_rewards_that_advantages_are_made_of()
 
 def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the_episode() -> None:
     made = ring()
-    walk = TrajectoryView(made).sample(400)
+    trajectory = TrajectoryView(made).sample(400)
     cut = 0
     for i in range(400):
-        row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
+        row, env = int(trajectory.slot[i]) // made.num_envs, int(trajectory.slot[i]) % made.num_envs
         going = 1.0
         for h in range(made.n_step):
             at = (row + h) % made.length
-            assert torch.equal(walk.obs[i, h], made.obs[at, lane])
-            assert int(walk.action[i, h]) == int(made.action[at, lane])
-            assert walk.share[i, h].item() == pytest.approx(going * GAMMA**h)
-            going *= float(not made.done[at, lane])
+            assert torch.equal(trajectory.obs[i, h], made.obs[at, env])
+            assert int(trajectory.action[i, h]) == int(made.action[at, env])
+            assert trajectory.share[i, h].item() == pytest.approx(going * GAMMA**h)
+            going *= float(not made.done[at, env])
         cut += going == 0
-        assert torch.equal(walk.obs[i, made.n_step], made.obs[(row + made.n_step) % made.length, lane])
+        assert torch.equal(trajectory.obs[i, made.n_step], made.obs[(row + made.n_step) % made.length, env])
     assert 50 < cut < 350
 
 
@@ -185,49 +185,59 @@ def test_a_walk_goes_from_row_to_row_of_its_lane_and_counts_up_to_the_end_of_the
 def test_every_reward_of_an_n_step_sum_holds_its_own_bonus(horizon: int) -> None:
     """The documented code paid the bonus into a batch from which no target was made."""
     model, inner, made = curiosity(), OfBatches(), ring(horizon=horizon)
-    walk = TrajectoryView(made).sample(64)
-    report = CuriousReplay(inner, model).update(walk, 0)
+    trajectory = TrajectoryView(made).sample(64)
+    report = CuriousReplay(inner, model).update(trajectory, 0)
     (given,) = inner.batches
     fresh = curiosity()  # as it was when the bonus was found
     for i in range(64):
-        row, lane = int(walk.slot[i]) // made.lanes, int(walk.slot[i]) % made.lanes
-        wanted = float(walk.drawn.reward[i])
+        row, env = int(trajectory.slot[i]) // made.num_envs, int(trajectory.slot[i]) % made.num_envs
+        wanted = float(trajectory.transition.reward[i])
         for h in range(horizon):
             at, after = (row + h) % made.length, (row + h + 1) % made.length
-            action = int(made.action[at, lane])
-            error, _ = judged(fresh.net, numbers(made.obs[at, lane]), action, numbers(made.obs[after, lane]))
+            action = int(made.action[at, env])
+            error, _ = judged(fresh.net, numbers(made.obs[at, env]), action, numbers(made.obs[after, env]))
             wanted += GAMMA**h * 0.5 * error
-            if made.done[at, lane]:
+            if made.done[at, env]:
                 break
         assert given.reward[i].item() == pytest.approx(wanted, rel=1e-5)  # the ring's rewards are float32
-    assert torch.equal(given.discount, walk.drawn.discount)
-    assert torch.equal(given.next_obs, walk.drawn.next_obs)
+    assert torch.equal(given.discount, trajectory.transition.discount)
+    assert torch.equal(given.next_obs, trajectory.transition.next_obs)
     assert torch.equal(report.priority, torch.arange(64, dtype=torch.float64))
 
 
 def test_the_model_of_a_replay_learns_from_first_steps_that_are_none_of_a_dead_row() -> None:
     model, made = curiosity(lr=1e-2), ring()
-    walk = TrajectoryView(made).sample(64)
-    alive = [i for i in range(64) if walk.drawn.weight[i] > 0]
+    trajectory = TrajectoryView(made).sample(64)
+    alive = [i for i in range(64) if trajectory.transition.weight[i] > 0]
     assert 0 < len(alive) < 64
     found = np.array(
-        [judged(model.net, numbers(walk.obs[i, 0]), int(walk.action[i, 0]), numbers(walk.obs[i, 1])) for i in alive]
+        [
+            judged(
+                model.net, numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1])
+            )
+            for i in alive
+        ]
     )
-    report = CuriousReplay(OfBatches(), model).update(walk, 0)
+    report = CuriousReplay(OfBatches(), model).update(trajectory, 0)
     assert report.metrics["forward_loss"].item() == pytest.approx(found[:, 0].mean(), rel=1e-6)
     assert report.metrics["inverse_loss"].item() == pytest.approx(found[:, 1].mean(), rel=1e-6)
     assert report.metrics["bonus"].item() == pytest.approx(0.5 * found[:, 0].mean(), rel=1e-6)
     after = np.array(
-        [judged(model.net, numbers(walk.obs[i, 0]), int(walk.action[i, 0]), numbers(walk.obs[i, 1])) for i in alive]
+        [
+            judged(
+                model.net, numbers(trajectory.obs[i, 0]), int(trajectory.action[i, 0]), numbers(trajectory.obs[i, 1])
+            )
+            for i in alive
+        ]
     )
     assert (after @ [0.2, 0.8]).mean() < (found @ [0.2, 0.8]).mean()
 
 
 def test_a_bonus_of_zero_leaves_the_learner_within_as_it_would_be_alone() -> None:
     inner, made = OfBatches(), ring()
-    walk = TrajectoryView(made).sample(32)
-    CuriousReplay(inner, curiosity(reward_scale=0.0)).update(walk, 0)
-    assert torch.equal(inner.batches[0].reward, walk.drawn.reward.double())
+    trajectory = TrajectoryView(made).sample(32)
+    CuriousReplay(inner, curiosity(reward_scale=0.0)).update(trajectory, 0)
+    assert torch.equal(inner.batches[0].reward, trajectory.transition.reward.double())
 
 
 def test_what_is_seen_again_and_again_pays_ever_less() -> None:

@@ -19,7 +19,7 @@ from rlbench.datasets.episodes import episodes
 from rlbench.datasets.types import Recorded
 from rlbench.training.protocols import Learner
 
-LANES = 16
+NUM_ENVS = 16
 ACTIONS = {"Catch": 3, "CartPole-v1": 2}
 
 
@@ -42,10 +42,10 @@ def half_trained(task: str, steps: int) -> Learner:
 
 
 def played(agent: Learner, task: str, *, rows: int, epsilon: float) -> Played:
-    """``rows`` rows a lane, in a share ``epsilon`` of which any action is taken; lane after lane."""
-    envs = environments(ToyTask(id=task, envs=LANES), seeds=tuple(range(LANES)), training=False)
+    """``rows`` rows an env, in a share ``epsilon`` of which any action is taken; env after env."""
+    envs = environments(ToyTask(id=task, envs=NUM_ENVS), seeds=tuple(range(NUM_ENVS)), training=False)
     coin = EpsilonGreedy(actions=ACTIONS[task], generator=torch.Generator().manual_seed(0), epsilon=epsilon)
-    shown, columns, final = envs.reset(), [], np.zeros(LANES, np.bool_)
+    shown, columns, final = envs.reset(), [], np.zeros(NUM_ENVS, np.bool_)
     for row in range(rows):
         action = coin(agent.act(torch.from_numpy(shown.copy()), "eval")).numpy()
         envs.send(action)
@@ -60,10 +60,10 @@ def played(agent: Learner, task: str, *, rows: int, epsilon: float) -> Played:
     return Played(recorded, float(found.returns[found.closed].mean()))
 
 
-def score(agent: Learner, task: str, lanes: int = 64) -> float:
-    """Mean return of one episode in each of ``lanes`` lanes."""
-    envs = environments(ToyTask(id=task, envs=lanes), seeds=tuple(range(100, 100 + lanes)), training=False)
-    obs, total, live = envs.reset(), np.zeros(lanes), np.ones(lanes, np.bool_)
+def score(agent: Learner, task: str, num_envs: int = 64) -> float:
+    """Mean return of one episode in each of ``envs`` envs."""
+    envs = environments(ToyTask(id=task, envs=num_envs), seeds=tuple(range(100, 100 + num_envs)), training=False)
+    obs, total, live = envs.reset(), np.zeros(num_envs), np.ones(num_envs, np.bool_)
     while live.any():
         envs.send(agent.act(torch.from_numpy(obs.copy()), "eval").numpy())
         step = envs.recv()

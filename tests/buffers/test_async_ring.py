@@ -1,4 +1,4 @@
-"""A staggered ring against rings of one lane each, which the tests of the ring have held to the definition."""
+"""A staggered ring against rings of one env each, which the tests of the ring have held to the definition."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from rlbench.buffers.samplers import Sampler, Uniform
 COLUMNS = ("obs", "action", "reward", "terminated", "done", "dead", "age")
 
 
-def ring_of(kind: type[Ring], lanes: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Ring:
+def ring_of(
+    kind: type[Ring], num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None
+) -> Ring:
     return kind(
-        capacity=rows * lanes,
-        lanes=lanes,
+        capacity=rows * num_envs,
+        num_envs=num_envs,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=horizon,
@@ -36,30 +38,30 @@ def ring_of(kind: type[Ring], lanes: int, rows: int, horizon: int, stack: int, s
 
 @dataclass
 class Both:
-    """The same lanes in one staggered ring and in rings of their own."""
+    """The same envs in one staggered ring and in rings of their own."""
 
     ring: AsyncRing
     alone: list[Ring]
     count: int = 0
 
-    def frames(self, lanes: list[int]) -> np.ndarray:
+    def frames(self, envs: list[int]) -> np.ndarray:
         self.count += 1
-        return np.array([100 * self.count + lane for lane in lanes], np.float32)
+        return np.array([100 * self.count + env for env in envs], np.float32)
 
-    def observe(self, lanes: list[int]) -> None:
-        frames = self.frames(lanes)
-        stacked = self.ring.observe(frames, np.array(lanes))
-        for i, lane in enumerate(lanes):
-            assert torch.equal(stacked[i], self.alone[lane].observe(frames[i : i + 1])[0])
+    def observe(self, envs: list[int]) -> None:
+        frames = self.frames(envs)
+        stacked = self.ring.observe(frames, np.array(envs))
+        for i, env in enumerate(envs):
+            assert torch.equal(stacked[i], self.alone[env].observe(frames[i : i + 1])[0])
 
-    def step(self, lanes: list[int], codes: list[int]) -> None:
-        code, action = np.array(codes), torch.tensor([self.count % 7 + lane for lane in lanes])
-        reward = np.array([self.count + 0.5 * lane for lane in lanes], np.float32)
+    def step(self, envs: list[int], codes: list[int]) -> None:
+        code, action = np.array(codes), torch.tensor([self.count % 7 + env for env in envs])
+        reward = np.array([self.count + 0.5 * env for env in envs], np.float32)
         answers = [(action, reward, code == 1, code == 2)]
-        self.ring.record(*answers[0], np.array(lanes))
-        for i, lane in enumerate(lanes):
-            self.alone[lane].record(*(part[i : i + 1] for part in answers[0]))
-        self.observe(lanes)
+        self.ring.record(*answers[0], np.array(envs))
+        for i, env in enumerate(envs):
+            self.alone[env].record(*(part[i : i + 1] for part in answers[0]))
+        self.observe(envs)
 
     def close(self) -> None:
         self.ring.close()
@@ -68,33 +70,33 @@ class Both:
         self.observe(list(range(len(self.alone))))
 
 
-def both_of(lanes: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
-    ring = ring_of(AsyncRing, lanes, rows, horizon, stack, sampler)
+def both_of(num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
+    ring = ring_of(AsyncRing, num_envs, rows, horizon, stack, sampler)
     assert isinstance(ring, AsyncRing)
-    made = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(lanes)])
-    made.observe(list(range(lanes)))
+    made = Both(ring, [ring_of(Ring, 1, rows, horizon, stack) for _ in range(num_envs)])
+    made.observe(list(range(num_envs)))
     return made
 
 
 def usable(made: Both) -> list[int]:
-    """Flat slots that the rings of one lane may draw, dead ones too."""
+    """Flat slots that the rings of one env may draw, dead ones too."""
     slots = []
-    for lane, ring in enumerate(made.alone):
+    for env, ring in enumerate(made.alone):
         span = ring.span()
         rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
-        slots += [row * len(made.alone) + lane for row in rows]
+        slots += [row * len(made.alone) + env for row in rows]
     return slots
 
 
 @st.composite
 def played(draw: st.DrawFn) -> Both:
-    lanes, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    made = both_of(lanes, draw(st.integers(horizon + stack + 1, 20)), horizon, stack)
+    num_envs, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    made = both_of(num_envs, draw(st.integers(horizon + stack + 1, 20)), horizon, stack)
     close_at = draw(st.none() | st.integers(0, 30))
     for number in range(draw(st.integers(0, 60))):
         if number == close_at:
             made.close()
-        some = sorted(draw(st.sets(st.integers(0, lanes - 1), min_size=1)))
+        some = sorted(draw(st.sets(st.integers(0, num_envs - 1), min_size=1)))
         made.step(some, [draw(st.sampled_from([0, 0, 0, 0, 1, 2])) for _ in some])
     return made
 
@@ -102,16 +104,16 @@ def played(draw: st.DrawFn) -> Both:
 @settings(max_examples=60)
 @given(played())
 def test_every_lane_holds_what_a_ring_of_its_own_would_hold(made: Both) -> None:
-    for lane, ring in enumerate(made.alone):
+    for env, ring in enumerate(made.alone):
         for name in COLUMNS:
-            assert torch.equal(getattr(made.ring, name)[:, lane], getattr(ring, name)[:, 0]), name
-        assert torch.equal(made.ring.newest()[lane], ring.newest()[0])
+            assert torch.equal(getattr(made.ring, name)[:, env], getattr(ring, name)[:, 0]), name
+        assert torch.equal(made.ring.newest()[env], ring.newest()[0])
 
 
 @settings(max_examples=60)
 @given(played())
 def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
-    want, lanes = usable(made), len(made.alone)
+    want, num_envs = usable(made), len(made.alone)
     count = len(want)
     coin = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
     slots, weights = made.ring.span().at(coin)
@@ -119,8 +121,8 @@ def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
     assert (weights == 1).all()
     batch = made.ring.gather(slots, weights)
     for i, slot in enumerate(slots.tolist()):
-        row, lane = divmod(slot, lanes)
-        one = made.alone[lane].gather(torch.tensor([row]), torch.ones(1))
+        row, env = divmod(slot, num_envs)
+        one = made.alone[env].gather(torch.tensor([row]), torch.ones(1))
         for ours, theirs in zip(batch[:6], one[:6], strict=True):
             assert torch.equal(ours[i], theirs[0])
 
@@ -129,8 +131,8 @@ def test_what_may_be_drawn_is_what_the_lanes_alone_may_draw(made: Both) -> None:
 @given(played())
 def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) -> None:
     for slot in usable(made):
-        row, lane = divmod(slot, len(made.alone))
-        alone = future(made.alone[lane], torch.tensor([row]), 10)
+        row, env = divmod(slot, len(made.alone))
+        alone = future(made.alone[env], torch.tensor([row]), 10)
         assert torch.equal(future(made.ring, torch.tensor([slot]), 10), alone)
 
 
@@ -138,7 +140,7 @@ def test_the_rows_to_come_of_an_episode_end_at_the_lanes_own_cursor(made: Both) 
 @given(played())
 def test_a_staggered_ring_reads_back_from_its_state_as_it_was(made: Both) -> None:
     ring = made.ring
-    copy = ring_of(AsyncRing, ring.lanes, ring.length, ring.n_step, ring.stack, Uniform(torch.Generator()))
+    copy = ring_of(AsyncRing, ring.num_envs, ring.length, ring.n_step, ring.stack, Uniform(torch.Generator()))
     copy.load_state_dict(ring.state_dict())
     assert torch.equal(copy.newest(), ring.newest())
     for ours, theirs in zip(ring.sample(64), copy.sample(64), strict=True):
@@ -146,18 +148,18 @@ def test_a_staggered_ring_reads_back_from_its_state_as_it_was(made: Both) -> Non
 
 
 def uneven(sampler: Sampler | None = None, steps: int = 40, horizon: int = 2) -> Both:
-    """Lane 0 has wrapped around, lane 1 is half full, lane 2 has two steps, lane 3 none."""
+    """Env 0 has wrapped around, env 1 is half full, env 2 has two steps, env 3 none."""
     made = both_of(4, 12, horizon, 2, sampler)
     for number in range(steps):
-        some = [lane for lane, count in enumerate((steps, 6, 2, 0)) if number < count]
-        made.step(some, [1 if number % 5 == 4 and lane == 0 else 0 for lane in some])
+        some = [env for env, count in enumerate((steps, 6, 2, 0)) if number < count]
+        made.step(some, [1 if number % 5 == 4 and env == 0 else 0 for env in some])
     return made
 
 
 def test_uniform_draws_every_complete_slot_of_every_lane_equally_often() -> None:
     made = uneven()
     want = usable(made)
-    assert [sum(s % 4 == lane for s in want) for lane in range(4)] == [9, 5, 1, 0]
+    assert [sum(s % 4 == env for s in want) for env in range(4)] == [9, 5, 1, 0]
     seen = torch.bincount(made.ring.sample(30_000).slot, minlength=48)
     assert seen.sum() == seen[want].sum()
     assert chisquare(seen[want].numpy()).pvalue > 1e-3
@@ -165,7 +167,7 @@ def test_uniform_draws_every_complete_slot_of_every_lane_equally_often() -> None
 
 @pytest.mark.parametrize(("steps", "horizon"), [(40, 2), (41, 3), (42, 4)])
 def test_prioritized_draws_the_complete_slots_of_every_lane_in_proportion(steps: int, horizon: int) -> None:
-    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=48, lanes=4, alpha=1.0, beta=0.0)
+    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=48, num_envs=4, alpha=1.0, beta=0.0)
     made = uneven(sampler, steps, horizon)
     live = [slot for slot in usable(made) if not made.ring.dead.view(-1)[slot]]
     assert sorted(torch.nonzero(sampler.mass.view(-1)[:48] > 0).flatten().tolist()) == sorted(live)
@@ -201,7 +203,7 @@ def test_lanes_that_are_not_named_are_all_lanes() -> None:
 def test_hindsight_finds_the_future_in_every_lane() -> None:
     ring = AsyncRing(
         capacity=40,
-        lanes=2,
+        num_envs=2,
         obs=Column((3,), torch.float32),
         action=Column((), torch.int64),
         n_step=1,
@@ -212,10 +214,10 @@ def test_hindsight_finds_the_future_in_every_lane() -> None:
     )
     ring.observe(np.array([[0, 0, -1], [0, 100, -1]], np.float32))
     for number in range(1, 12):
-        for lane in [0] if number > 4 else [0, 1]:
+        for env in [0] if number > 4 else [0, 1]:
             no = np.zeros(1, np.bool_)
-            ring.record(torch.zeros(1, dtype=torch.int64), np.zeros(1, np.float32), no, no, np.array([lane]))
-            ring.observe(np.array([[0, 100 * lane + number, -1]], np.float32), np.array([lane]))
+            ring.record(torch.zeros(1, dtype=torch.int64), np.zeros(1, np.float32), no, no, np.array([env]))
+            ring.observe(np.array([[0, 100 * env + number, -1]], np.float32), np.array([env]))
     made = Hindsight(
         ring=ring,
         layout=GoalLayout(1, 1),

@@ -33,7 +33,7 @@ def repaid(achieved: torch.Tensor, desired: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Episode:
-    """k + 1 observations and k steps of one lane."""
+    """k + 1 observations and k steps of one env."""
 
     observations: list[np.ndarray] = field(default_factory=list)
     first: int = 0  # the row, had the ring no end, of the first observation
@@ -42,30 +42,30 @@ class Episode:
 
 @dataclass
 class World:
-    """Lanes of episodes played into a ring, and the same kept naively."""
+    """Envs of episodes played into a ring, and the same kept naively."""
 
     ring: Ring
     episodes: list[list[Episode]]
     row: int = 0
 
     def shown(self) -> np.ndarray:
-        lanes = np.arange(self.ring.lanes)
-        number = self.row * self.ring.lanes + lanes + 1.0  # every row of every lane shows and achieves its own
+        envs = np.arange(self.ring.num_envs)
+        number = self.row * self.ring.num_envs + envs + 1.0  # every row of every env shows and achieves its own
         rows = [e[-1].first if e else 0 for e in self.episodes]
-        return np.stack([number, number, -number, WANTED + np.array(rows), WANTED + lanes], 1).astype(np.float32)
+        return np.stack([number, number, -number, WANTED + np.array(rows), WANTED + envs], 1).astype(np.float32)
 
     def at(self, slot: int) -> tuple[Episode, int]:
         """The episode that a slot lies in, and which of its steps it is; the newest, where the slot was reused."""
-        place, lane = divmod(slot, self.ring.lanes)
+        place, env = divmod(slot, self.ring.num_envs)
         row = self.row - (self.row - place) % self.ring.length
-        episode = next(e for e in self.episodes[lane] if e.first <= row < e.first + len(e.observations))
+        episode = next(e for e in self.episodes[env] if e.first <= row < e.first + len(e.observations))
         return episode, row - episode.first
 
 
-def ring_of(lanes: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> Ring:
+def ring_of(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> Ring:
     ring = Ring(
-        capacity=rows * lanes,
-        lanes=lanes,
+        capacity=rows * num_envs,
+        num_envs=num_envs,
         obs=Column((width,), torch.float32),
         action=Column((), torch.int64),
         n_step=horizon,
@@ -79,48 +79,48 @@ def ring_of(lanes: int, rows: int, horizon: int, stack: int = 1, width: int = WI
 
 
 def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
-    """Steps as ``ends[row][lane]`` says: 0 goes on, 1 terminates, 2 truncates; a row after an end ignores it."""
-    ring, lanes = world.ring, range(world.ring.lanes)
-    begin(world, list(lanes))
+    """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; a row after an end ignores it."""
+    ring, envs = world.ring, range(world.ring.num_envs)
+    begin(world, list(envs))
     for number, codes in enumerate(ends):
-        dead = [world.episodes[lane][-1].ended for lane in lanes]
+        dead = [world.episodes[env][-1].ended for env in envs]
         if number == close_at:
             ring.close()
             world.row += 1
-            begin(world, list(lanes))
+            begin(world, list(envs))
             continue
-        now = np.array([0 if dead[lane] else codes[lane] for lane in lanes])
-        before = np.stack([world.episodes[lane][-1].observations[-1] for lane in lanes])
+        now = np.array([0 if dead[env] else codes[env] for env in envs])
+        before = np.stack([world.episodes[env][-1].observations[-1] for env in envs])
         world.row += 1
         shown = world.shown()
         shown[:, 3:] = before[:, 3:]  # what is wanted holds for the episode
         ring.record(torch.from_numpy(now), paid(shown[:, 1:3], shown[:, 3:]), now == 1, now == 2)
-        begin(world, [lane for lane in lanes if dead[lane]], shown)
-        for lane in lanes:
-            if not dead[lane]:
-                world.episodes[lane][-1].observations.append(shown[lane])
-                world.episodes[lane][-1].ended = bool(now[lane])
+        begin(world, [env for env in envs if dead[env]], shown)
+        for env in envs:
+            if not dead[env]:
+                world.episodes[env][-1].observations.append(shown[env])
+                world.episodes[env][-1].ended = bool(now[env])
 
 
 def begin(world: World, fresh: list[int], shown: np.ndarray | None = None) -> None:
-    """Show a row: new episodes in the lanes ``fresh``, and in the others what ``shown`` says."""
-    for lane in fresh:
-        world.episodes[lane].append(Episode(first=world.row))
+    """Show a row: new episodes in the envs ``fresh``, and in the others what ``shown`` says."""
+    for env in fresh:
+        world.episodes[env].append(Episode(first=world.row))
     new = world.shown()
     frames = new if shown is None else shown
-    for lane in fresh:
-        frames[lane] = new[lane]
-        world.episodes[lane][-1].observations.append(frames[lane])
+    for env in fresh:
+        frames[env] = new[env]
+        world.episodes[env][-1].observations.append(frames[env])
     world.ring.observe(frames)
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    lanes, horizon = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    num_envs, horizon = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     rows, steps = draw(st.integers(horizon + 2, 40)), draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
-    ends = [[draw(st.sampled_from(likely)) for _ in range(lanes)] for _ in range(steps)]
-    world = World(ring_of(lanes, rows, horizon), [[] for _ in range(lanes)])
+    ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
+    world = World(ring_of(num_envs, rows, horizon), [[] for _ in range(num_envs)])
     play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
     return world
 
@@ -197,7 +197,7 @@ def test_the_share_of_new_goals_is_the_one_asked_for(share: float) -> None:
     ("steps", "ends", "limit", "first", "reach"),
     [
         (100, {19}, 50, 12, 8),  # up to and with the final observation
-        (60, set(), 50, 40, 20),  # a running episode: up to and with what the lane shows now
+        (60, set(), 50, 40, 20),  # a running episode: up to and with what the env shows now
         (150, set(), 50, 10, 50),  # no further than the limit
     ],
 )
@@ -207,7 +207,7 @@ def test_future_steps_are_equally_likely(steps: int, ends: set[int], limit: int,
     drawn = torch.full((20_000,), first)
     world.ring.sampler.draw = lambda batch, span: (drawn, torch.ones(batch))
     batch = made.sample(20_000)
-    offset = batch.obs[:, 3] - batch.obs[:, 1]  # with one lane the number shown counts rows
+    offset = batch.obs[:, 3] - batch.obs[:, 1]  # with one env the number shown counts rows
     assert offset.min() == 1 and offset.max() == reach
     assert chisquare(torch.bincount(offset.long())[1:]).pvalue > 1e-3
 
@@ -241,7 +241,7 @@ def test_hindsight_goes_on_from_its_state() -> None:
 
 
 def test_priorities_reach_the_ring() -> None:
-    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=50, lanes=1, alpha=1.0, beta=0.0)
+    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=50, num_envs=1, alpha=1.0, beta=0.0)
     world = World(ring_of(1, 50, 1), [[]])
     world.ring.sampler = sampler
     play(world, [[0]] * 20)

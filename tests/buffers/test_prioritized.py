@@ -8,20 +8,22 @@ import torch
 from scipy.stats import chisquare
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlbench.buffers.prioritized import LEAST, Prioritized
+from rlbench.buffers.prioritized import EPSILON, Prioritized
 from rlbench.buffers.ring import Column, Ring
 
-LANES, ROWS = 3, 12
-NONE = np.zeros(LANES, np.bool_)
+NUM_ENVS, ROWS = 3, 12
+NONE = np.zeros(NUM_ENVS, np.bool_)
 
 
 def ring(
     alpha: float = 0.7, beta: float = 0.4, horizon: int = 2, stack: int = 2, rows: int = ROWS
 ) -> tuple[Ring, Prioritized]:
-    sampler = Prioritized(torch.Generator().manual_seed(0), capacity=rows * LANES, lanes=LANES, alpha=alpha, beta=beta)
+    sampler = Prioritized(
+        torch.Generator().manual_seed(0), capacity=rows * NUM_ENVS, num_envs=NUM_ENVS, alpha=alpha, beta=beta
+    )
     made = Ring(
-        capacity=rows * LANES,
-        lanes=LANES,
+        capacity=rows * NUM_ENVS,
+        num_envs=NUM_ENVS,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=horizon,
@@ -30,25 +32,25 @@ def ring(
         sampler=sampler,
         device=torch.device("cpu"),
     )
-    made.observe(np.zeros(LANES, np.float32))
+    made.observe(np.zeros(NUM_ENVS, np.float32))
     return made, sampler
 
 
 def step(made: Ring, number: int, ends: np.ndarray = NONE) -> None:
-    made.record(torch.zeros(LANES, dtype=torch.int64), np.zeros(LANES, np.float32), ends, NONE)
-    made.observe(np.full(LANES, number + 1, np.float32))
+    made.record(torch.zeros(NUM_ENVS, dtype=torch.int64), np.zeros(NUM_ENVS, np.float32), ends, NONE)
+    made.observe(np.full(NUM_ENVS, number + 1, np.float32))
 
 
 def usable(made: Ring) -> set[int]:
     """Flat slots that are complete, whole and alive: counted one by one, from the ring's own words."""
     span = made.span()
     rows = [int((span.head - span.youngest - i) % span.length) for i in range(int(span.rows))]
-    return {row * LANES + lane for row in rows for lane in range(LANES) if not made.dead[row, lane]}
+    return {row * NUM_ENVS + env for row in rows for env in range(NUM_ENVS) if not made.dead[row, env]}
 
 
 def frequencies(made: Ring, sampler: Prioritized, batches: int = 4000, batch: int = 16) -> np.ndarray:
     drawn = torch.cat([sampler.draw(batch, made.span())[0] for _ in range(batches)])
-    return torch.bincount(drawn, minlength=ROWS * LANES).numpy()
+    return torch.bincount(drawn, minlength=ROWS * NUM_ENVS).numpy()
 
 
 @pytest.mark.parametrize("steps", [9, 40])
@@ -61,8 +63,8 @@ def test_slots_are_drawn_in_proportion_to_their_priorities(steps: int) -> None:
     priority = torch.rand(len(slots), generator=torch.Generator().manual_seed(3)) * 5
     sampler.reprioritize(torch.tensor(slots), priority)
     seen = frequencies(made, sampler)
-    mass = np.zeros(ROWS * LANES)
-    mass[slots] = (priority.double().numpy() + LEAST) ** 0.7
+    mass = np.zeros(ROWS * NUM_ENVS)
+    mass[slots] = (priority.double().numpy() + EPSILON) ** 0.7
     if steps > ROWS:
         stale = [s for s in slots if sampler.mass.view(-1)[s] == 0]
         assert not stale, "every slot the ring allows has mass"
@@ -87,8 +89,8 @@ def test_a_new_transition_has_the_highest_priority_so_far() -> None:
     (slot,) = sampler.draw(1, made.span())[0].tolist()
     sampler.reprioritize(torch.tensor([slot]), torch.tensor([9.0]))
     step(made, 6)
-    fresh = int((made.head - made.n_step) % made.length) * LANES
-    assert sampler.mass.view(-1)[fresh : fresh + LANES].tolist() == pytest.approx([9.0] * LANES)
+    fresh = int((made.head - made.n_step) % made.length) * NUM_ENVS
+    assert sampler.mass.view(-1)[fresh : fresh + NUM_ENVS].tolist() == pytest.approx([9.0] * NUM_ENVS)
     assert sampler.mass.view(-1)[slot].item() == pytest.approx(9.0)
 
 
@@ -107,7 +109,7 @@ def test_a_dead_slot_cannot_be_given_a_priority() -> None:
     made, sampler = ring()
     for number in range(8):
         step(made, number, np.array([number == 3, False, False]))
-    dead = int(torch.nonzero(made.dead[:, 0])[0]) * LANES
+    dead = int(torch.nonzero(made.dead[:, 0])[0]) * NUM_ENVS
     assert sampler.mass.view(-1)[dead] == 0
     sampler.reprioritize(torch.tensor([dead]), torch.tensor([7.0]))
     assert sampler.mass.view(-1)[dead] == 0
@@ -143,7 +145,7 @@ def test_a_batch_is_stratified() -> None:
 
 def test_the_sums_do_not_drift_over_ten_million_updates() -> None:
     """10⁷ changes of priorities over nine orders of magnitude: the block sums stay the sums of their masses."""
-    sampler = Prioritized(torch.Generator(), capacity=4096, lanes=1, alpha=0.5, beta=0.4)
+    sampler = Prioritized(torch.Generator(), capacity=4096, num_envs=1, alpha=0.5, beta=0.4)
     sampler.mass.fill_(1.0)
     generator = torch.Generator().manual_seed(1)
     for _ in range(500):
@@ -181,7 +183,7 @@ def test_a_draw_and_an_update_cost_the_square_root_of_the_capacity() -> None:
             sampler.reprioritize(slot, weight)
         counts[rows] = elements.count
     assert counts[100_000] / counts[1_000] < 1.5 * 10.0  # √100 = 10
-    assert counts[100_000] < 100_000 * LANES / 10
+    assert counts[100_000] < 100_000 * NUM_ENVS / 10
 
 
 def test_a_sampler_goes_on_from_its_state() -> None:

@@ -21,7 +21,7 @@ GAMMA = 0.9
 
 @dataclass
 class Episode:
-    """One lane's episode as it happened: k rewards, k + 1 observations."""
+    """One env's episode as it happened: k rewards, k + 1 observations."""
 
     observations: list[float] = field(default_factory=list)
     actions: list[int] = field(default_factory=list)
@@ -33,21 +33,21 @@ class Episode:
 
 @dataclass
 class World:
-    """Lanes of random episodes played into a ring, and the same kept naively."""
+    """Envs of random episodes played into a ring, and the same kept naively."""
 
     ring: Ring
-    lanes: int
+    num_envs: int
     episodes: list[list[Episode]]
     row: int = 0
 
     def shown(self) -> np.ndarray:
-        return np.array([self.row * self.lanes + lane + 1 for lane in range(self.lanes)], np.float32)
+        return np.array([self.row * self.num_envs + env + 1 for env in range(self.num_envs)], np.float32)
 
 
-def ring_of(lanes: int, rows: int, horizon: int, stack: int, seed: int = 0) -> Ring:
+def ring_of(num_envs: int, rows: int, horizon: int, stack: int, seed: int = 0) -> Ring:
     return Ring(
-        capacity=rows * lanes,
-        lanes=lanes,
+        capacity=rows * num_envs,
+        num_envs=num_envs,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=horizon,
@@ -59,52 +59,52 @@ def ring_of(lanes: int, rows: int, horizon: int, stack: int, seed: int = 0) -> R
 
 
 def play(world: World, ends: list[list[int]], close_at: int | None = None) -> None:
-    """Steps as ``ends[row][lane]`` says: 0 goes on, 1 terminates, 2 truncates; dead rows ignore it."""
-    ring, lanes = world.ring, world.lanes
-    dead = [False] * lanes
+    """Steps as ``ends[row][env]`` says: 0 goes on, 1 terminates, 2 truncates; dead rows ignore it."""
+    ring, num_envs = world.ring, world.num_envs
+    dead = [False] * num_envs
     shown = world.shown()
     ring.observe(shown)
-    for lane in range(lanes):
-        world.episodes[lane].append(Episode([float(shown[lane])], rows=[world.row]))
+    for env in range(num_envs):
+        world.episodes[env].append(Episode([float(shown[env])], rows=[world.row]))
     for number, codes in enumerate(ends):
         if number == close_at:
             ring.close()
-            for lane in range(lanes):
-                if not dead[lane]:
-                    world.episodes[lane][-1].ended = True
+            for env in range(num_envs):
+                if not dead[env]:
+                    world.episodes[env][-1].ended = True
             world.row += 1
             shown = world.shown()
             ring.observe(shown)
-            for lane in range(lanes):
-                world.episodes[lane].append(Episode([float(shown[lane])], rows=[world.row]))
-            dead = [False] * lanes
-        action = np.array([(world.row * 7 + lane) % 5 for lane in range(lanes)])
-        reward = np.array([0.0 if dead[lane] else float(world.row % 11 - lane) for lane in range(lanes)], np.float32)
-        now = [0 if dead[lane] else codes[lane] for lane in range(lanes)]
+            for env in range(num_envs):
+                world.episodes[env].append(Episode([float(shown[env])], rows=[world.row]))
+            dead = [False] * num_envs
+        action = np.array([(world.row * 7 + env) % 5 for env in range(num_envs)])
+        reward = np.array([0.0 if dead[env] else float(world.row % 11 - env) for env in range(num_envs)], np.float32)
+        now = [0 if dead[env] else codes[env] for env in range(num_envs)]
         terminated, truncated = np.array([c == 1 for c in now]), np.array([c == 2 for c in now])
         ring.record(torch.from_numpy(action), reward, terminated, truncated)
         world.row += 1
         shown = world.shown()
         ring.observe(shown)
-        for lane in range(lanes):
-            if dead[lane]:
-                world.episodes[lane].append(Episode([float(shown[lane])], rows=[world.row]))
-                dead[lane] = False
+        for env in range(num_envs):
+            if dead[env]:
+                world.episodes[env].append(Episode([float(shown[env])], rows=[world.row]))
+                dead[env] = False
                 continue
-            episode = world.episodes[lane][-1]
-            episode.actions.append(int(action[lane]))
-            episode.rewards.append(float(reward[lane]))
-            episode.observations.append(float(shown[lane]))
+            episode = world.episodes[env][-1]
+            episode.actions.append(int(action[env]))
+            episode.rewards.append(float(reward[env]))
+            episode.observations.append(float(shown[env]))
             episode.rows.append(world.row)
-            if now[lane]:
-                episode.ended, episode.terminated = True, now[lane] == 1
-                dead[lane] = True
+            if now[env]:
+                episode.ended, episode.terminated = True, now[env] == 1
+                dead[env] = True
 
 
 def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
-    """Every transition the definition allows, by (row, lane): what the ring must give, and nothing else."""
+    """Every transition the definition allows, by (row, env): what the ring must give, and nothing else."""
     found = {}
-    for lane, episodes in enumerate(world.episodes):
+    for env, episodes in enumerate(world.episodes):
         for episode in episodes:
             for t in range(len(episode.actions)):
                 k = min(horizon, len(episode.actions) - t)
@@ -116,27 +116,27 @@ def expected(world: World, horizon: int, stack: int) -> dict[tuple[int, int], tu
                 stacks = [
                     [episode.observations[max(0, u - back)] for back in range(stack - 1, -1, -1)] for u in (t, t + k)
                 ]
-                found[episode.rows[t], lane] = (stacks[0], episode.actions[t], reward, discount, stacks[1])
+                found[episode.rows[t], env] = (stacks[0], episode.actions[t], reward, discount, stacks[1])
     return found
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[World, int, int]:
-    lanes, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    num_envs, horizon, stack = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
     rows = draw(st.integers(horizon + stack + 1, 40))
     steps = draw(st.integers(horizon + 1, 90))
     likely = draw(st.sampled_from([[0, 1, 2], [0] * 6 + [1, 2], [0] * 30 + [1, 2], [0]]))
-    ends = [[draw(st.sampled_from(likely)) for _ in range(lanes)] for _ in range(steps)]
-    world = World(ring_of(lanes, rows, horizon, stack), lanes, [[] for _ in range(lanes)])
+    ends = [[draw(st.sampled_from(likely)) for _ in range(num_envs)] for _ in range(steps)]
+    world = World(ring_of(num_envs, rows, horizon, stack), num_envs, [[] for _ in range(num_envs)])
     play(world, ends, close_at=draw(st.none() | st.integers(1, steps - 1)))
     return world, horizon, stack
 
 
 def usable(world: World) -> list[tuple[int, int]]:
-    """Every (row, lane) that the ring's own span may draw, by the vector step at which it was shown."""
+    """Every (row, env) that the ring's own span may draw, by the vector step at which it was shown."""
     span = world.ring.span()
     rows = [world.row - span.youngest - i for i in range(int(span.rows))]
-    return [(row, lane) for row in rows for lane in range(world.lanes)]
+    return [(row, env) for row in rows for env in range(world.num_envs)]
 
 
 @settings(max_examples=150)
@@ -146,7 +146,7 @@ def test_every_transition_the_ring_may_draw_is_the_one_the_definition_gives(case
     ring, want, places = world.ring, expected(world, horizon, stack), usable(world)
     if not places:
         return
-    slot = torch.tensor([(row % ring.length) * world.lanes + lane for row, lane in places])
+    slot = torch.tensor([(row % ring.length) * world.num_envs + env for row, env in places])
     batch = ring.gather(slot, torch.ones(len(slot)))
     for i, place in enumerate(places):
         if batch.weight[i] == 0:
@@ -168,9 +168,9 @@ def test_nothing_that_could_be_drawn_is_left_out(case: tuple[World, int, int]) -
     places = set(usable(world))
     span, length = world.ring.span(), world.ring.length
     overwritten = world.row - (length - 1)  # rows up to here may have lost themselves or their stack
-    for (row, lane), transition in expected(world, horizon, stack).items():
+    for (row, env), transition in expected(world, horizon, stack).items():
         if row > overwritten + stack - 1 and row <= world.row - horizon:
-            assert (row, lane) in places, (row, lane, transition, int(span.rows))
+            assert (row, env) in places, (row, env, transition, int(span.rows))
 
 
 @settings(max_examples=40)
@@ -179,7 +179,7 @@ def test_a_ring_reads_back_from_its_state_as_it_was(case: tuple[World, int, int]
     world, horizon, stack = case
     if not usable(world):
         return
-    copy = ring_of(world.lanes, world.ring.length, horizon, stack, seed=9)
+    copy = ring_of(world.num_envs, world.ring.length, horizon, stack, seed=9)
     copy.load_state_dict(world.ring.state_dict())
     assert torch.equal(copy.newest(), world.ring.newest())
     for ours, theirs in zip(world.ring.sample(64), copy.sample(64), strict=True):
@@ -260,18 +260,18 @@ def test_a_ring_too_small_for_its_horizon_and_stack_is_refused() -> None:
 
 
 def told(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
-    """What happened at every (row, lane): the stack shown, and if something was done there, what, for what, its end."""
+    """What happened at every (row, env): the stack shown, and if something was done there, what, for what, its end."""
     found: dict[tuple[int, int], tuple[object, ...]] = {}
-    for lane, episodes in enumerate(world.episodes):
+    for env, episodes in enumerate(world.episodes):
         for episode in episodes:
             for t, row in enumerate(episode.rows):
                 shown = [episode.observations[max(0, t - back)] for back in range(stack - 1, -1, -1)]
                 if t == len(episode.actions):
-                    found[row, lane] = (shown, None, 0.0, False, False, episode.ended)
+                    found[row, env] = (shown, None, 0.0, False, False, episode.ended)
                     continue
                 last = episode.ended and t + 1 == len(episode.actions)
                 end = (last and episode.terminated, last)
-                found[row, lane] = (shown, episode.actions[t], episode.rewards[t], *end, False)
+                found[row, env] = (shown, episode.actions[t], episode.rewards[t], *end, False)
     return found
 
 
@@ -284,15 +284,15 @@ def test_a_rollout_is_what_was_last_seen_and_done_in_the_order_of_time(
     ring, record = world.ring, told(world, stack)
     rows = data.draw(st.integers(1, min(world.row, ring.length - stack)))
     rollout = RolloutView(ring).rollout(rows)
-    obs = rollout.obs.view(rows + 1, world.lanes, stack)
+    obs = rollout.obs.view(rows + 1, world.num_envs, stack)
     for t in range(rows + 1):
-        for lane in range(world.lanes):
-            shown, action, reward, terminated, done, dead = record[world.row - rows + t, lane]
-            assert obs[t, lane].tolist() == shown
+        for env in range(world.num_envs):
+            shown, action, reward, terminated, done, dead = record[world.row - rows + t, env]
+            assert obs[t, env].tolist() == shown
             if t == rows:
                 continue
-            assert rollout.reward[t, lane].item() == reward
-            flags = (rollout.terminated[t, lane], rollout.done[t, lane], rollout.dead[t, lane])
+            assert rollout.reward[t, env].item() == reward
+            flags = (rollout.terminated[t, env], rollout.done[t, env], rollout.dead[t, env])
             assert flags == (terminated, done, dead)
             if not dead:
-                assert rollout.action[t, lane].item() == action
+                assert rollout.action[t, env].item() == action

@@ -23,12 +23,12 @@ from rlbench.envs.ale import AleVector
 from rlbench.envs.async_vector import AsyncVector as LanesApart
 from rlbench.envs.base import Discrete, EnvInfo, Step
 
-LANES, ACTIONS = 3, 5
+NUM_ENVS, ACTIONS = 3, 5
 Order = Callable[[list[int]], list[int]]
 """Of the envs on their way, ascending, those that answer."""
 
 
-class Lane:
+class Env:
     """One environment: what it shows, pays and when it ends follows from its number, segment and actions alone."""
 
     def __init__(self, env_id: int, segment: int) -> None:
@@ -52,13 +52,13 @@ class Together:
     """All envs answer."""
 
     def __init__(self, segment: int) -> None:
-        self.worlds = [Lane(env_id, segment) for env_id in range(LANES)]
+        self.worlds = [Env(env_id, segment) for env_id in range(NUM_ENVS)]
         self.sent: dict[int, int] = {}
         self.closed = False
 
     @property
     def info(self) -> EnvInfo:
-        return EnvInfo(LANES, (), np.dtype(np.float32), Discrete(ACTIONS), ())
+        return EnvInfo(NUM_ENVS, (), np.dtype(np.float32), Discrete(ACTIONS), ())
 
     def reset(self) -> NDArray[np.float32]:
         return np.array([world.shown() for world in self.worlds], np.float32)
@@ -88,7 +88,7 @@ class Apart(Together):
         self.order = order
 
     def send(self, action: NDArray[np.generic], env_id: NDArray[np.int64]) -> None:
-        assert not set(env_id.tolist()) & set(self.sent), "a env that is on its way was sent again"
+        assert not set(env_id.tolist()) & set(self.sent), "an env that is on its way was sent again"
         self.sent.update(zip(env_id.tolist(), action.tolist(), strict=True))
 
     def recv(self) -> Step:
@@ -96,7 +96,7 @@ class Apart(Together):
 
 
 class Shown:
-    """Acts on what is shown alone, so that a env's actions do not depend on when it answers."""
+    """Acts on what is shown alone, so that an env's actions do not depend on when it answers."""
 
     def act(self, obs: torch.Tensor, role: str) -> torch.Tensor:
         assert role == "act"
@@ -106,8 +106,8 @@ class Shown:
 
 def ring() -> AsyncRing:
     return AsyncRing(
-        capacity=500 * LANES,
-        lanes=LANES,
+        capacity=500 * NUM_ENVS,
+        num_envs=NUM_ENVS,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=1,
@@ -127,7 +127,7 @@ def apart(order: Order, epsilon: float = 0.0) -> tuple[AsyncCollector, AsyncRing
 
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    parts = {"actor": Shown(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": LANES}
+    parts = {"actor": Shown(), "recorder": buffer, "explorer": explorer, "open_envs": opened, "num_envs": NUM_ENVS}
     return AsyncCollector(**parts), buffer, made
 
 
@@ -135,7 +135,7 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
     """The same environments in step, ``steps[segment]`` vector steps each."""
     buffer = ring()
     explorer = EpsilonGreedy(actions=ACTIONS, generator=torch.Generator())
-    made = Collector(actor=Shown(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=LANES)
+    made = Collector(actor=Shown(), recorder=buffer, explorer=explorer, open_envs=Together, num_envs=NUM_ENVS)
     for segment, count in enumerate(steps):
         made.open(segment)
         for _ in range(count):
@@ -144,7 +144,7 @@ def together(steps: list[int]) -> tuple[Collector, AsyncRing]:
 
 
 def stored(buffer: AsyncRing, env_id: int) -> list[tuple[float, ...]]:
-    """Every complete row of a env, in order."""
+    """Every complete row of an env, in order."""
     names = ("obs", "action", "reward", "terminated", "done", "dead", "age")
     return [tuple(getattr(buffer, name)[row, env_id].item() for name in names) for row in range(buffer.size[env_id])]
 
@@ -158,10 +158,10 @@ def test_every_lane_stores_what_it_would_have_stored_in_step(data: st.DataObject
     made, buffer, _ = apart(order)
     made.open(0)
     counted = sum(made.step() for _ in range(data.draw(st.integers(0, 60))))
-    live = [row for env_id in range(LANES) for row in stored(buffer, env_id) if not row[5]]
+    live = [row for env_id in range(NUM_ENVS) for row in stored(buffer, env_id) if not row[5]]
     assert counted == len(live), "not every stored live step was counted, or one twice"
     reference, whole = together([int(buffer.size.max())])
-    for env_id in range(LANES):
+    for env_id in range(NUM_ENVS):
         rows = stored(buffer, env_id)
         assert rows == stored(whole, env_id)[: len(rows)]
         assert buffer.newest()[env_id, -1] == whole.obs[len(rows), env_id]
@@ -174,7 +174,7 @@ def test_games_and_live_steps_are_counted_lane_by_lane() -> None:
     made, buffer, _ = apart(lambda waiting: waiting[next(turns) % 2 :: 2])
     made.open(0)
     counted = sum(made.step() for _ in range(80))
-    assert counted == sum(not row[5] for env_id in range(LANES) for row in stored(buffer, env_id))
+    assert counted == sum(not row[5] for env_id in range(NUM_ENVS) for row in stored(buffer, env_id))
     reference, _ = together([80])
     ours, theirs = (Counter(zip(*games.take(), strict=True)) for games in (made.games, reference.games))
     assert ours and ours <= theirs
@@ -186,7 +186,7 @@ def test_a_segment_begins_with_every_lane_alive() -> None:
     while not made.ended.any():
         made.step()
     made.open(1)
-    assert made.step() == LANES
+    assert made.step() == NUM_ENVS
 
 
 def test_a_slow_lane_does_not_hold_the_others() -> None:
@@ -198,7 +198,7 @@ def test_a_slow_lane_does_not_hold_the_others() -> None:
         made.step()
     assert buffer.size.tolist() == [100, 100, 10]
     _, whole = together([100])
-    for env_id in range(LANES):
+    for env_id in range(NUM_ENVS):
         assert stored(buffer, env_id) == stored(whole, env_id)[: len(stored(buffer, env_id))]
 
 
@@ -211,10 +211,10 @@ def test_actions_wait_with_their_lane_until_it_answers() -> None:
         before = dict(envs[0].sent)
         made.step()
         sizes = buffer.size.tolist()
-        for env_id in range(LANES):
+        for env_id in range(NUM_ENVS):
             if sizes[env_id] > len(done[env_id]):
                 done[env_id].append(before[env_id])
-    for env_id in range(LANES):
+    for env_id in range(NUM_ENVS):
         assert buffer.action[: len(done[env_id]), env_id].tolist() == done[env_id]
         assert len(done[env_id]) > 5
 
@@ -273,8 +273,8 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
     buffers = []
     for count in (None, 2):
         buffer = AsyncRing(
-            capacity=60 * LANES,
-            lanes=LANES,
+            capacity=60 * NUM_ENVS,
+            num_envs=NUM_ENVS,
             obs=Column((84, 84), torch.uint8),
             action=Column((), torch.int64),
             n_step=1,
@@ -290,7 +290,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
                 recorder=buffer,
                 explorer=NoExploration(),
                 open_envs=lambda _: AleVector(task=task, seeds=seeds, training=True),
-                num_envs=LANES,
+                num_envs=NUM_ENVS,
             )
         else:
             made = AsyncCollector(
@@ -300,7 +300,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
                 open_envs=lambda _: LanesApart(
                     envs=[AleVector(task=task, seeds=[seed], training=True) for seed in seeds], async_batch=2
                 ),
-                num_envs=LANES,
+                num_envs=NUM_ENVS,
             )
         made.open(0)
         for _ in range(55):
@@ -310,7 +310,7 @@ def test_ales_lanes_store_apart_what_they_store_in_step() -> None:
     together, apart = buffers
     assert int(apart.size.sum()) == 2 * 55
     assert bool(together.terminated.any())
-    for env_id in range(LANES):
+    for env_id in range(NUM_ENVS):
         rows = int(apart.size[env_id])
         for name in ("obs", "action", "reward", "terminated", "done", "dead", "age"):
             assert torch.equal(getattr(apart, name)[:rows, env_id], getattr(together, name)[:rows, env_id]), name

@@ -64,7 +64,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
     num_envs = len(lengths)
     ring = Ring(
         capacity=3 * num_envs,
-        lanes=num_envs,
+        num_envs=num_envs,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=1,

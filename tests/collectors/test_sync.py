@@ -16,7 +16,7 @@ from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
 from rlbench.errors import BrokenEnvironment
 
-LANES = 2
+NUM_ENVS = 2
 
 
 @dataclass
@@ -26,16 +26,16 @@ class Scripted:
     segment: int
     shift: int = 0
     sent: list[list[int]] = field(default_factory=list)
-    at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(LANES, np.int64))
-    dead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(LANES, np.bool_))
+    at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.int64))
+    dead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(NUM_ENVS, np.bool_))
     closed: bool = False
 
     @property
     def info(self) -> EnvInfo:
-        return EnvInfo(LANES, (), np.dtype(np.float32), Discrete(3), ())
+        return EnvInfo(NUM_ENVS, (), np.dtype(np.float32), Discrete(3), ())
 
     def shown(self) -> NDArray[np.float32]:
-        return (1000 * self.segment + 100 * np.arange(LANES) + len(self.sent) + self.shift).astype(np.float32)
+        return (1000 * self.segment + 100 * np.arange(NUM_ENVS) + len(self.sent) + self.shift).astype(np.float32)
 
     def reset(self) -> NDArray[np.float32]:
         return self.shown()
@@ -52,7 +52,7 @@ class Scripted:
         self.dead = terminated | truncated
         points = np.where(live, 5.0, 0.0)
         return Step(
-            self.shown(), np.sign(points).astype(np.float32), terminated, truncated, np.arange(LANES), points, game
+            self.shown(), np.sign(points).astype(np.float32), terminated, truncated, np.arange(NUM_ENVS), points, game
         )
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Always:
 def ring(seed: int = 0) -> Ring:
     return Ring(
         capacity=200,
-        lanes=LANES,
+        num_envs=NUM_ENVS,
         obs=Column((), torch.float32),
         action=Column((), torch.int64),
         n_step=1,
@@ -90,7 +90,11 @@ def collector(epsilon: float = 0.0, shift: int = 0) -> tuple[Collector, Ring, li
 
     buffer = ring()
     explorer = EpsilonGreedy(actions=3, generator=torch.Generator().manual_seed(4), epsilon=epsilon)
-    return Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=LANES), buffer, made
+    return (
+        Collector(actor=Always(), recorder=buffer, explorer=explorer, open_envs=opened, num_envs=NUM_ENVS),
+        buffer,
+        made,
+    )
 
 
 def test_only_live_steps_are_counted() -> None:

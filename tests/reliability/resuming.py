@@ -17,7 +17,7 @@ def blank() -> Ring:
     """Of twenty thousand frames."""
     return Ring(
         capacity=20_000,
-        lanes=1,
+        num_envs=1,
         obs=Column((84, 84), torch.uint8),
         action=Column((), torch.int64),
         n_step=1,

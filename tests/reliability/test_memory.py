@@ -114,7 +114,7 @@ def test_data_read_with_no_observation_twice_are_the_same_ring_to_the_bit(
     for once in (False, True):
         data = d4rl.read(path, once=once)
         scale = scale_of(data) if scaled else None
-        placed = once and scale is not None and data.final is not None and scale.put(data.obs)
+        placed = once and scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
         rings.append(
             ring(
                 data,
