@@ -82,7 +82,7 @@ def _games(reel: RecordingWriter, case: Case) -> Iterator[int]:
         raise TypeError(type(spec.algo).__name__)
     fresh = dqn.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy()
     actor, stacked, explorer, envs = policy_player(
-        spec, {"policy": of_module(fresh)}, epsilon=0.2, envs=NUM_ENVS, seed=0
+        spec, {"policy": of_module(fresh)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
     )
     return record(actor, stacked, explorer, envs, ShardRecorder(reel, num_envs=NUM_ENVS, steps=10_000_000))
 
