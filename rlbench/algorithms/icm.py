@@ -31,7 +31,7 @@ class Curiosity(Composite):
     def loss(self, seen: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What is minimised (eq. 7 without the policy), the forward and the inverse part of it, each ``[]``."""
         forward = weighted_mean(seen.error, weight)
-        inverse = weighted_mean(F.cross_entropy(seen.guess, action, reduction="none"), weight)
+        inverse = weighted_mean(F.cross_entropy(seen.action_logits, action, reduction="none"), weight)
         both = self.forward_share * forward + (1 - self.forward_share) * inverse
         return self.loss_scale * both, forward.detach(), inverse.detach()
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.nets.actor_critic import PolicyValue, SeparateActorCritic, SharedActorCritic
-from rlbench.ops.returns import advantages, fresh, merged
+from rlbench.ops.returns import advantages, fresh, merge_moments
 from rlbench.ops.state_dict import Composite, Parts, State
 from rlbench.ops.types import Metrics, Role, Rollout
 
@@ -79,7 +79,7 @@ class Returns(Composite):
         advantage = advantages(rollout, real, gamma=self.gamma, gae_lambda=self.gae_lambda)
         reached = advantage + real[:-1]
         if self.scaled:
-            self.moments = merged(self.moments, reached.flatten(), (~rollout.dead).flatten())
+            self.moments = merge_moments(self.moments, reached.flatten(), (~rollout.dead).flatten())
         return advantage, reached / unit
 
     @property

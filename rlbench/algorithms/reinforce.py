@@ -9,7 +9,7 @@ from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
 from rlbench.algorithms.onpolicy import EPSILON, METRICS
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.returns import discounted, fresh, merged
+from rlbench.ops.returns import discounted_returns, fresh, merge_moments
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Metrics, Role, Rollout
 
@@ -41,10 +41,10 @@ class Reinforce(Compilable):
     def return_weights(self, rollout: Rollout) -> Tensor:
         """What each action is multiplied with, ``[T, N]``; counts the returns."""
         if not self.normalize_returns:
-            return discounted(rollout, torch.zeros_like(self.moments.mean).float(), gamma=self.gamma)
+            return discounted_returns(rollout, torch.zeros_like(self.moments.mean).float(), gamma=self.gamma)
         known = self.moments
-        reached = discounted(rollout, known.mean.float(), gamma=self.gamma)
-        self.moments = merged(known, reached.flatten(), (~rollout.dead).flatten())
+        reached = discounted_returns(rollout, known.mean.float(), gamma=self.gamma)
+        self.moments = merge_moments(known, reached.flatten(), (~rollout.dead).flatten())
         return (reached - known.mean.float()) / (known.var + EPSILON).sqrt().float()
 
     def update(self, rollout: Rollout) -> Metrics:

@@ -48,7 +48,7 @@ class TD3(Compilable):
         with torch.no_grad():
             policy = self.target_actor(batch.next_obs)
             scale, clip = self.config.smoothing, self.config.clip
-            action = policy.mode() if scale is None else policy.smoothed(scale, clip)
+            action = policy.mode() if scale is None else policy.add_clipped_noise(scale, clip)
             goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
         return td_loss(self.critics, batch, goal)
 

@@ -13,7 +13,7 @@ from rlbench.algorithms.onpolicy import METRICS, Returns, RolloutBatch, normaliz
 from rlbench.config import online as config
 from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.action_distributions import Policy
-from rlbench.ops.conjugate_gradient import fisher, flat, shaped, solved
+from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher, flat, unflatten_like
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Metrics, Role, Rollout
@@ -79,7 +79,7 @@ class Natural(Compilable):
         slope = flat(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
         mean = weighted_mean(before.divergence(policy), known.weight)
         product = fisher(mean, parameters, damping=self.config.damping)
-        direction = -solved(product, slope, iterations=self.config.iterations, tolerance=self.tolerance)
+        direction = -conjugate_gradient(product, slope, iterations=self.config.iterations, tolerance=self.tolerance)
         entropy = weighted_mean(policy.entropy(), known.weight).detach()
         if self.config.max_kl is None:
             _, made = self._moved(flat(parameters).detach() + self.config.step * direction, known, before)
@@ -107,7 +107,7 @@ class Natural(Compilable):
     def _moved(self, start: Tensor, known: RolloutBatch, before: Policy) -> tuple[Tensor, Tensor]:
         """Put the actor's parameters at ``start``; gives its loss and its divergence from ``before``, each ``[]``."""
         parameters: list[Tensor] = list(self.net.actor.parameters())
-        torch._foreach_copy_(parameters, shaped(start, parameters))
+        torch._foreach_copy_(parameters, unflatten_like(start, parameters))
         policy = self.net.actor(known.obs)
         return self.policy_loss(policy, known), weighted_mean(before.divergence(policy), known.weight)
 

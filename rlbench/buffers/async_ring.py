@@ -19,9 +19,9 @@ from rlbench.ops.state_dict import State, branch, tensor
 class AsyncRing(Ring):
     """A ring written for some envs ``[M]`` at a time, or for all of them by default."""
 
-    def observe(self, frames: NDArray[np.generic], env_ids: NDArray[np.int64] | None = None) -> Tensor:
+    def observe(self, frames: NDArray[np.generic], env_id: NDArray[np.int64] | None = None) -> Tensor:
         """Begin a row of each env with its observation ``[M, ...]``; return the frame stacks, ``[M, (stack,) ...]``."""
-        envs = self._resolve_envs(env_ids)
+        envs = self._resolve_envs(env_id)
         head = self.head[envs]
         self._begin((head, envs), ((head - 1) % self.length, envs), self._here(frames))
         return self.stack_frames(head * self.num_envs + envs)
@@ -36,10 +36,10 @@ class AsyncRing(Ring):
         reward: NDArray[np.float32],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        env_ids: NDArray[np.int64] | None = None,
+        env_id: NDArray[np.int64] | None = None,
     ) -> None:
         """Complete the rows with each env's action ``[M, ...]``, reward and end, each ``[M]``."""
-        envs = self._resolve_envs(env_ids)
+        envs = self._resolve_envs(env_id)
         flags = self._here(terminated), self._here(terminated | truncated)
         self._complete((self.head[envs], envs), action, self._here(reward), *flags)
         self._move(envs)
@@ -70,8 +70,8 @@ class AsyncRing(Ring):
     def _place_cursors(self, device: torch.device) -> None:
         self.head, self.size = (torch.zeros(self.num_envs, dtype=torch.int64, device=device) for _ in range(2))
 
-    def _resolve_envs(self, env_ids: NDArray[np.int64] | None) -> Tensor:
-        return self.env_ids if env_ids is None else self._here(env_ids)
+    def _resolve_envs(self, env_id: NDArray[np.int64] | None) -> Tensor:
+        return self.env_ids if env_id is None else self._here(env_id)
 
     def _here(self, array: NDArray[np.generic]) -> Tensor:
         return torch.as_tensor(array, device=self.obs.device)

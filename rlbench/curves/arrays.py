@@ -50,9 +50,9 @@ def evaluations(found: Arrays, path: Path, label: Label) -> list[Points]:
         RefusedFile: the arrays do not fit together.
     """
     steps, results, lengths = found["timesteps"], found["results"], found.get("ep_lengths")
-    shaped = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
-    shaped &= lengths is None or lengths.shape == results.shape
-    if not shaped or not all(array.dtype.kind in "fiu" for array in (steps, results)):
+    unflatten_like = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
+    unflatten_like &= lengths is None or lengths.shape == results.shape
+    if not unflatten_like or not all(array.dtype.kind in "fiu" for array in (steps, results)):
         raise RefusedFile(f"{path}: timesteps {steps.shape} and results {results.shape} do not fit; restore it")
     return [
         Points(

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
-from rlbench.ops.returns import Moments, fresh, merged
+from rlbench.ops.returns import Moments, fresh, merge_moments
 from rlbench.ops.state_dict import State, tensor
 
 CLIP: Final = 10.0
@@ -47,7 +47,7 @@ class Scale:
 
     def count(self, obs: NDArray[np.float32]) -> None:
         """Update the statistics by the rows of ``[N, ...]``."""
-        self.moments = merged(self.moments, torch.from_numpy(obs), torch.ones(len(obs)))
+        self.moments = merge_moments(self.moments, torch.from_numpy(obs), torch.ones(len(obs)))
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, ...]``, with mean 0 and std 1 by the statistics so far."""

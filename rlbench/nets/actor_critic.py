@@ -1,4 +1,4 @@
-"""An actor and the value of what it sees, asked together: what every on-policy learner learns."""
+"""Actor-critic networks of the on-policy learners."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rlbench.ops.action_distributions import Discrete, Gaussian, Policy
 
 
 class PolicyValue(NamedTuple):
-    """The policy at some observations, and what they are worth under it."""
+    """The policy at some observations and their state value."""
 
     policy: Policy
     value: Tensor  # [B]
 
 
 class GaussianActor(nn.Module):
-    """``[B, ...]`` to a diagonal Gaussian whose spread is the same everywhere."""
+    """``[B, ...]`` to a diagonal Gaussian whose std does not depend on the observation."""
 
     def __init__(self, *, torso: MlpTorso, actions: int, log_std: float) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class DiscreteActor(nn.Module):
 
 
 class SeparateActorCritic(nn.Module):
-    """Two networks that share nothing: the MuJoCo tables."""
+    """An actor and a critic without shared parameters, as in the MuJoCo tables."""
 
     def __init__(self, actor: GaussianActor | DiscreteActor, torso: MlpTorso) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class SeparateActorCritic(nn.Module):
 
 
 class SharedActorCritic(nn.Module):
-    """One torso of convolutions and a layer on it for both: the Atari tables."""
+    """An actor and a critic on one torso and hidden layer, as in the Atari tables."""
 
     def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
         super().__init__()
@@ -92,10 +92,10 @@ class SharedActorCritic(nn.Module):
 
 
 def orthogonal(layers: Sequence[nn.Module]) -> None:
-    """Draw the weights of every linear and convolutional layer within as an orthogonal matrix, biases 0."""
+    """Initialize the weights of every linear and convolutional layer as an orthogonal matrix, biases as 0."""
     for outer in layers:
         for layer in outer.modules():
             if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is not None:
-                drawn = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
-                layer.weight.data.copy_(nn.init.orthogonal_(drawn, sqrt(2)))
+                weight = torch.empty_like(layer.weight, memory_format=torch.contiguous_format)  # not channels last
+                layer.weight.data.copy_(nn.init.orthogonal_(weight, sqrt(2)))
                 nn.init.zeros_(layer.bias)

@@ -29,9 +29,9 @@ class DeterministicActor(nn.Module):
 
 
 class SquashedActor(nn.Module):
-    """``[B, ...]`` to a squashed Gaussian whose spread depends on the observation.
+    """``[B, ...]`` to a squashed Gaussian whose std depends on the observation.
 
-    With ``log_std_offset`` the log std is scaled by a learned 1 and shifted by a learned offset before it is cut.
+    With ``log_std_offset`` the log std is scaled by a learned 1 and shifted by a learned offset before it is clipped.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SquashedActor(nn.Module):
         mean_bound: float | None = None,
     ) -> None:
         super().__init__()
-        self.low, self.high = log_std_min, log_std_max  # bounds of the logarithm of the spread
+        self.low, self.high = log_std_min, log_std_max  # bounds of the log std
         self.log_scale = log_scale  # Σ log(action scale), as in ``Squashed``
         self.mean_bound = mean_bound
         self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
@@ -67,16 +67,16 @@ class SquashedActor(nn.Module):
 
 
 class BoundedActor(nn.Module):
-    """``[B, ...]`` to a Gaussian whose mean is within bounds and whose spread is the same everywhere.
+    """``[B, ...]`` to a Gaussian whose mean is bounded and whose std does not depend on the observation.
 
-    Its samples may lie beyond the bounds; the density at ±1, where much data lies, is finite.
+    Its samples may exceed the bounds; the density at ±1, which many actions of the data take, is finite.
     """
 
     def __init__(
         self, *, obs_shape: tuple[int, ...], actions: int, widths: Sequence[int], log_std_min: float, log_std_max: float
     ) -> None:
         super().__init__()
-        self.low, self.high = log_std_min, log_std_max  # bounds of the logarithm of the spread
+        self.low, self.high = log_std_min, log_std_max  # bounds of the log std
         self.torso = MlpTorso(obs_shape=obs_shape, widths=widths)
         self.mean = nn.Linear(self.torso.features, actions)
         self.log_std = nn.Parameter(torch.zeros(actions))
@@ -88,10 +88,10 @@ class BoundedActor(nn.Module):
 
 
 class ConditionalActor(nn.Module):
-    """``[B, ...]`` to a Gaussian whose mean is within bounds and whose std is a softplus of the observation.
+    """``[B, ...]`` to a Gaussian whose mean is bounded and whose std is a softplus of the observation.
 
     robomimic's ``GaussianActorNetwork`` without ``use_tanh``, ARISE-Initiative/robomimic@d309eae
-    robomimic/models/policy_nets.py: the std is ``STD`` where the layer gives 0, and the mean is cut before tanh.
+    robomimic/models/policy_nets.py: the std is ``STD`` where the layer gives 0, and the mean is clipped before tanh.
     """
 
     STD: Final = 0.3

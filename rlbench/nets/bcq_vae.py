@@ -1,4 +1,4 @@
-"""BCQ's networks: a model of what the data does, a small correction of it, and both with the critic that chooses."""
+"""BCQ's networks: a VAE of the data's actions, a perturbation of its samples, and the policy of both."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from rlbench.nets.critics import Critics, concatenate
 
-CODE = 0.5  # beyond which a drawn latent number is usually cut: what is unlikely in the data is not proposed
+CODE = 0.5  # samples of the latent code are clipped to ±0.5, so that only likely actions are proposed
 
 
 class VAEOutput(NamedTuple):
-    """What an autoencoder makes of an action."""
+    """A reconstructed action and its latent code."""
 
-    action: Tensor  # [B, A] as it comes out
+    action: Tensor  # [B, A] reconstructed
     mean: Tensor  # [B, L] of the code
     log_std: Tensor  # [B, L]
 
@@ -36,7 +36,7 @@ class ActionVAE(nn.Module):
         self.action = nn.Linear(widths[-1] if widths else obs + latent, actions)
 
     def forward(self, obs: Tensor, action: Tensor) -> VAEOutput:
-        """Actions ``[B, A]`` at ``obs`` ``[B, F]``, through a code that is drawn anew."""
+        """Actions ``[B, A]`` at ``obs`` ``[B, F]``, through a sampled latent code."""
         features = self.encoder(concatenate(obs, action))
         mean, log_std = self.mean(features), self.log_std(features).clamp(-4, 15)
         return VAEOutput(self.decode(obs, mean + log_std.exp() * torch.randn_like(mean)), mean, log_std)
@@ -47,13 +47,13 @@ class ActionVAE(nn.Module):
         return action
 
     def propose(self, obs: Tensor, count: int) -> Tensor:
-        """``count`` actions like the data's at each of ``obs`` ``[B, F]``, ``[count, B, A]``."""
+        """Sample ``count`` actions at each of ``obs`` ``[B, F]``, ``[count, B, A]``."""
         code = torch.randn(count, len(obs), self.latent, device=obs.device, dtype=obs.dtype)
         return self.decode(obs, code if self.clip is None else code.clamp(-self.clip, self.clip))
 
 
 class Perturbation(nn.Module):
-    """Moves an action by at most ``perturbation`` in each dimension, and keeps it in bounds."""
+    """A network that shifts an action by at most ``perturbation`` in each dimension, within bounds."""
 
     def __init__(self, *, obs: int, actions: int, widths: Sequence[int], perturbation: float) -> None:
         super().__init__()
@@ -68,18 +68,18 @@ class Perturbation(nn.Module):
 
 
 class BCQPolicy(nn.Module):
-    """All that acts: proposals, their correction, and the critic that takes the best of them."""
+    """BCQ's policy: samples of the VAE, their perturbation, and the critic that selects one of them."""
 
     def __init__(self, proposer: ActionVAE, perturbation: Perturbation, critics: Critics) -> None:
         super().__init__()
         self.proposer, self.perturbation, self.critics = proposer, perturbation, critics
 
     def forward(self, obs: Tensor, count: int) -> Tensor:
-        """The best of ``count`` actions by the first critic, ``[B, A]``."""
+        """The action of the highest value by the first critic among ``count`` samples, ``[B, A]``."""
         action = self.perturbation(obs, self.proposer.propose(obs, count))
         best = self.critics.each(obs, action, members=1)[0].argmax(0)  # [B]
-        chosen: Tensor = action.gather(0, best[None, :, None].expand(1, -1, action.shape[-1]))
-        return chosen.squeeze(0)
+        selected: Tensor = action.gather(0, best[None, :, None].expand(1, -1, action.shape[-1]))
+        return selected.squeeze(0)
 
 
 def _layers(sizes: Sequence[int]) -> nn.Sequential:

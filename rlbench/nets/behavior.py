@@ -1,4 +1,4 @@
-"""What says how likely each discrete action is in the data: by itself, and beside values on the same torso."""
+"""Behavior policies over discrete actions: a network of their own, or a head on the torso of a Q-network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlbench.ops.action_distributions import Discrete
 
 
 class BehaviorPolicy(nn.Module):
-    """A torso and a logit per action: the network of DQN, read as a policy."""
+    """The network of DQN with one logit per action as a policy."""
 
     def __init__(self, torso: nn.Module, logits: DuelingMLP) -> None:
         super().__init__()
@@ -22,12 +22,12 @@ class BehaviorPolicy(nn.Module):
 
 
 class QNetWithPolicy(QNet):
-    """A torso, a head of values, and a second one that is a policy."""
+    """A Q-network with a second head for a policy."""
 
     def __init__(self, torso: nn.Module, head: Head, logits: DuelingMLP) -> None:
         super().__init__(torso, head)
         self.logits = logits
 
     def policy(self, features: Tensor) -> Discrete:
-        """The policy at what the torso made ``[B, F]`` of."""
+        """The policy at the torso's features ``[B, F]``."""
         return Discrete(self.logits(features, "learn").squeeze(-1))

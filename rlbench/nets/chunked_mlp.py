@@ -1,7 +1,7 @@
-"""Many rows through small layers on a processor: in parts, which are still in its cache when the next layer reads them.
+"""MLPs on many rows on a CPU, computed in chunks that stay in its cache from one layer to the next.
 
-A product of 8,000 × 256 by 256 × 256 runs at three quarters of the speed of one of 1,000 rows, and what lies between
-products (ReLU, its slope, sums) then waits for memory. The numbers are the same but for the order of sums.
+A product of 8,000 × 256 by 256 × 256 runs at three quarters of the speed of one of 1,000 rows, and the
+operations between products (ReLU, its gradient, sums) then wait for memory. Results differ only by the order of sums.
 """
 
 from __future__ import annotations
@@ -13,65 +13,67 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 
-PART: Final = 1_024
-"""Rows of a part: with 256 numbers each a megabyte a layer."""
+CHUNK: Final = 1_024
+"""Rows of a chunk: with 256 units each, a megabyte per layer."""
 
-MANY: Final = 4 * PART
-"""Rows from which parts are worth their overhead."""
-
-
-def worth_parting(rows: Tensor) -> bool:
-    """Whether ``rows`` ``[B, F]`` are many, on a processor, and no slope of theirs is asked for."""
-    wanted = torch.is_grad_enabled() and rows.requires_grad
-    return len(rows) >= MANY and rows.device.type == "cpu" and not wanted and not torch.compiler.is_compiling()
+MIN_ROWS: Final = 4 * CHUNK
+"""Number of rows from which chunks gain more than they cost."""
 
 
-class Parted(torch.autograd.Function):
+def pays_to_chunk(rows: Tensor) -> bool:
+    """True if ``rows`` ``[B, F]`` are many, on a CPU, and need no gradient."""
+    needs_gradient = torch.is_grad_enabled() and rows.requires_grad
+    return (
+        len(rows) >= MIN_ROWS and rows.device.type == "cpu" and not needs_gradient and not torch.compiler.is_compiling()
+    )
+
+
+class ChunkedMLP(torch.autograd.Function):
     """K networks of ReLU layers on the same rows, ``[B, F]`` to ``[K, B, out]``.
 
-    Of each layer its weight ``[K, in, out]`` and its bias ``[K, 1, out]``; slopes are theirs alone, once.
+    Layers are weights ``[K, in, out]`` and biases ``[K, 1, out]``; only they get gradients, and of the first order.
     """
 
     @staticmethod
     def forward(ctx: BackwardCFunction, rows: Tensor, *layers: Tensor) -> Tensor:
-        """``[B, F]`` to ``[K, B, out]``: every layer of a part before the next part."""
+        """``[B, F]`` to ``[K, B, out]``: all layers of a chunk before the next chunk."""
         weights, biases = layers[::2], layers[1::2]
-        found = [rows.new_empty(len(weight), len(rows), weight.shape[2]) for weight in weights]
-        for part in _parts(len(rows)):
+        outputs = [rows.new_empty(len(weight), len(rows), weight.shape[2]) for weight in weights]
+        for chunk in _chunks(len(rows)):
             for k in range(len(weights[0])):
-                x = rows[part]
-                for weight, bias, out in zip(weights, biases, found, strict=True):
-                    x = torch.addmm(bias[k], x, weight[k], out=out[k, part])
-                    if out is not found[-1]:
+                x = rows[chunk]
+                for weight, bias, out in zip(weights, biases, outputs, strict=True):
+                    x = torch.addmm(bias[k], x, weight[k], out=out[k, chunk])
+                    if out is not outputs[-1]:
                         x.relu_()
-        ctx.save_for_backward(rows, *found[:-1], *weights)
-        return found[-1]
+        ctx.save_for_backward(rows, *outputs[:-1], *weights)
+        return outputs[-1]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: BackwardCFunction, slope: Tensor) -> tuple[Tensor | None, ...]:
-        """Of the slopes of the outputs, ``[K, B, out]``, those of every weight and bias."""
-        saved: tuple[Tensor, ...] = ctx.saved_tensors
-        depth = len(saved) // 2
-        rows, inner, weights = saved[0], saved[1:depth], saved[depth:]
-        slopes = [(torch.zeros_like(weight), torch.zeros_like(weight[:, :1])) for weight in weights]
-        for part in _parts(len(rows)):
-            for k in range(len(slope)):
-                pull = slope[k, part]
+    def backward(ctx: BackwardCFunction, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of every weight and bias from those of the outputs, ``[K, B, out]``."""
+        tensors: tuple[Tensor, ...] = ctx.saved_tensors
+        depth = len(tensors) // 2
+        rows, hidden, weights = tensors[0], tensors[1:depth], tensors[depth:]
+        gradients = [(torch.zeros_like(weight), torch.zeros_like(weight[:, :1])) for weight in weights]
+        for chunk in _chunks(len(rows)):
+            for k in range(len(gradient)):
+                delta = gradient[k, chunk]
                 for i in reversed(range(depth)):
-                    x = inner[i - 1][k, part] if i else rows[part]
-                    of_weight, of_bias = slopes[i]
-                    of_weight[k] += x.T @ pull
-                    of_bias[k] += pull.sum(0)
+                    x = hidden[i - 1][k, chunk] if i else rows[chunk]
+                    weight_gradient, bias_gradient = gradients[i]
+                    weight_gradient[k] += x.T @ delta
+                    bias_gradient[k] += delta.sum(0)
                     if i:
-                        pull = torch.ops.aten.threshold_backward(pull @ weights[i][k].T, x, 0)
-        return None, *(one for both in slopes for one in both)
+                        delta = torch.ops.aten.threshold_backward(delta @ weights[i][k].T, x, 0)
+        return None, *(one for both in gradients for one in both)
 
 
-in_parts: Callable[..., Tensor] = Parted.apply
-"""``Parted`` of rows and layers."""
+apply_chunked: Callable[..., Tensor] = ChunkedMLP.apply
+"""``ChunkedMLP`` of rows and layers."""
 
 
-def _parts(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, PART):
-        yield slice(start, start + PART)
+def _chunks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, CHUNK):
+        yield slice(start, start + CHUNK)

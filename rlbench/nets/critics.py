@@ -9,12 +9,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from rlbench.nets.chunked_mlp import in_parts, worth_parting
+from rlbench.nets.chunked_mlp import apply_chunked, pays_to_chunk
 from rlbench.nets.torsos import MlpTorso
 
 
 class EnsembleLinear(nn.Module):
-    """K linear layers, ``[K, B, in]`` to ``[K, B, out]``, each drawn as ``nn.Linear`` draws one."""
+    """K linear layers, ``[K, B, in]`` to ``[K, B, out]``, initialized like ``nn.Linear``."""
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -48,23 +48,23 @@ class Critics(nn.Module):
         super().__init__()
         self.members = members
         scale, center = units or (None, None)
-        self.register_buffer("scale", scale, persistent=False)  # the environment has it: no checkpoint
+        self.register_buffer("scale", scale, persistent=False)  # from the environment, so not in a checkpoint
         self.register_buffer("center", center, persistent=False)
         sizes = [obs + actions, *widths, 1]
         self.layers = nn.ModuleList(EnsembleLinear(members, inputs, outputs) for inputs, outputs in pairwise(sizes))
 
     def forward(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of ``action`` ``[B, A]`` at ``obs`` ``[B, F]`` for each of the first ``members``, ``[K, B]``."""
-        return self._judged(self._inputs(obs, action), members or self.members)
+        return self._values(self._inputs(obs, action), members or self.members)
 
     def each(self, obs: Tensor, action: Tensor, members: int | None = None) -> Tensor:
         """The value of M actions ``[M, B, A]`` at each of ``obs`` ``[B, F]``, ``[K, M, B]``."""
         rows, count = self._inputs(obs, action).flatten(0, 1), members or self.members
-        if worth_parting(rows):
+        if pays_to_chunk(rows):
             parameters = (parameter[:count] for layer in self.layers for parameter in layer.parameters())
-            value = in_parts(rows, *parameters).squeeze(-1)
+            value = apply_chunked(rows, *parameters).squeeze(-1)
         else:
-            value = self._judged(rows, count)
+            value = self._values(rows, count)
         return value.view(-1, *action.shape[:2])
 
     def _inputs(self, obs: Tensor, action: Tensor) -> Tensor:
@@ -72,16 +72,16 @@ class Critics(nn.Module):
             action = torch.addcmul(self.center, self.scale, action)
         return concatenate(obs, action)
 
-    def _judged(self, rows: Tensor, count: int) -> Tensor:
+    def _values(self, rows: Tensor, count: int) -> Tensor:
         x = rows.expand(count, -1, -1)
         for layer in self.layers[:-1]:
-            x = layer(x, count).relu_()  # in place: of many rows the memory costs as much as the product
+            x = layer(x, count).relu_()  # in place: for many rows memory costs as much as the product
         value: Tensor = self.layers[-1](x, count)
         return value.squeeze(-1)
 
 
 class StateValue(nn.Module):
-    """``[B, F]`` to what it is worth to be there, ``[B]``."""
+    """A state-value network, ``[B, F]`` to ``[B]``."""
 
     def __init__(self, *, obs: int, widths: Sequence[int]) -> None:
         super().__init__()
@@ -95,12 +95,12 @@ class StateValue(nn.Module):
 
 
 def concatenate(obs: Tensor, action: Tensor) -> Tensor:
-    """``[B, F]`` and ``[..., B, A]`` to ``[..., B, F + A]``: what is seen, with everything that might be done there."""
+    """``[B, F]`` and ``[..., B, A]`` to ``[..., B, F + A]``: observations joined with actions."""
     return torch.cat([obs.expand(*action.shape[:-1], -1), action], -1)
 
 
 def random_subset(value: Tensor, subset: int | None) -> Tensor:
-    """``subset`` members of ``[K, B]`` without repetition, drawn anew each time; all of them if None."""
+    """A random ``subset`` of the ensemble ``[K, B]`` without repetition; all of it if None."""
     if subset is None:
         return value
     return value.index_select(0, torch.rand(len(value), device=value.device).topk(subset).indices)

@@ -1,4 +1,4 @@
-"""An actor and K critics of discrete actions on one torso: what discrete SAC learns."""
+"""The network of discrete SAC: an actor and K critics on one torso."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlbench.ops.action_distributions import Discrete
 
 
 class DiscreteActorCritic(nn.Module):
-    """One torso and a layer on it; on these a layer for the actor and one for each critic."""
+    """A torso and a hidden layer, with an output layer for the actor and one for each critic."""
 
     def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int, critics: int) -> None:
         super().__init__()
@@ -23,11 +23,11 @@ class DiscreteActorCritic(nn.Module):
         return Discrete(self.logits(self.torso(obs)))
 
     def value(self, obs: Tensor, member: int) -> Tensor:
-        """What one critic says of every action, ``[B, A]``."""
+        """One critic's value of every action, ``[B, A]``."""
         value: Tensor = self.critics[member](self.torso(obs))
         return value
 
     def forward(self, obs: Tensor) -> tuple[Discrete, Tensor]:
-        """The policy, and what every critic says of every action, ``[K, B, A]``."""
+        """The policy, and every critic's value of every action, ``[K, B, A]``."""
         features = self.torso(obs)
         return Discrete(self.logits(features)), torch.stack([critic(features) for critic in self.critics])

@@ -1,4 +1,4 @@
-"""What lies between features and a head's numbers: one stream or two (dueling), of quiet or noisy layers."""
+"""The layers from features to a Q-head's output: one stream or two (dueling), plain or noisy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlbench.ops.types import Role
 
 
 class RoleLinear(nn.Linear):
-    """A linear layer that takes a role and ignores it, so that it can stand where a noisy one does."""
+    """A linear layer that ignores its role, with the signature of ``NoisyLinear``."""
 
     def forward(self, x: Tensor, role: Role = "eval") -> Tensor:  # noqa: ARG002 - the same for every purpose
         """``[..., in]`` to ``[..., out]``."""
@@ -34,18 +34,18 @@ class NoisyLinear(nn.Module):
         self.bias_noise = nn.Parameter(torch.full((outputs,), scale * bound))
 
     def forward(self, x: Tensor, role: Role) -> Tensor:
-        """``[..., in]`` to ``[..., out]``; the noisy matrix is never made: it has rank one before it is scaled."""
+        """``[..., in]`` to ``[..., out]``; the noise matrix is never formed, since it is an outer product."""
         y = F.linear(x, self.weight, self.bias)
         if role == "eval":
             return y
-        columns, rows = (_squashed(torch.randn_like(like)) for like in (self.weight[0], self.bias))
+        columns, rows = (_factor_noise(torch.randn_like(like)) for like in (self.weight[0], self.bias))
         return y + F.linear(x * columns, self.weight_noise) * rows + self.bias_noise * rows
 
 
 class DuelingMLP(nn.Module):
-    """Features to one row of numbers per action, ``[..., F]`` to ``[..., A, Q]``.
+    """Features to ``width`` outputs per action, ``[..., F]`` to ``[..., A, Q]``.
 
-    With ``dueling`` a second stream holds what all actions share (https://arxiv.org/abs/1511.06581, eq. 9).
+    With ``dueling`` a second stream computes the state value (https://arxiv.org/abs/1511.06581, eq. 9).
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class DuelingMLP(nn.Module):
             self.shared_hidden, self.shared = layer(features, hidden), layer(hidden, width)
 
     def forward(self, x: Tensor, role: Role) -> Tensor:
-        """``width`` numbers for every action, ``[..., F]`` to ``[..., A, width]``."""
+        """``width`` outputs for every action, ``[..., F]`` to ``[..., A, width]``."""
         y: Tensor = self.out(self.hidden(x, role).relu(), role).unflatten(-1, self.shape)
         if not self.dueling:
             return y
-        shared: Tensor = self.shared(self.shared_hidden(x, role).relu(), role)
-        return shared.unsqueeze(-2) + y - y.mean(-2, keepdim=True)
+        state_value: Tensor = self.shared(self.shared_hidden(x, role).relu(), role)
+        return state_value.unsqueeze(-2) + y - y.mean(-2, keepdim=True)
 
 
-def _squashed(noise: Tensor) -> Tensor:
-    """``sign(x) √|x|``, the noise of a factor."""
+def _factor_noise(noise: Tensor) -> Tensor:
+    """``sign(x) √|x|``: the noise of one factor (section 3.2)."""
     return noise.sign() * noise.abs().sqrt()

@@ -1,4 +1,4 @@
-"""The model behind curiosity: what will be seen after an action, and which action lies between two things seen."""
+"""The intrinsic curiosity module (ICM): a forward model of features and an inverse model of actions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rlbench.nets.torsos import MlpTorso, NatureTorso
 
 
 class ICMOutput(NamedTuple):
-    """What the model made of M steps."""
+    """The outputs of both models for M steps."""
 
-    error: Tensor  # [M] half the squared distance of what was seen from what was foreseen, in features
-    guess: Tensor  # [M, A] logits of what was done
+    error: Tensor  # [M] half the squared error of the predicted features
+    action_logits: Tensor  # [M, A] logits of the action
 
 
 class ICM(nn.Module):
-    """Features of its own, a forward and an inverse model of them (https://arxiv.org/abs/1705.05363, section 2.2)."""
+    """A torso with a forward and an inverse model (https://arxiv.org/abs/1705.05363, section 2.2)."""
 
     def __init__(self, torso: NatureTorso | MlpTorso, *, hidden: int, actions: int) -> None:
         super().__init__()
@@ -27,8 +27,8 @@ class ICM(nn.Module):
         self.ahead = nn.Sequential(nn.Linear(width + actions, hidden), nn.ReLU(), nn.Linear(hidden, width))
         self.between = nn.Sequential(nn.Linear(2 * width, hidden), nn.ReLU(), nn.Linear(hidden, actions))
 
-    def forward(self, before: Tensor, action: Tensor, after: Tensor) -> ICMOutput:
-        """Of features ``[M, F]``, actions ``[M]`` and the features that followed, ``[M, F]``."""
-        done = F.one_hot(action, self.actions).to(before.dtype)
-        error = 0.5 * (self.ahead(torch.cat([before, done], -1)) - after).square().sum(-1)
-        return ICMOutput(error, self.between(torch.cat([before, after], -1)))
+    def forward(self, features: Tensor, action: Tensor, next_features: Tensor) -> ICMOutput:
+        """Evaluate both models on features ``[M, F]``, actions ``[M]`` and next features ``[M, F]``."""
+        one_hot = F.one_hot(action, self.actions).to(features.dtype)
+        error = 0.5 * (self.ahead(torch.cat([features, one_hot], -1)) - next_features).square().sum(-1)
+        return ICMOutput(error, self.between(torch.cat([features, next_features], -1)))

@@ -1,4 +1,4 @@
-"""Heads that choose where the inverse CDF is asked for: IQN draws the fractions, FQF learns to propose them."""
+"""Implicit quantile heads: IQN samples the quantile fractions, FQF learns to propose them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlbench.ops.types import Role
 
 
 class ImplicitHead(nn.Module):
-    """IQN: the inverse CDF at fractions drawn anew, through a cosine embedding (https://arxiv.org/abs/1806.06923)."""
+    """IQN: the inverse CDF at sampled fractions, through a cosine embedding (https://arxiv.org/abs/1806.06923)."""
 
     waves: Tensor
 
@@ -32,7 +32,7 @@ class ImplicitHead(nn.Module):
         return y.squeeze(-1).transpose(1, 2)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:
-        """``[B, F]`` to ``[B, A, Q]``, at as many fractions as the role is worth."""
+        """``[B, F]`` to ``[B, A, Q]``; the role sets the number of fractions Q."""
         taus = torch.rand(len(features), self.samples[role], device=features.device, dtype=features.dtype)
         return Quantiles(self.at_taus(features, taus, role), taus, torch.full_like(taus, 1 / taus.shape[1]))
 
@@ -43,7 +43,7 @@ class ProposedHead(ImplicitHead):
     def __init__(self, streams: DuelingMLP, *, features: int, count: int, entropy: float, cosines: int) -> None:
         super().__init__(streams, features=features, samples={}, cosines=cosines)
         self.proposal, self.entropy = nn.Linear(features, count), entropy
-        nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # nearly equal parts at first
+        nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # nearly equal fractions at first
         nn.init.zeros_(self.proposal.bias)
 
     def edges(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,16 +52,16 @@ class ProposedHead(ImplicitHead):
         return F.pad(parts.exp().cumsum(-1), (1, 0)), -(parts.exp() * parts).sum(-1)
 
     def forward(self, features: Tensor, role: Role) -> Quantiles:
-        """``[B, F]`` to ``[B, A, Q]``: the inverse CDF in the middle of each proposed part, for which it stands."""
+        """``[B, F]`` to ``[B, A, Q]``: the inverse CDF at the midpoint of each proposed fraction."""
         edges = self.edges(features)[0].detach()
         taus = (edges[:, 1:] + edges[:, :-1]) / 2
         return Quantiles(self.at_taus(features, taus, role), taus, edges.diff(dim=-1))
 
     def auxiliary(self, features: Tensor, action: Tensor, value: Value) -> Tensor:
-        """A loss ``[]`` that moves the edges to less 1-Wasserstein error (Proposition 1) against their entropy.
+        """The fraction loss ``[]``: 1-Wasserstein error (Proposition 1) minus the weighted entropy of the fractions.
 
         Raises:
-            TypeError: ``value`` is not what this head predicts.
+            TypeError: ``value`` is no ``Quantiles``.
         """
         if not isinstance(value, Quantiles):
             raise TypeError(type(value).__name__)
@@ -69,5 +69,5 @@ class ProposedHead(ImplicitHead):
         inner = edges[:, 1:-1]
         with torch.no_grad():
             edge = pick(self.at_taus(features, inner, "learn"), action)  # [B, Q - 1]
-            slope = 2 * edge - value.values[:, :-1] - value.values[:, 1:]
-        return ((slope * inner).sum(-1) - self.entropy * entropy).mean()
+            gradient = 2 * edge - value.values[:, :-1] - value.values[:, 1:]
+        return ((gradient * inner).sum(-1) - self.entropy * entropy).mean()

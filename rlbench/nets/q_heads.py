@@ -1,4 +1,4 @@
-"""Features to a value per action; the head's type is the algorithm."""
+"""Q-heads: features to the value of each action; the head's type distinguishes DQN, C51 and QR-DQN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlbench.ops.types import Role
 
 
 class Head(Protocol):
-    """Features ``[B, F]`` to a value, for the purpose that ``role`` names."""
+    """Features ``[B, F]`` to a ``Value``, in a ``role``."""
 
     def __call__(self, features: Tensor, role: Role) -> Value:
         """The value of every action, ``[B, A, ...]``."""
@@ -48,7 +48,7 @@ class CategoricalHead(nn.Module):
 
 
 class QuantileHead(nn.Module):
-    """QR-DQN: the inverse CDF at the middles of equal parts."""
+    """QR-DQN: the inverse CDF at the midpoints of equal fractions."""
 
     def __init__(self, streams: DuelingMLP) -> None:
         super().__init__()
@@ -63,12 +63,12 @@ class QuantileHead(nn.Module):
 
 
 class QNet(nn.Module):
-    """A torso and a head."""
+    """A Q-network: a torso and a head."""
 
     def __init__(self, torso: nn.Module, head: Head) -> None:
         super().__init__()
         self.torso, self.head = torso, head
 
     def forward(self, obs: Tensor, role: Role) -> Value:
-        """What the network says of every action at ``obs`` ``[B, ...]``, ``[B, A, ...]``."""
+        """The value of every action at ``obs`` ``[B, ...]``, ``[B, A, ...]``."""
         return self.head(self.torso(obs), role)

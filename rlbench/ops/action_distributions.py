@@ -1,6 +1,6 @@
-"""Policies: what a network says about which action to take, as values with a few verbs.
+"""Action distributions: the output of a policy network, as NamedTuples of tensors.
 
-Each is a NamedTuple of tensors. A learner asks for the ``mode`` or a ``sample``, never for the network behind it.
+A learner uses their ``mode``, ``sample`` and ``log_prob`` and needs no access to the network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOG_ROOT_TAU = 0.5 * math.log(2 * math.pi)
 
 
 class Deterministic(NamedTuple):
-    """One action and no other (https://arxiv.org/abs/1509.02971)."""
+    """A deterministic policy: one action (https://arxiv.org/abs/1509.02971)."""
 
     action: Tensor  # [B, A] in [-1, 1]
 
@@ -24,23 +24,23 @@ class Deterministic(NamedTuple):
         """The action itself, ``[B, A]``."""
         return self.action
 
-    def smoothed(self, scale: float, clip: float) -> Tensor:
+    def add_clipped_noise(self, scale: float, clip: float) -> Tensor:
         """The action with clipped Gaussian noise, kept in bounds: TD3's target (eq. 14 and 15), ``[B, A]``."""
         noise = (torch.randn_like(self.action) * scale).clamp(-clip, clip)
         return (self.action + noise).clamp(-1, 1)
 
 
 class Policy(Protocol):
-    """What an on-policy learner asks of a policy at ``[B, ...]`` observations; discrete actions or real ones."""
+    """Interface of an on-policy learner's policy at ``[B, ...]`` observations, over discrete or continuous actions."""
 
     def mode(self) -> Tensor:
-        """The likeliest actions, ``[B]`` or ``[B, A]``."""
+        """The most probable actions, ``[B]`` or ``[B, A]``."""
 
     def draw(self) -> Tensor:
-        """Sampled actions, ``[B]`` or ``[B, A]``; nothing is learned through them."""
+        """Sampled actions, ``[B]`` or ``[B, A]``, without gradient."""
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-density or log-probability of the given actions, ``[B]``."""
+        """Log-density or log-probability of actions, ``[B]``."""
 
     def entropy(self) -> Tensor:
         """In nats, ``[B]``."""
@@ -49,24 +49,24 @@ class Policy(Protocol):
         """Kullback–Leibler divergence, KL(self ‖ other), ``[B]``."""
 
     def detached(self) -> Self:
-        """The same, of which nothing is learned, and which stays when the parameters behind it move."""
+        """A copy without gradient, which keeps its values when the parameters change."""
 
 
 class Discrete(NamedTuple):
     """Probabilities of discrete actions."""
 
-    logits: Tensor  # [B, A], not normalised
+    logits: Tensor  # [B, A], unnormalized
 
     def mode(self) -> Tensor:
-        """The likeliest action, ``[B]``."""
+        """The most probable action, ``[B]``."""
         return self.logits.argmax(-1)
 
     def draw(self) -> Tensor:
-        """Sampled actions, ``[B]``, by the Gumbel trick: one draw a logit, nothing normalised."""
+        """Sampled actions, ``[B]``, by the Gumbel trick: one random number per logit, no softmax."""
         return (self.logits - torch.empty_like(self.logits).exponential_().log()).argmax(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Of actions ``[B]``."""
+        """Log-probability of actions ``[B]``, ``[B]``."""
         return self.logits.log_softmax(-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
@@ -80,12 +80,12 @@ class Discrete(NamedTuple):
         return (log.exp() * (log - other.logits.log_softmax(-1))).sum(-1)
 
     def detached(self) -> Discrete:
-        """The same, of which nothing is learned."""
+        """A copy without gradient."""
         return Discrete(self.logits.detach())
 
 
 class Gaussian(NamedTuple):
-    """A diagonal Gaussian over all real vectors; who acts must bring them into bounds."""
+    """A diagonal Gaussian, not bounded; the collector clips its samples to the action space."""
 
     mean: Tensor  # [B, A]
     log_std: Tensor  # [B, A]
@@ -99,7 +99,7 @@ class Gaussian(NamedTuple):
         return self.mean + self.log_std.exp() * torch.randn_like(self.mean)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Of actions ``[B, A]``."""
+        """Log-density of actions ``[B, A]``, ``[B]``."""
         standard = (action - self.mean) * (-self.log_std).exp()
         return (-0.5 * standard.square() - self.log_std - LOG_ROOT_TAU).sum(-1)
 
@@ -108,7 +108,7 @@ class Gaussian(NamedTuple):
         return (self.log_std + 0.5 + LOG_ROOT_TAU).sum(-1)
 
     def draws(self, count: int) -> Tensor:
-        """``count`` samples brought within [−1, 1], ``[count, B, A]``; nothing is learned through them."""
+        """``count`` samples clipped to [−1, 1], ``[count, B, A]``, without gradient."""
         noise = torch.randn(count, *self.mean.shape, device=self.mean.device, dtype=self.mean.dtype)
         return (self.mean.detach() + self.log_std.detach().exp() * noise).clamp(-1, 1)
 
@@ -119,7 +119,7 @@ class Gaussian(NamedTuple):
         return 0.5 * (ratio + gap - 1 - 2 * (self.log_std - other.log_std)).sum(-1)
 
     def detached(self) -> Gaussian:
-        """The same, of which nothing is learned; copied, for the spread is a parameter that will be moved in place."""
+        """A copy without gradient; the std is cloned, since its parameter changes in place."""
         return Gaussian(self.mean.detach(), self.log_std.detach().clone())
 
 
@@ -131,11 +131,11 @@ class Squashed(NamedTuple):
     log_scale: float = 0.0  # Σ log(action scale) where densities are in the environment's units; 0 in [−1, 1]
 
     def mode(self) -> Tensor:
-        """The squashed mean, ``[B, A]``: what is done when nothing is to be tried."""
+        """The squashed mean, ``[B, A]``: the action of an evaluation."""
         return self.mean.tanh()
 
     def repeated(self, count: int) -> Squashed:
-        """The same ``count`` times over, ``[count, B, A]``, to draw as many samples."""
+        """``count`` copies, ``[count, B, A]``, to draw as many samples of each row."""
         return Squashed(self.mean.expand(count, -1, -1), self.log_std.expand(count, -1, -1), self.log_scale)
 
     def sample(self) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ class Squashed(NamedTuple):
         return raw.tanh(), density.sum(-1) - self.log_scale
 
     def log_prob(self, raw: Tensor) -> Tensor:
-        """The log-density of ``tanh(raw)``, ``[B]``; asked by what was squashed, for tanh cannot be undone at ±1."""
+        """The log-density of ``tanh(raw)``, ``[B]``; it takes ``raw`` because tanh cannot be inverted at ±1."""
         standard = (raw - self.mean) * (-self.log_std).exp()
         density = -0.5 * standard.square() - self.log_std - LOG_ROOT_TAU - _log_gradient(raw)
         return density.sum(-1) - self.log_scale

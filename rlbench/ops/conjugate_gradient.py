@@ -1,4 +1,4 @@
-"""Steps that are measured in the policy instead of its parameters: conjugate gradient, and vectors as trees."""
+"""Natural gradients: Fisher-vector products, conjugate gradient, and parameters as one flat vector."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def flat(parts: Sequence[Tensor]) -> Tensor:
-    """All numbers of some tensors in one row, ``[P]``."""
+    """Concatenate all elements of some tensors, ``[P]``."""
     return torch.cat([part.reshape(-1) for part in parts])
 
 
-def shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """``[P]`` cut up again into the shapes of ``like``."""
+def unflatten_like(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Split ``[P]`` into tensors ``[...]`` with the shapes of ``like``."""
     pieces = torch.split(row, [part.numel() for part in like])
     return [piece.view_as(part) for piece, part in zip(pieces, like, strict=True)]
 
@@ -24,19 +24,21 @@ def fisher(divergence: Tensor, parameters: Sequence[Tensor], *, damping: float) 
 
     F is its second derivative there, the Fisher information; it is never written out (Pearlmutter 1994).
     """
-    slope = flat(torch.autograd.grad(divergence, parameters, create_graph=True))
+    gradient = flat(torch.autograd.grad(divergence, parameters, create_graph=True))
 
     def product(vector: Tensor) -> Tensor:
-        along = (slope * vector).sum()
-        return flat(torch.autograd.grad(along, parameters, retain_graph=True)) + damping * vector
+        directional = (gradient * vector).sum()
+        return flat(torch.autograd.grad(directional, parameters, retain_graph=True)) + damping * vector
 
     return product
 
 
-def solved(product: Callable[[Tensor], Tensor], right: Tensor, *, iterations: int, tolerance: float) -> Tensor:
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], right: Tensor, *, iterations: int, tolerance: float
+) -> Tensor:
     """``x`` with ``product(x) ≈ right``, both ``[P]``, by conjugate gradient (Hestenes and Stiefel 1952).
 
-    Always as many iterations; those after the squared residual has fallen below ``tolerance`` change nothing.
+    The number of iterations is fixed; after the squared residual falls below ``tolerance`` they change nothing.
     """
     x, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     size = residual @ residual

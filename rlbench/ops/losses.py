@@ -1,4 +1,4 @@
-"""Terms of losses that offline learners add: pure functions, a number a row; who asks takes means and weighs rows."""
+"""Loss terms of offline learners: pure functions that return one number per row; a learner averages them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def valid_mean(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def bc_mse(action: Tensor, data: Tensor) -> Tensor:
-    """The squared distance of actions ``[B, A]`` from the data's, mean over their dimensions, ``[B]``."""
+    """The squared error of actions ``[B, A]`` against the data's, mean over their dimensions, ``[B]``."""
     return (action - data).square().mean(-1)
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
-    """``|τ − 1(u < 0)| u²`` of errors ``u`` (goal minus prediction) ``[...]``, ``[...]`` (2110.06169, eq. 4)."""
+    """``|τ − 1(u < 0)| u²`` of errors ``u`` (target minus prediction) ``[...]``, ``[...]`` (2110.06169, eq. 4)."""
     return (expectile - (error < 0).to(error.dtype)).abs() * error.square()
 
 
 def exponential_weight(advantage: Tensor, scale: float, bound: float) -> Tensor:
-    """``min(exp(scale · A), bound)`` of advantages ``[...]``, ``[...]``, finite always (2006.15134, eq. 4)."""
+    """``min(exp(scale · A), bound)`` of advantages ``[...]``, ``[...]``, always finite (2006.15134, eq. 4)."""
     return (scale * advantage).clamp(max=math.log(bound)).exp()
 
 
@@ -41,28 +41,29 @@ def binary_weight(advantage: Tensor) -> Tensor:
 
 
 def lambda_mix(value: Tensor, lmbda: float) -> Tensor:
-    """``λ min + (1 − λ) max`` over the members of ``[K, ...]`` (1812.02900, eq. 13), ``[...]``."""
+    """``λ min + (1 − λ) max`` over the ensemble ``[K, ...]`` (1812.02900, eq. 13), ``[...]``."""
     return lmbda * value.amin(0) + (1 - lmbda) * value.amax(0)
 
 
-def conservative_gap(data: Tensor, sampled: Tensor, log_density: Tensor, temperature: float) -> Tensor:
-    """How much more critics promise of all actions than of the data's, ``[K, B]`` (2006.04779, eq. 4 and appendix F).
+def conservative_gap(data: Tensor, values: Tensor, log_density: Tensor, temperature: float) -> Tensor:
+    """CQL's gap: log-sum-exp of Q over all actions minus Q of the data's, ``[K, B]`` (2006.04779, eq. 4, appendix F).
 
-    The data's actions are worth ``data`` ``[K, B]``; M others, drawn with logarithms of densities ``log_density``
-    ``[M, B]``, ``sampled`` ``[K, M, B]``. The sum over them is importance-weighted but not divided by M, as documented.
+    ``data`` ``[K, B]`` is Q of the data's actions; ``values`` ``[K, M, B]`` is Q of M sampled actions with
+    log-densities ``log_density`` ``[M, B]``. The sum is importance-weighted but not divided by M, as in the reference
+    code.
     """
-    return temperature * ((sampled - log_density) / temperature).logsumexp(1) - data
+    return temperature * ((values - log_density) / temperature).logsumexp(1) - data
 
 
 def discrete_conservative_gap(mean: Tensor, action: Tensor) -> Tensor:
-    """The same, ``[B]``, among discrete actions worth ``mean`` ``[B, A]`` of which the data hold ``action`` ``[B]``."""
+    """CQL's gap ``[B]`` over discrete actions, from Q-values ``mean`` ``[B, A]`` and the data's ``action`` ``[B]``."""
     return mean.logsumexp(-1) - pick(mean, action)
 
 
 def likely(logits: Tensor, threshold: float) -> Tensor:
-    """Actions at least ``threshold`` times as probable as the likeliest (1910.01708, eq. 10), ``[B, A]`` bool.
+    """Actions at least ``threshold`` times as probable as the most probable (1910.01708, eq. 10), ``[B, A]`` bool.
 
-    Of logits, so that no probability is rounded; the likeliest itself is always among them.
+    It compares logits, so that no probability is rounded; the most probable action always passes.
     """
     return logits - logits.amax(-1, keepdim=True) >= (math.log(threshold) if threshold > 0 else -math.inf)
 
@@ -73,5 +74,5 @@ def kl_to_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
 
 
 def vae_loss(error: Tensor, divergence: Tensor, weight: float) -> Tensor:
-    """A generative model's loss, ``[B]``: what it cannot repeat, and its code's divergence (1312.6114, eq. 3)."""
+    """A VAE's loss, ``[B]``: reconstruction error and the latent code's divergence (1312.6114, eq. 3)."""
     return error + weight * divergence

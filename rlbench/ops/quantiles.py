@@ -15,11 +15,11 @@ class Quantiles(NamedTuple):
     """QR-DQN, IQN and FQF: the inverse CDF at some fractions (https://arxiv.org/abs/1710.10044)."""
 
     values: Tensor  # [B, A, Q] | [B, Q]
-    taus: Tensor  # [B, Q] where the inverse CDF was evaluated
-    mass: Tensor  # [B, Q] probability each value stands for; sums to 1
+    taus: Tensor  # [B, Q] fractions at which the inverse CDF is evaluated
+    mass: Tensor  # [B, Q] probability mass of each value; sums to 1
 
     def mean(self) -> Tensor:
-        """Values weighted by the probability they stand for, ``[B, A]`` or ``[B]``."""
+        """Values weighted by their probability mass, ``[B, A]`` or ``[B]``."""
         mass = self.mass if self.values.dim() == self.mass.dim() else self.mass[:, None]
         return (self.values * mass).sum(-1)
 
@@ -28,16 +28,16 @@ class Quantiles(NamedTuple):
         return self._replace(values=pick(self.values, action))
 
     def backup(self, reward: Tensor, discount: Tensor) -> Quantiles:
-        """Every value moved by ``reward`` and ``discount`` ``[B]``."""
+        """Every value transformed to ``reward + discount · value``, of ``[B]``."""
         return self._replace(values=reward[:, None] + discount[:, None] * self.values)
 
     def distance(self, target: Quantiles) -> Tensor:
-        """The quantile Huber loss (κ = 1), summed over our fractions, averaged over the target's, ``[B]`` (eq. 10)."""
+        """The quantile Huber loss (κ = 1), summed over the fractions, averaged over the target's, ``[B]`` (eq. 10)."""
         pairs = (-1, self.values.shape[1], target.values.shape[1])  # [B, Q, Q']
-        goal, mine = target.values[:, None, :].expand(pairs), self.values[:, :, None].expand(pairs)
-        huber = F.huber_loss(mine, goal, reduction="none")
-        tilt = torch.where(goal < mine, 1 - self.taus[:, :, None], self.taus[:, :, None])
-        return (tilt * huber).mean(2).sum(1)
+        target_values, values = target.values[:, None, :].expand(pairs), self.values[:, :, None].expand(pairs)
+        huber = F.huber_loss(values, target_values, reduction="none")
+        asymmetry = torch.where(target_values < values, 1 - self.taus[:, :, None], self.taus[:, :, None])
+        return (asymmetry * huber).mean(2).sum(1)
 
     def priority(self, target: Quantiles, distance: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
         """The quantile Huber loss itself, ``[B]``."""

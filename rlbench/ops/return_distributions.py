@@ -1,7 +1,7 @@
-"""Return distributions: what a Q-network says about the future, and how two of them compare.
+"""Return distributions: the output of a Q-network, its Bellman backup and its loss.
 
-Each is a value with five verbs. Q-learning is written once in terms of the verbs, so that another member of the
-family is another type here and another head in ``nets``, and nothing else.
+Each has the five methods of ``Value``. ``QLearner`` uses only these, so a new distributional algorithm is a new type
+here and a new head in ``nets``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Value(Protocol):
-    """What a network predicts about the discounted return of each action."""
+    """The predicted discounted return of each action, or its distribution."""
 
     def mean(self) -> Tensor:
         """Expected return, ``[B, A]`` before ``at`` and ``[B]`` after."""
@@ -22,10 +22,10 @@ class Value(Protocol):
         """The distributions of the given actions, ``[B]``."""
 
     def backup(self, reward: Tensor, discount: Tensor) -> Self:
-        """The Bellman image ``reward + discount · Z`` of a chosen distribution, both ``[B]``."""
+        """The Bellman backup ``reward + discount · Z`` of a distribution per row; both are ``[B]``."""
 
     def distance(self, target: Self) -> Tensor:
-        """How far this prediction is from ``target``, ``[B]``: the loss."""
+        """The loss of this prediction against ``target``, ``[B]``."""
 
     def priority(self, target: Self, distance: Tensor) -> Tensor:
         """Priority in prioritized replay, ``[B]``, of a prediction whose ``distance`` to ``target`` is computed."""
@@ -41,7 +41,7 @@ class Expected(NamedTuple):
     """DQN: the mean alone (https://arxiv.org/abs/1312.5602)."""
 
     q: Tensor  # [B, A] | [B]
-    huber: float | None = None  # where the squared error turns linear; None is nowhere
+    huber: float | None = None  # threshold of the Huber loss; None is the squared error
 
     def mean(self) -> Tensor:
         """The prediction itself, ``[B, A]`` or ``[B]``."""
@@ -52,11 +52,11 @@ class Expected(NamedTuple):
         return self._replace(q=pick(self.q, action))
 
     def backup(self, reward: Tensor, discount: Tensor) -> Expected:
-        """One number moved: ``reward + discount · q``, all ``[B]``."""
+        """The TD target ``reward + discount · q``, all ``[B]``."""
         return self._replace(q=reward + discount * self.q)
 
     def distance(self, target: Expected) -> Tensor:
-        """The squared error, ``[B]``, without a half as in the documented tables; with ``huber``, the Huber loss."""
+        """The squared error, ``[B]``, without the factor 1/2, as in the reference code; or the Huber loss."""
         if self.huber is None:
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
@@ -81,7 +81,7 @@ class Categorical(NamedTuple):
         return Categorical(pick(self.logits, action), self.atoms)
 
     def backup(self, reward: Tensor, discount: Tensor) -> Categorical:
-        """The same probabilities on atoms that ``reward`` and ``discount`` ``[B]`` have moved."""
+        """The same probabilities on atoms ``reward + discount · z``, of ``[B]``."""
         return Categorical(self.logits, reward[:, None] + discount[:, None] * self.atoms)
 
     def distance(self, target: Categorical) -> Tensor:
@@ -93,8 +93,8 @@ class Categorical(NamedTuple):
         return distance
 
     def project(self, other: Categorical) -> Tensor:
-        """``other``'s probability moved onto these atoms, split between the two nearest, ``[B, Q]`` (eq. 7)."""
-        gap = self.atoms[1] - self.atoms[0]
-        moved = other.atoms.clamp(self.atoms[0], self.atoms[-1]).unsqueeze(-2)  # [(B,) 1, Q']
-        share = (1 - (moved - self.atoms[:, None]).abs() / gap).clamp(0, 1)  # [B, Q, Q']
+        """``other``'s probability projected onto these atoms, ``[B, Q]`` (eq. 7): each mass goes to the two nearest."""
+        delta = self.atoms[1] - self.atoms[0]
+        target_atoms = other.atoms.clamp(self.atoms[0], self.atoms[-1]).unsqueeze(-2)  # [(B,) 1, Q']
+        share = (1 - (target_atoms - self.atoms[:, None]).abs() / delta).clamp(0, 1)  # [B, Q, Q']
         return (share * other.logits.softmax(-1)[:, None, :]).sum(-1)

@@ -1,4 +1,4 @@
-"""What flows between modules. Tensors travel in NamedTuples, which copy, compile and capture as they are.
+"""Batches that modules exchange. They are NamedTuples of tensors, which torch compiles and captures as they are.
 
 Shape letters, used in every comment and never as variable suffixes:
 B batch · T time · N environments · A actions (or action size) · Q atoms or quantiles · K ensemble members · F features.
@@ -11,23 +11,23 @@ from typing import Literal, NamedTuple, TypeAlias
 from torch import Tensor
 
 Role = Literal["act", "eval", "learn", "target"]
-"""Why a network is being run: the only thing that switches noise and sample counts."""
+"""The purpose of a forward pass; it alone selects noise and sample counts."""
 
 
 class Transition(NamedTuple):
-    """A minibatch to learn from; what bootstraps, and by how much, is already decided."""
+    """A minibatch of n-step transitions; ``discount`` already holds γᵏ, or 0 where nothing bootstraps."""
 
-    obs: Tensor  # [B, ...] where the action was taken
+    obs: Tensor  # [B, ...] observation of the action
     action: Tensor  # [B] int64, or [B, A] float32 in [-1, 1]
-    reward: Tensor  # [B] discounted sum over the horizon
-    discount: Tensor  # [B] what multiplies the bootstrap: γᵏ, or 0 after a terminal state
+    reward: Tensor  # [B] n-step return without the bootstrap
+    discount: Tensor  # [B] factor of the bootstrap: γᵏ, or 0 after a terminal state
     next_obs: Tensor  # [B, ...] k steps later
     weight: Tensor  # [B] importance weight; 0 drops the row
     slot: Tensor  # [B] int64 place in the buffer, for priorities
 
 
 Metrics: TypeAlias = dict[str, Tensor]
-"""Figures of a gradient step by name, each ``[]``."""
+"""Metrics of a gradient step by name, each ``[]``."""
 
 
 class NStepTrajectory(NamedTuple):
@@ -45,10 +45,10 @@ class NStepTrajectory(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """The newest T steps of N environments, in the order they were made."""
+    """The newest T steps of N environments, in the order of time."""
 
-    obs: Tensor  # [T+1, N, ...]; row T is where the next rollout begins
-    action: Tensor  # [T, N, ...] as chosen: real ones may lie outside [-1, 1]
+    obs: Tensor  # [T+1, N, ...]; row T begins the next rollout
+    action: Tensor  # [T, N, ...] as sampled: continuous ones may lie outside [-1, 1]
     reward: Tensor  # [T, N]
     terminated: Tensor  # [T, N] bool: nothing to bootstrap from
     done: Tensor  # [T, N] bool: the next row is the final observation

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rlbench.nets import chunked_mlp
-from rlbench.nets.chunked_mlp import MANY, PART, in_parts, worth_parting
+from rlbench.nets.chunked_mlp import CHUNK, MIN_ROWS, apply_chunked, pays_to_chunk
 from rlbench.nets.critics import Critics
 
 
@@ -29,16 +29,16 @@ def test_parts_are_the_whole(rows: int, part: int, members: int, widths: list[in
     critics = Critics(members=3, obs=3, actions=2, widths=widths).double()
     obs, action = torch.randn(rows, 3).double(), torch.randn(rows, 2).double()
     pull, parameters = torch.randn(members, rows).double(), list(critics.parameters())
-    assert rows < MANY
+    assert rows < MIN_ROWS
     whole = critics(obs, action, members)
     expected = torch.autograd.grad(whole, parameters, pull, materialize_grads=True)
-    before = chunked_mlp.PART
+    before = chunked_mlp.CHUNK
     try:
-        chunked_mlp.PART = part
-        found = in_parts(torch.cat([obs, action], 1), *layers_of(critics, members)).squeeze(-1)
+        chunked_mlp.CHUNK = part
+        found = apply_chunked(torch.cat([obs, action], 1), *layers_of(critics, members)).squeeze(-1)
         slopes = torch.autograd.grad(found, parameters, pull, materialize_grads=True)
     finally:
-        chunked_mlp.PART = before
+        chunked_mlp.CHUNK = before
     torch.testing.assert_close(found, whole, rtol=1e-12, atol=1e-13)
     for slope, other in zip(slopes, expected, strict=True):
         torch.testing.assert_close(slope, other, rtol=1e-10, atol=1e-12)
@@ -52,30 +52,32 @@ def test_many_rows_go_in_parts_and_give_the_same(monkeypatch: pytest.MonkeyPatch
 
     def slopes() -> tuple[Tensor, ...]:
         value = critics.each(obs, action)
-        assert ("Parted" in str(value.grad_fn.next_functions[0][0].next_functions)) is (chunked_mlp.MANY == MANY)
+        assert ("ChunkedMLP" in str(value.grad_fn.next_functions[0][0].next_functions)) is (
+            chunked_mlp.MIN_ROWS == MIN_ROWS
+        )
         return torch.autograd.grad(value.logsumexp(1).mean(1).sum(), list(critics.parameters()))
 
     found = slopes()
-    monkeypatch.setattr(chunked_mlp, "MANY", 10**9)
+    monkeypatch.setattr(chunked_mlp, "MIN_ROWS", 10**9)
     for one, other in zip(found, slopes(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
 
 def test_parts_are_for_many_rows_on_a_processor_whose_own_slopes_nobody_wants() -> None:
-    rows = torch.zeros(MANY, 2)
-    assert MANY > PART
-    assert worth_parting(rows)
-    assert not worth_parting(rows[1:])
-    assert not worth_parting(rows.to("meta"))
+    rows = torch.zeros(MIN_ROWS, 2)
+    assert MIN_ROWS > CHUNK
+    assert pays_to_chunk(rows)
+    assert not pays_to_chunk(rows[1:])
+    assert not pays_to_chunk(rows.to("meta"))
     wanted = rows.clone().requires_grad_()
-    assert not worth_parting(wanted), "an actor is led by the slopes of the actions"
+    assert not pays_to_chunk(wanted), "an actor is led by the slopes of the actions"
     with torch.no_grad():
-        assert worth_parting(wanted)
+        assert pays_to_chunk(wanted)
 
 
 def test_slopes_of_slopes_are_refused() -> None:
     critics = Critics(members=1, obs=1, actions=1, widths=(2,))
-    value = in_parts(torch.ones(3, 2), *layers_of(critics, 1))
+    value = apply_chunked(torch.ones(3, 2), *layers_of(critics, 1))
     slopes = torch.autograd.grad(value.sum(), list(critics.parameters()), create_graph=True)
     with pytest.raises(RuntimeError, match="does not require grad"):
         slopes[0].sum().backward()

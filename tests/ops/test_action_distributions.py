@@ -103,13 +103,13 @@ def test_the_mode_is_the_squashed_mean() -> None:
 
 def test_smoothing_is_clipped_gaussian_noise_kept_in_bounds() -> None:
     torch.manual_seed(3)
-    middle = Deterministic(torch.zeros(40_000, 1)).smoothed(0.2, 0.5)
+    middle = Deterministic(torch.zeros(40_000, 1)).add_clipped_noise(0.2, 0.5)
     assert middle.abs().max().item() == pytest.approx(0.5)
     share_cut = (middle.abs() > 0.4999).double().mean().item()
     assert share_cut == pytest.approx(2 * stats.norm.sf(2.5), abs=0.003)
     inside = middle[middle.abs() < 0.4999]
     assert inside.std().item() == pytest.approx(0.2 * stats.truncnorm(-2.5, 2.5).std(), rel=0.02)
-    edge = Deterministic(torch.full((1_000, 1), 0.9)).smoothed(0.2, 0.5)
+    edge = Deterministic(torch.full((1_000, 1), 0.9)).add_clipped_noise(0.2, 0.5)
     assert edge.max().item() == 1.0
     assert edge.min().item() >= 0.4 - 1e-6
 

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.action_distributions import Gaussian, Policy
-from rlbench.ops.conjugate_gradient import fisher, flat, shaped, solved
+from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher, flat, unflatten_like
 
 Actor = GaussianActor | DiscreteActor
 OBS, ACTIONS, BATCH = 3, 2, 7
@@ -39,7 +39,7 @@ def seen() -> tuple[Tensor, Tensor]:
 
 def at(actor: Actor, row: Tensor, obs: Tensor) -> Policy:
     parameters = dict(actor.named_parameters())
-    pieces = shaped(row, list(parameters.values()))
+    pieces = unflatten_like(row, list(parameters.values()))
     found: Policy = functional_call(actor, dict(zip(parameters, pieces, strict=True)), (obs,))
     return found
 
@@ -109,7 +109,7 @@ def system(size: int, seed: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
 def test_as_many_conjugate_directions_as_unknowns_solve_the_system(size: int) -> None:
     matrix, right = system(size, seed=size)
-    found = solved(lambda v: matrix @ v, right, iterations=size, tolerance=0.0)
+    found = conjugate_gradient(lambda v: matrix @ v, right, iterations=size, tolerance=0.0)
     np.testing.assert_allclose(found.numpy(), np.linalg.solve(matrix.numpy(), right.numpy()), rtol=1e-6, atol=1e-8)
 
 
@@ -122,7 +122,7 @@ def test_fewer_give_the_nearest_point_of_the_krylov_space(iterations: int) -> No
     if basis is not None:
         wanted = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ right)
     given = torch.from_numpy(matrix)
-    found = solved(lambda v: given @ v, torch.from_numpy(right), iterations=iterations, tolerance=1e-10)
+    found = conjugate_gradient(lambda v: given @ v, torch.from_numpy(right), iterations=iterations, tolerance=1e-10)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-8, atol=1e-10)
 
 
@@ -131,25 +131,29 @@ def test_iterations_after_it_has_arrived_change_nothing(dtype: torch.dtype) -> N
     """A right side of two eigenvectors is solved in two steps; then all is rounding, and dividing by it would spoil."""
     diagonal = torch.tensor([4.0, 4.0, 0.5, 0.5, 9.0], dtype=dtype)
     right = torch.tensor([8.0, 4.0, 1.0, 1.0, 0.0], dtype=dtype)
-    two, many = (solved(lambda v: diagonal * v, right, iterations=i, tolerance=1e-10) for i in (2, 50))
+    two, many = (conjugate_gradient(lambda v: diagonal * v, right, iterations=i, tolerance=1e-10) for i in (2, 50))
     assert torch.equal(two, many)
     torch.testing.assert_close(many, torch.tensor([2.0, 1.0, 2.0, 2.0, 0.0], dtype=dtype))
 
 
 def test_nothing_asked_is_nothing_done() -> None:
-    assert solved(lambda v: 3 * v, torch.zeros(4), iterations=10, tolerance=1e-10).tolist() == [0, 0, 0, 0]
+    assert conjugate_gradient(lambda v: 3 * v, torch.zeros(4), iterations=10, tolerance=1e-10).tolist() == [0, 0, 0, 0]
 
 
 def test_it_stops_at_the_tolerance_of_the_squared_residual() -> None:
     matrix, right = system(8, seed=2)
     size = [
-        float((right - matrix @ solved(lambda v: matrix @ v, right, iterations=k, tolerance=0.0)).square().sum())
+        float(
+            (right - matrix @ conjugate_gradient(lambda v: matrix @ v, right, iterations=k, tolerance=0.0))
+            .square()
+            .sum()
+        )
         for k in range(6)
     ]
     between = (size[3] + size[2]) / 2
     assert size[3] < between < min(size[:3])
-    stopped = solved(lambda v: matrix @ v, right, iterations=8, tolerance=between)
-    assert torch.equal(stopped, solved(lambda v: matrix @ v, right, iterations=3, tolerance=0.0))
+    stopped = conjugate_gradient(lambda v: matrix @ v, right, iterations=8, tolerance=between)
+    assert torch.equal(stopped, conjugate_gradient(lambda v: matrix @ v, right, iterations=3, tolerance=0.0))
 
 
 def test_tensors_survive_being_laid_in_one_row() -> None:
@@ -157,7 +161,7 @@ def test_tensors_survive_being_laid_in_one_row() -> None:
     row = flat(parts)
     assert row.shape == (6 + 1 + 4 + 2,)
     assert row[:6].tolist() == parts[0].flatten().tolist()
-    for piece, part in zip(shaped(row, parts), parts, strict=True):
+    for piece, part in zip(unflatten_like(row, parts), parts, strict=True):
         assert torch.equal(piece, part)
     with pytest.raises(RuntimeError):
-        shaped(torch.zeros(12), parts)
+        unflatten_like(torch.zeros(12), parts)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.ops.returns import Moments, advantages, discounted, fresh, merged
+from rlbench.ops.returns import Moments, advantages, discounted_returns, fresh, merge_moments
 from rlbench.ops.types import Rollout
 
 Array = NDArray[np.float64]
@@ -129,7 +129,7 @@ def test_returns_are_sums_to_the_end_of_the_episode_and_what_is_open_is_worth_th
     case: tuple[Rollout, Tensor], gamma: float, ending: float
 ) -> None:
     rollout, value = case
-    found = discounted(rollout, torch.tensor(ending, dtype=torch.float64), gamma=gamma)
+    found = discounted_returns(rollout, torch.tensor(ending, dtype=torch.float64), gamma=gamma)
     known, wanted = told(rollout, torch.full_like(value, ending)), np.zeros(found.shape)
     for row, lane in np.ndindex(*wanted.shape):
         if not known.dead[row, lane]:
@@ -167,7 +167,7 @@ def test_a_table_worked_out_by_hand() -> None:
     at_last = [4 + 2 - 8 + (4 + 1 - 4 + (4 - 2) / 4) / 4, 4 + 1 - 4 + (4 - 2) / 4, 4 - 2]
     dead_first = [0, 5 + 1 - 4 + (5 + 3 - 2) / 4, 5 + 3 - 2]
     assert found.T.tolist() == [open_, terminated, truncated, at_last, dead_first]
-    worth = discounted(rolled(lanes, reward), torch.tensor(8.0, dtype=torch.float64), gamma=0.5)
+    worth = discounted_returns(rolled(lanes, reward), torch.tensor(8.0, dtype=torch.float64), gamma=0.5)
     assert worth.T.tolist() == [
         [1 + 0.5 + 0.25 + 1, 1 + 0.5 + 2, 1 + 4],
         [2, 0, 2 + 4],
@@ -196,7 +196,7 @@ def test_moments_of_any_split_are_those_of_all_rows_that_count(data: st.DataObje
     for size in sizes:
         x = 5 + 3 * torch.randn(size, *shape, generator=generator)
         weight = data.draw(st.lists(st.sampled_from([0.0, 1.0, 1.0]), min_size=size, max_size=size))
-        moments = merged(moments, x, torch.tensor(weight))
+        moments = merge_moments(moments, x, torch.tensor(weight))
         kept.append(x.double().numpy()[np.array(weight, dtype=bool)])
     rows = np.concatenate(kept)
     assert moments.rows.item() == len(rows)
@@ -211,18 +211,18 @@ def test_moments_of_many_batches_far_from_zero_keep_their_digits() -> None:
     generator = np.random.default_rng(0)
     moments, rows = fresh((), torch.empty(0)), 1e4 + generator.normal(size=(1000, 16))
     for batch in rows:
-        moments = merged(moments, torch.from_numpy(batch), torch.ones(16))
+        moments = merge_moments(moments, torch.from_numpy(batch), torch.ones(16))
     assert moments.mean.item() == pytest.approx(rows.mean(), rel=1e-13)
     assert moments.var.item() == pytest.approx(rows.var(), rel=1e-8)
 
 
 def test_nothing_is_changed_by_what_does_not_count_and_nothing_moved_in_place() -> None:
-    first = merged(fresh((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
+    first = merge_moments(fresh((2,), torch.empty(0)), torch.tensor([[1.0, 2], [3, 4]]), torch.ones(2))
     kept = Moments(*(part.clone() for part in first))
     for x in (torch.full((3, 2), 9.0), torch.empty(0, 2)):
-        again = merged(first, x, torch.zeros(len(x)))
+        again = merge_moments(first, x, torch.zeros(len(x)))
         assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
-    merged(first, torch.full((3, 2), 9.0), torch.ones(3))
+    merge_moments(first, torch.full((3, 2), 9.0), torch.ones(3))
     assert all(torch.equal(a, b) for a, b in zip(kept, first, strict=True))
     assert first.mean.tolist() == [2, 3]
     assert first.var.tolist() == [1, 1]
