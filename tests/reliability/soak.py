@@ -65,7 +65,7 @@ class Ground:
             results = self.folder / "golden"
             done = self.start([*family.words(results), "--quiet"], environ=self.environ)
             if done.status != 0:
-                raise AssertionError(done.output)
+                raise AssertionError(f"exit code {done.status}: {done.output}")
             self.tolls[family.name] = Toll(golden=ending(family.folder(results)), seconds=done.seconds)
         return self.tolls[family.name]
 
