@@ -137,8 +137,11 @@ def _games(record: Record) -> Iterator[str]:
     """Evaluations whose environments had seeds that the run's own seed does not give."""
     spec = record.spec
     for epoch in record.epochs:
-        lanes = Seeds(spec.seed).child("evaluation", epoch.number, "env").numbers(spec.protocol.envs)
-        if epoch.evaluated is not None and not set(epoch.evaluated.seeds) <= set(lanes):
+        if epoch.evaluated is None:
+            continue
+        seeds = epoch.evaluated.seeds  # each env plays an episode: a forged number of envs costs no more than the file
+        envs = Seeds(spec.seed).child("evaluation", epoch.number, "env").numbers(min(spec.protocol.envs, len(seeds)))
+        if not set(seeds) <= set(envs):
             what = f"evaluations from epoch {epoch.number} on are games of another seed than {spec.seed}"
             yield f"{record.folder / 'epochs.jsonl'}: {what}; restore it"
             return

@@ -17,6 +17,7 @@ from rlbench.report.cells import Cell, every_cell
 from rlbench.report.integrity import verified
 from rlbench.report.runs import read
 from rlbench.report.tables import document
+from rlbench.seeds import Seeds
 from tests.conftest import RecordRun
 from tests.reliability.test_survivorship import cell_of, run_of, spec_of
 
@@ -248,6 +249,21 @@ class TestSeeds:
         assert lines == [
             f"{folder / 'epochs.jsonl'}: evaluations from epoch 0 on are games of another seed than 0; restore it"
         ]
+
+    def test_verify_derives_no_more_env_seeds_than_the_file_has_episodes(
+        self, record_run: RecordRun, results: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        numbers, counts = Seeds.numbers, list[int]()
+
+        def counted(seeds: Seeds, count: int) -> tuple[int, ...]:
+            counts.append(count)
+            return numbers(seeds, count)
+
+        folder = full_run(record_run, 1.0, 0)
+        monkeypatch.setattr(Seeds, "numbers", counted)
+        assert not verified(results).faults
+        episodes = sum(len(line.evaluated.seeds) for line in store.read(folder).epochs if line.evaluated is not None)
+        assert counts and sum(counts) <= episodes < len(counts) * suites.spec("toy", "ppo", "Catch").protocol.envs
 
 
 def test_settings_under_the_identity_of_others_are_refused_by_every_reader(
