@@ -1,4 +1,4 @@
-"""``rlbench compare``: two results folders or two algorithms, with the chance that one beats the other."""
+"""``rlbench compare``: two results folders or two algorithms, with the probability that one beats the other."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def compare(
     """Compare two results folders, or two algorithms.
 
     Of each cell a folder's documented runs are taken, or else those of its only other setting; what differs in task,
-    protocol, budget or data is named and left out. Task by task and together: interquartile means with their
-    intervals, and the chance that a run of B beats one of A.
+    protocol, budget or data is named and left out. Task by task and together: interquartile means, with intervals from
+    five seeds on, and the probability that a run of B beats one of A.
     """
     from rlbench.report.compare import compare as compared
     from rlbench.report.compare import to_document, to_text
     from rlbench.report.sources import sources
 
-    found = compared(left, right, sources(results), suite)
+    comparison = compared(left, right, sources(results), suite)
     if json:
-        emit_json({"schema_version": COMPARE_SCHEMA, **to_document(found)})
+        emit_json({"schema_version": COMPARE_SCHEMA, **to_document(comparison)})
     else:
-        emit(to_text(found, terminal_width()))
+        emit(to_text(comparison, terminal_width()))

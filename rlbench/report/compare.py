@@ -11,10 +11,9 @@ from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.report.aggregate import (
     Estimate,
     bootstrap,
-    bootstrap_pair,
-    improvement,
     interquartile_mean,
     optimality_gap,
+    probability_of_improvement,
 )
 from rlbench.report.cells import SUITES
 from rlbench.report.columns import aligned, sentences
@@ -27,8 +26,8 @@ from rlbench.report.references import in_points, reference
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 
-FEWEST = 2
-"""Seeds on either side below which a chance says nothing."""
+FEWEST = 5
+"""Seeds of a task below which a bootstrap interval of means is too narrow to be shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +37,7 @@ class Task:
     key: CellKey  # the left side's
     left: tuple[float, ...]
     right: tuple[float, ...]
-    improvement: Estimate | None  # the chance that a run of the right side beats one of the left
+    improvement: Estimate  # the probability that a run of the right side beats one of the left
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +48,15 @@ class Comparison:
     tasks: tuple[Task, ...]
     left_out: tuple[str, ...]  # cells of both folders that are not compared, each with the reason
     scale: str  # of the interquartile means
-    left: Estimate | None
-    right: Estimate | None
-    gaps: tuple[Estimate, Estimate] | None  # by how much runs of each side fall short of 1
-    improvement: Estimate | None
+    left: Estimate
+    right: Estimate
+    gaps: tuple[Estimate, Estimate]  # by how much runs of each side fall short of 1
+    improvement: Estimate
+
+    @property
+    def fewest(self) -> int:
+        """The seeds of the task and side that has fewest."""
+        return min(len(scores) for task in self.tasks for scores in (task.left, task.right))
 
 
 def compare(left: str, right: str, evidence: Sources, suite: str | None) -> Comparison:
@@ -159,9 +163,7 @@ def _task(key: CellKey, left: Runs, right: Runs, *, documented: bool) -> Task | 
     a, b = (scores_of(key, runs, cut=documented) for runs in (left, right))
     if not a or not b:
         return None
-    enough = min(len(a), len(b)) >= FEWEST
-    chance = bootstrap_pair(improvement, [b], [a]) if enough else None
-    return Task(key=key, left=tuple(a), right=tuple(b), improvement=chance)
+    return Task(key=key, left=tuple(a), right=tuple(b), improvement=probability_of_improvement([b], [a]))
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
@@ -170,24 +172,23 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[s
         [[(score - zero) / (one - zero) for score in row] for row, (zero, one) in zip(rows, points, strict=True)]
         for rows in ([task.left for task in tasks], [task.right for task in tasks])
     )
-    enough = min(map(len, [*left, *right])) >= FEWEST
     return Comparison(
         names=names,
         tasks=tasks,
         left_out=left_out,
         scale=scale,
-        left=bootstrap(interquartile_mean, left) if enough else None,
-        right=bootstrap(interquartile_mean, right) if enough else None,
-        gaps=(bootstrap(optimality_gap, left), bootstrap(optimality_gap, right)) if enough else None,
-        improvement=bootstrap_pair(improvement, right, left) if enough else None,
+        left=bootstrap(interquartile_mean, left),
+        right=bootstrap(interquartile_mean, right),
+        gaps=(bootstrap(optimality_gap, left), bootstrap(optimality_gap, right)),
+        improvement=probability_of_improvement(right, left),
     )
 
 
-def to_text(found: Comparison, width: int | None = None) -> str:
+def to_text(comparison: Comparison, width: int | None = None) -> str:
     """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
     from rlbench.report.tables import rounded, task_name
 
-    left, right = found.names
+    left, right = comparison.names
     head = ("TASK", left, right, f"P({right} better)")
     rows = [
         (
@@ -198,42 +199,47 @@ def to_text(found: Comparison, width: int | None = None) -> str:
             f"{rounded(mean(task.right))} ({len(task.right)})",
             _percent(task.improvement),
         )
-        for task in found.tasks
+        for task in comparison.tasks
     ]
+    few = comparison.fewest < FEWEST
     lines: list[str] = []
-    gaps = found.gaps or (None, None)
-    for name, middle, gap in zip(found.names, (found.left, found.right), gaps, strict=True):
-        lines.append(f"interquartile mean of {name}: {_told(middle)}; optimality gap: {_told(gap)}")
-    lines.append(f"chance that a run of {right} beats one of {left}: {_percent(found.improvement) or 'too few seeds'}")
-    lines.append(f"Scores: mean over seeds (how many). Scale: {found.scale}. 95 % bootstrap intervals over seeds.")
-    lines += [f"Not compared: {text}." for text in found.left_out]
+    for name, middle, gap in zip(comparison.names, (comparison.left, comparison.right), comparison.gaps, strict=True):
+        lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
+    lines.append(f"probability that a run of {right} beats one of {left}: {_percent(comparison.improvement)}")
+    lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
+    if few:
+        lines.append(f"Fewer than {FEWEST} seeds of a task: no interval of a mean is shown; run more seeds.")
+    lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
 
 
-def to_document(found: Comparison) -> dict[str, object]:
-    """The same for scripts."""
+def to_document(comparison: Comparison) -> dict[str, object]:
+    """The same for scripts; ``low`` and ``high`` of a mean are null below five seeds."""
+    bare = {"low": None, "high": None} if comparison.fewest < FEWEST else {}
     return {
-        "names": list(found.names),
-        "scale": found.scale,
-        "iqm": [estimate and estimate._asdict() for estimate in (found.left, found.right)],
-        "optimality_gap": [gap._asdict() for gap in found.gaps] if found.gaps else [None, None],
-        "improvement": found.improvement and found.improvement._asdict(),
-        "left_out": list(found.left_out),
+        "names": list(comparison.names),
+        "scale": comparison.scale,
+        "iqm": [estimate._asdict() | bare for estimate in (comparison.left, comparison.right)],
+        "optimality_gap": [gap._asdict() | bare for gap in comparison.gaps],
+        "improvement": comparison.improvement._asdict(),
+        "left_out": list(comparison.left_out),
         "tasks": [
             {
                 **task.key._asdict(),
                 "left": list(task.left),
                 "right": list(task.right),
-                "improvement": task.improvement and task.improvement._asdict(),
+                "improvement": task.improvement._asdict(),
             }
-            for task in found.tasks
+            for task in comparison.tasks
         ],
     }
 
 
-def _told(found: Estimate | None) -> str:
-    return "too few seeds" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+def _text(estimate: Estimate, *, few: bool) -> str:
+    """A mean with its interval, without it where seeds are too few, or where all are equal and it has no width."""
+    bare = few or estimate.low == estimate.high
+    return f"{estimate.value:.3f}" + ("" if bare else f" [{estimate.low:.3f}, {estimate.high:.3f}]")
 
 
-def _percent(found: Estimate | None) -> str:
-    return "" if found is None else f"{100 * found.value:.0f} % [{100 * found.low:.0f}, {100 * found.high:.0f}]"
+def _percent(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.0f} % [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"

@@ -50,9 +50,9 @@ def two_algorithms(record_run: Record) -> Path:
 def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Path) -> None:
     found = compare("dqn", "c51", Sources(two_algorithms), None)
     assert [(task.key.task, task.left, task.right) for task in found.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
-    assert found.improvement is not None and found.improvement.value == 1.0
-    assert found.left is not None and found.left.value == pytest.approx((0.8125 + 0.6) / 1.6)
-    assert found.right is not None and found.right.value == 1.0
+    assert found.improvement.value == 1.0
+    assert found.left.value == pytest.approx((0.8125 + 0.6) / 1.6)
+    assert found.right.value == 1.0
 
 
 def test_two_folders_are_compared_cell_by_cell(two_algorithms: Path, record_run: Record) -> None:
@@ -71,14 +71,25 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_compare_prints_both_means_and_the_chance(two_algorithms: Path, capsys: Capture) -> None:
+def test_compare_prints_both_means_and_the_probability(two_algorithms: Path, capsys: Capture) -> None:
     assert main(["compare", "dqn", "c51"]) == 0
     text = capsys.readouterr().out
-    assert "toy/Catch" in text and "100 %" in text and "random policy 0, document 1" in text
+    assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, document 1" in text
+    assert "interquartile mean of c51: 1.000; " in text and "Fewer than 5 seeds" in text
     assert main(["compare", "dqn", "c51", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["improvement"]["value"] == 1.0
+    assert told["improvement"]["value"] == 1.0 and told["iqm"][0]["low"] is None
     assert [gap["value"] for gap in told["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
+
+
+def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Record, capsys: Capture) -> None:
+    for seed in range(5):
+        record_run([-0.6, seed / 8], suite="toy", task="Catch", seed=seed)
+        record_run([-0.6, 1.0], suite="toy", task="Catch", algo="c51", seed=seed)
+    assert main(["compare", "dqn", "c51", "--results", "results"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"mean of dqn: 0\.531 \[0\.\d+, 0\.\d+\];", text) and "mean of c51: 1.000; " in text
+    assert "Fewer than" not in text
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "forest"])  # a bound needs three seeds
