@@ -189,7 +189,7 @@ def test_a_signal_before_a_run_has_begun_ends_it_at_once_and_leaves_nothing_that
         heard(process, "setting up")
         code, out, err = left(process, number)
     assert code == 128 + number
-    assert "interrupted at 0 steps" in out
+    assert "interrupted (stopped before the run began) at 0 steps" in out
     assert "stopped before the run began" in err
     (spec,) = tmp_path.rglob("spec.json")
     assert {path.name for path in spec.parent.iterdir()} <= {"spec.json", ".lock"}
