@@ -27,7 +27,7 @@ from rlbench.accel.graph_capture import GraphUpdater
 from rlbench.assembly.assemble import build
 from rlbench.assembly.engine import refusals
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
@@ -203,7 +203,7 @@ def _made(suite: str, algorithm: str, texts: tuple[str, ...], runtime: Runtime) 
 
 
 def _spec(suite: str, algorithm: str, texts: tuple[str, ...]) -> Spec:
-    return applied(suites.spec(suite, algorithm, TASKS[suite]), [parse(text, "benchmark") for text in texts])
+    return apply_settings(suites.spec(suite, algorithm, TASKS[suite]), [parse(text, "benchmark") for text in texts])
 
 
 def _wait(sizes: Sizes) -> None:

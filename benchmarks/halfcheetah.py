@@ -9,7 +9,7 @@ from benchmarks.rigs import online
 from benchmarks.stopwatch import watched
 from rlbench import suites
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 
 WARMUP, SETTLING = 1_000, 100  # steps before the first update, and then before the clock starts, here and in the peer
@@ -18,7 +18,9 @@ SETTINGS = (f"algo.learning_starts={WARMUP}", "budget.epoch=10_000_000", "budget
 
 def loop(case: Case) -> dict[str, list[float]]:
     """Environment steps per second and per CPU second, and milliseconds of each part of a step."""
-    spec = applied(suites.spec("mujoco", case.algorithm, "HalfCheetah-v4"), [parse(t, "benchmark") for t in SETTINGS])
+    spec = apply_settings(
+        suites.spec("mujoco", case.algorithm, "HalfCheetah-v4"), [parse(t, "benchmark") for t in SETTINGS]
+    )
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = watched(run), 0, 0.0, 0.0

@@ -17,7 +17,7 @@ from benchmarks.offline import SETTLING, written
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.offline import Offline
 
@@ -35,7 +35,7 @@ def seconds(case: Case) -> dict[str, list[float]]:
     """Seconds of ``case.steps`` epochs by the clock and of the processor, and what judging adds, in per cent."""
     plain = suites.spec("offline", case.algorithm, "halfcheetah-medium-v2")
     texts = (f"budget.steps={case.steps * plain.budget.epoch}", "algo.n_step=1")
-    spec = applied(plain, [parse(text, "benchmark") for text in texts])
+    spec = apply_settings(plain, [parse(text, "benchmark") for text in texts])
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder))
         spent = {"unjudged": _unjudged(_built(spec, case, path, 0))}

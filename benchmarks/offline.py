@@ -13,7 +13,7 @@ from benchmarks.cases import Case
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.training.offline import Offline
 
@@ -37,7 +37,7 @@ def written(folder: Path) -> Path:
 
 def updates(case: Case) -> dict[str, list[float]]:
     """Updates per second, and per CPU second."""
-    spec = applied(
+    spec = apply_settings(
         suites.spec("offline", case.algorithm, "halfcheetah-medium-v2"), [parse(t, "benchmark") for t in SETTINGS]
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from benchmarks.rigs import online
 from benchmarks.stopwatch import watched
 from rlbench import suites
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.clock import RolloutSchedule
 
@@ -32,7 +32,7 @@ def pong(case: Case) -> dict[str, list[float]]:
 
 def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
     """Whole rollouts with their updates; the first one is the warm-up, here and in the peer."""
-    spec = applied(documented, [parse(text, "benchmark") for text in SETTINGS])
+    spec = apply_settings(documented, [parse(text, "benchmark") for text in SETTINGS])
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     if not isinstance(run.rhythm, RolloutSchedule):
         raise TypeError(type(run.rhythm).__name__)

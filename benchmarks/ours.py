@@ -6,7 +6,7 @@ from benchmarks.cases import Case
 from benchmarks.rigs import online
 from rlbench import suites
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.online import Online
 
@@ -22,7 +22,7 @@ def settings(case: Case, *, capacity: int = CAPACITY) -> Spec:
         f"algo.replay.capacity={capacity}",
         "budget.epoch=10_000_000",
     )
-    return applied(
+    return apply_settings(
         suites.spec("atari", case.algorithm, "PongNoFrameskip-v4"), [parse(text, "benchmark") for text in texts]
     )
 

@@ -9,7 +9,7 @@ from benchmarks.cases import Case
 from benchmarks.rigs import online
 from rlbench import suites
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.records.types import Epoch, Progress
 
@@ -41,7 +41,7 @@ def _begun(case: Case, lag: int) -> Iterator[Progress | Epoch]:
     """A loop that learns."""
     suite, task = TASKS[case.algorithm]
     texts = (*SETTINGS, f"algo.lag={lag}")
-    spec = applied(suites.spec(suite, case.algorithm, task), [parse(text, "benchmark") for text in texts])
+    spec = apply_settings(suites.spec(suite, case.algorithm, task), [parse(text, "benchmark") for text in texts])
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
     run.clock.epochs = 1  # the untrained policy counts as judged
     going = iter(run)

@@ -14,7 +14,7 @@ from benchmarks.stopwatch import watched
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.training.clock import RolloutSchedule
 from rlbench.training.offline import Offline
@@ -50,7 +50,7 @@ def spent(case: Case) -> dict[str, list[float]]:
 def _settled(documented: Spec) -> Spec:
     """Documented settings, without an end, and with a store that is soon there."""
     texts = [*ENDLESS, *(STORED if hasattr(documented.algo, "replay") else ())]
-    return applied(documented, [parse(text, "benchmark") for text in texts])
+    return apply_settings(documented, [parse(text, "benchmark") for text in texts])
 
 
 def _steps(run: Online | Offline) -> Iterator[int]:

@@ -15,7 +15,7 @@ from rlbench.assembly.environments import describe
 from rlbench.buffers.hindsight import Hindsight
 from rlbench.buffers.ring import Ring
 from rlbench.config.online import PolicyGradient
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.state_dict import State
@@ -51,7 +51,7 @@ def spec_of(cell: str) -> Spec:
     """The small run of a cell."""
     suite, algorithm, task = cell.split("/")
     changes = REPLAYED[cell] if cell in REPLAYED else (*RECORDED[cell], "algo.batch=6")
-    spec = applied(suites.spec(suite, algorithm, task), [parse(text) for text in changes])
+    spec = apply_settings(suites.spec(suite, algorithm, task), [parse(text) for text in changes])
     return spec.model_copy(update={"smoke": True})
 
 

@@ -20,7 +20,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 LARGEST: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
 
-def opened(path: Path, *, largest: int | None = None, links: bool = False) -> BufferedReader:
+def open_regular(path: Path, *, largest: int | None = None, links: bool = False) -> BufferedReader:
     """Open a regular file for reading; ``links``: a link to one will do.
 
     Raises:
@@ -30,7 +30,7 @@ def opened(path: Path, *, largest: int | None = None, links: bool = False) -> Bu
     return os.fdopen(_handle(path, os.O_RDONLY | (0 if links else os.O_NOFOLLOW), largest), "rb")
 
 
-def appended(path: Path) -> BufferedWriter:
+def open_append(path: Path) -> BufferedWriter:
     """Open a regular file for writing at its end; create it where it is missing.
 
     Raises:
@@ -93,7 +93,7 @@ def content(path: Path) -> str:
         RefusedFile: it is no regular file, or has more than ``LARGEST`` bytes.
         OSError: it cannot be read.
     """
-    with opened(path, largest=LARGEST, links=True) as file:
+    with open_regular(path, largest=LARGEST, links=True) as file:
         return file.read().decode()
 
 

@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 import rlbench
 from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
-from rlbench.assembly.policy_export import exported
+from rlbench.assembly.policy_export import export_policy
 from rlbench.assembly.policy_player import able, policy_player
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
 from rlbench.datasets.dataset_return import EXPERT
-from rlbench.datasets.policies import Policy, parsed
+from rlbench.datasets.policies import Policy, parse_policy
 from rlbench.datasets.recipes import Games, Part, Recipe
 from rlbench.datasets.recording_writer import RecordingWriter
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError
 from rlbench.ops.state_dict import State
@@ -78,7 +78,7 @@ class TransitionRecorder:
         shape = (len(quota), int(quota.max()))
         (features,) = info.obs_shape
         self.quota, self.count, self.cut = quota, np.zeros_like(quota), np.zeros(len(quota), np.bool_)
-        self.rows = Recorded(
+        self.rows = Dataset(
             obs=np.zeros((*shape, features), np.float32),
             action=np.zeros((*shape, actions), np.float32),
             reward=np.zeros(shape, np.float32),
@@ -105,10 +105,10 @@ class TransitionRecorder:
         self.cut[last] = ~(answer.terminated | answer.truncated)[last]
         self.rows.truncated[last, self.quota[last] - 1] |= self.cut[last]
 
-    def laid(self) -> tuple[Recorded, NDArray[np.bool_]]:
+    def laid(self) -> tuple[Dataset, NDArray[np.bool_]]:
         """Lane after lane, and ``[rows]`` where an episode was cut because its lane was full."""
         kept = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Recorded._make(None if column is None else column[kept] for column in self.rows)
+        rows = Dataset._make(None if column is None else column[kept] for column in self.rows)
         cut = np.zeros(len(rows.reward), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
@@ -120,7 +120,7 @@ class Recording:
     def __init__(self, recipe: Recipe, policies: Sequence[Policy]) -> None:
         self.recipe, self.policies, self.task = recipe, policies, task_of(recipe.task)
         self.versions: dict[str, str] = {}
-        self._parts: list[tuple[Recorded, NDArray[np.bool_]]] = []
+        self._parts: list[tuple[Dataset, NDArray[np.bool_]]] = []
         for part, policy in zip(recipe.parts, policies, strict=True):
             if part.sha256 != policy.sha256:
                 raise UsageError(
@@ -146,9 +146,9 @@ class Recording:
             self._parts.append(tape.laid())
             before += steps
 
-    def result(self) -> Recorded:
+    def result(self) -> Dataset:
         """Part after part, lane after lane, step after step."""
-        return joined([rows for rows, _ in self._parts])
+        return concatenate_datasets([rows for rows, _ in self._parts])
 
     def provenance(self) -> dict[str, str | float]:
         """All that a stranger needs to make it again, and what came of it."""
@@ -171,7 +171,7 @@ class EpisodeRecorder:
     """Games of a run under way, in place of what is in ``folder``: iterate it to the end, then ``finish`` it."""
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
-        spec, kept = kept_run(run, which)
+        spec, kept = stored_run(run, which)
         outcome = read(run).outcome
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
@@ -233,19 +233,19 @@ def task_of(name: str) -> Task:
     return suites.spec(suite, algorithm, name).task
 
 
-def kept_policy(folder: Path, which: str) -> Policy:
+def stored_policy(folder: Path, which: str) -> Policy:
     """The policy that a run keeps, its ``best`` or its ``last``.
 
     Raises:
         UsageError: it keeps none, or one that takes no continuous actions.
         RefusedFile: the record or the checkpoint is damaged.
     """
-    spec, kept = kept_run(folder, which)
+    spec, kept = stored_run(folder, which)
     name = f"{spec.name} {spec.id} seed={spec.seed} {which}"
-    return parsed(exported(spec, kept, name=name), str(folder / "checkpoint" / which))
+    return parse_policy(export_policy(spec, kept, name=name), str(folder / "checkpoint" / which))
 
 
-def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
+def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
     """A run's settings and the policy it keeps, its ``best`` or its ``last``.
 
     Raises:
@@ -263,12 +263,12 @@ def kept_run(folder: Path, which: str) -> tuple[Spec, State]:
     return spec, checkpoint.load(place)
 
 
-def joined(pieces: Sequence[Recorded]) -> Recorded:
+def concatenate_datasets(pieces: Sequence[Dataset]) -> Dataset:
     """One after another; every piece says what its steps led to."""
-    return Recorded(*(np.concatenate(column) for column in zip(*(piece[:6] for piece in pieces), strict=True)))
+    return Dataset(*(np.concatenate(column) for column in zip(*(piece[:6] for piece in pieces), strict=True)))
 
 
-def returns(recorded: Recorded, cut: NDArray[np.bool_]) -> dict[str, float]:
+def returns(recorded: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
     """How good the whole episodes are; those that are ``cut`` ``[N]`` at their last row do not count."""
     ends = np.flatnonzero(recorded.terminated | recorded.truncated)
     totals = np.add.reduceat(recorded.reward.astype(np.float64), [0, *(ends[:-1] + 1)])

@@ -84,7 +84,7 @@ def _part(name: str, value: object, family: str) -> object:
 def rename_run(path: Path, moved: dict[str, str]) -> Iterator[str]:
     """Rewrite one ``spec.json`` and move its run's folder; yields a line for what was done or left alone."""
     folder = path.parent
-    if locks.held(folder):
+    if locks.is_held(folder):
         yield f"{folder}: a process is at work on it; rename it when that has ended"
         return
     head = files.read_sealed(path)
@@ -97,7 +97,7 @@ def rename_run(path: Path, moved: dict[str, str]) -> Iterator[str]:
     if content != renamed(content) or old != spec.id:
         for manifest in sorted(folder.glob("checkpoint/*/manifest.json")):
             rename_checkpoint(manifest, old, spec.id)
-        files.replace(path, files.sealed({**head, "id": spec.id, "spec": renamed(content)}) + "\n")
+        files.replace(path, files.seal({**head, "id": spec.id, "spec": renamed(content)}) + "\n")
         yield f"{old} {spec.id}"
         moved[old] = spec.id
     if folder.name.startswith("attempt-"):
@@ -126,7 +126,7 @@ def rename_checkpoint(path: Path, old: str, new: str) -> None:
     if (engine := fresh.get("engine")) in ENGINES:
         fresh["engine"] = ENGINES[engine]
     if fresh != values:
-        files.replace(path, files.sealed({**head, "values": fresh}))
+        files.replace(path, files.seal({**head, "values": fresh}))
 
 
 def rename_baseline(path: Path, moved: Mapping[str, str]) -> None:
@@ -137,7 +137,7 @@ def rename_baseline(path: Path, moved: Mapping[str, str]) -> None:
         return
     fresh = {**content, "cells": [{**cell, "id": moved.get(cell["id"], cell["id"])} for cell in cells]}
     if fresh != content:
-        files.replace(path, json.dumps(json.loads(files.sealed(fresh)), indent=1, ensure_ascii=False) + "\n")
+        files.replace(path, json.dumps(json.loads(files.seal(fresh)), indent=1, ensure_ascii=False) + "\n")
 
 
 def main(folders: list[str]) -> int:

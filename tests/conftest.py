@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from rlbench import suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.records.store import Store
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Status
 from rlbench.seeds import Seeds
@@ -67,7 +67,7 @@ def record_run(tmp_path: Path) -> RecordRun:
         data: Mapping[str, object] | None = None,
         environment: Mapping[str, object] | None = None,
     ) -> Path:
-        spec = applied(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
+        spec = apply_settings(suites.spec(suite, algo, task, seed=seed), [parse(text) for text in sets])
         told: dict[str, object] = {"env": {"env": "test/env"}} | ({} if data is None else {"data": dict(data)})
         told |= environment or {}
         store = Store.claim(spec, tmp_path / "results", told, force=force)

@@ -22,7 +22,7 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.resources import MOST_THREADS
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import Task
@@ -54,7 +54,7 @@ def parts(trainer: Online) -> tuple[QLearner, Ring, Collector, EagerUpdater]:
 
 def small(algorithm: str, game: str, *changes: str) -> Spec:
     spec = suites.spec("atari", algorithm, f"{game}NoFrameskip-v4")
-    return applied(spec, [parse(c) for c in ("algo.replay.capacity=1000", *changes)])
+    return apply_settings(spec, [parse(c) for c in ("algo.replay.capacity=1000", *changes)])
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
@@ -114,7 +114,7 @@ def test_iqn_draws_eight_fractions_to_learn_and_to_collect_and_thirty_two_to_be_
 
 def test_exploration_and_importance_weights_follow_their_schedules() -> None:
     """Epsilon falls, and beta really rises: in the documented code it never did."""
-    spec = applied(
+    spec = apply_settings(
         suites.spec("toy", "rainbow", "Catch"),
         [
             parse("algo.epsilon.steps=100"),
@@ -169,7 +169,7 @@ def test_a_policy_is_judged_on_full_games_of_its_own_with_the_protocols_epsilon(
 
 
 def test_noisy_networks_are_quiet_only_in_evaluation() -> None:
-    learner, *_ = parts(made(applied(suites.spec("toy", "rainbow", "Catch"), [parse("algo.noisy=5")])))
+    learner, *_ = parts(made(apply_settings(suites.spec("toy", "rainbow", "Catch"), [parse("algo.noisy=5")])))
     obs = torch.randint(0, 256, (64, 10, 5), dtype=torch.uint8)
     assert torch.equal(learner.act(obs, "eval"), learner.act(obs, "eval"))
     assert not torch.equal(learner.act(obs, "act"), learner.act(obs, "act"))
@@ -258,8 +258,8 @@ def test_lanes_that_need_not_wait_get_a_ring_and_a_collector_of_their_own(
 ) -> None:
     """And the same seeds, priorities and horizon as envs in step, and n-step returns that are learned from."""
     settings = ("algo.replay.capacity=1000", "algo.replay.n_step=3", "algo.learning_starts=100", *changes)
-    spec = applied(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
-    together, trainer = made(spec), made(applied(spec, [parse("task.async_batch=3")]))
+    spec = apply_settings(suites.spec(suite, algorithm, task), [parse(c) for c in settings])
+    together, trainer = made(spec), made(apply_settings(spec, [parse("task.async_batch=3")]))
     ring, collector, step = trainer.buffer, trainer.collector, together.collector
     assert isinstance(ring, AsyncRing) and isinstance(together.buffer, Ring)
     assert isinstance(collector, AsyncCollector) and isinstance(step, Collector)

@@ -182,7 +182,7 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", tree())
-    head = files.sealed({"schema_version": 1, "files": {"../elsewhere.safetensors": "0"}, "values": {}, "split": {}})
+    head = files.seal({"schema_version": 1, "files": {"../elsewhere.safetensors": "0"}, "values": {}, "split": {}})
     (tmp_path / "c" / "manifest.json").write_text(head)
     with pytest.raises(RefusedFile, match="elsewhere"):
         checkpoint.load(tmp_path / "c")
@@ -190,6 +190,6 @@ def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c", tree())
-    (tmp_path / "c" / "manifest.json").write_text(files.sealed({"schema_version": 99, "files": {}, "values": {}}))
+    (tmp_path / "c" / "manifest.json").write_text(files.seal({"schema_version": 99, "files": {}, "values": {}}))
     with pytest.raises(RefusedFile, match="newer"):
         checkpoint.load(tmp_path / "c")

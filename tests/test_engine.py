@@ -14,7 +14,7 @@ from rlbench.accel.compiled import Compiled
 from rlbench.assembly import engine as engines
 from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted
 from rlbench.records import attempts
@@ -83,7 +83,7 @@ def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = ("budget.steps=80", "budget.epoch=20", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
-    spec = applied(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     told: dict[str, str] = {}
     for kind in ("eager", "compiled"):
         with monkeypatch.context() as patched:
@@ -96,7 +96,7 @@ def test_a_run_whose_engine_fails_goes_on_eagerly_and_notes_it_once(
             store.release()
         assert store.outcome is not None
         told[kind] = str(store.outcome.weights)
-        noted = [line["updates"] for line in attempts.noted(store.folder) if line["event"] == "engine"]
+        noted = [line["updates"] for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
         assert len(noted) == (kind == "compiled")
         assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in noted)
     assert told["compiled"] == told["eager"]
@@ -121,7 +121,7 @@ def test_a_run_of_captured_updates_is_the_eager_run_also_when_it_is_interrupted(
     cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, algorithm, task = cell.split("/")
-    spec = applied(suites.spec(suite, algorithm, task), [parse(text) for text in (*SMALL, *RUNS[cell])])
+    spec = apply_settings(suites.spec(suite, algorithm, task), [parse(text) for text in (*SMALL, *RUNS[cell])])
     spec = spec.model_copy(update={"smoke": suite == "offline"})  # then it learns from random actions
     plain = weights(spec, tmp_path / "eager", None)
     tapes: list[Tape] = []
@@ -150,7 +150,7 @@ def weights(spec: Spec, results: Path, interrupted: int | None) -> str:
                 if at is not None and record.steps >= at:
                     stop.signal = 15
         store.release()
-        assert not [line for line in attempts.noted(store.folder) if line["event"] == "engine"]
+        assert not [line for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
     assert store.outcome is not None
     assert store.outcome.status == "done"
     return str(store.outcome.weights)

@@ -15,12 +15,12 @@ from rlbench import checkpoint, suites
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.assembly.policy_export import exported
-from rlbench.config.overrides import applied, parse
+from rlbench.assembly.policy_export import export_policy
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
-from rlbench.datasets.policies import Policy, parsed, read, serialized
+from rlbench.datasets.policies import Policy, parse_policy, read, serialize
 from rlbench.datasets.recipes import POLICIES, Part, Recipe
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, EnvInfo, Step
 from rlbench.errors import UnknownName, UsageError
 from rlbench.generate import (
@@ -28,9 +28,9 @@ from rlbench.generate import (
     Recording,
     TransitionRecorder,
     _recorded,
-    joined,
-    kept_policy,
+    concatenate_datasets,
     returns,
+    stored_policy,
     task_of,
 )
 from rlbench.ops.action_distributions import Gaussian
@@ -64,17 +64,17 @@ def recorded(*parts: Part, steps: int = 301, lanes: int = 2, seed: int = 0) -> R
 
 
 @pytest.fixture(scope="module")
-def hops() -> Recorded:
+def hops() -> Dataset:
     """Some episodes of two lanes, 151 and 150 steps."""
     return recorded(part()).result()
 
 
-def ends(rows: Recorded) -> NDArray[np.bool_]:
+def ends(rows: Dataset) -> NDArray[np.bool_]:
     """Where an episode ended, whatever the reason."""
     return rows.terminated | rows.truncated
 
 
-def test_every_step_is_there_and_every_action_within_one(hops: Recorded) -> None:
+def test_every_step_is_there_and_every_action_within_one(hops: Dataset) -> None:
     assert [column.shape for column in hops if column is not None] == [
         (301, 11),
         (301, 3),
@@ -87,7 +87,7 @@ def test_every_step_is_there_and_every_action_within_one(hops: Recorded) -> None
     assert np.abs(hops.action).max() == 1.0 and not (hops.terminated & hops.truncated).any()
 
 
-def test_no_transition_crosses_an_episode(hops: Recorded) -> None:
+def test_no_transition_crosses_an_episode(hops: Dataset) -> None:
     assert hops.next_obs is not None
     ended = ends(hops)
     assert hops.terminated.sum() >= 4 and ended[-1]
@@ -98,12 +98,12 @@ def test_no_transition_crosses_an_episode(hops: Recorded) -> None:
     assert (hops.next_obs[:-1] != hops.obs[1:]).any(1)[~goes_on].all()  # where it really ended, not the next reset
 
 
-def test_a_lane_is_cut_where_its_share_ends_and_the_cut_bootstraps(hops: Recorded) -> None:
+def test_a_lane_is_cut_where_its_share_ends_and_the_cut_bootstraps(hops: Dataset) -> None:
     cuts = np.flatnonzero(hops.truncated).tolist()
     assert cuts == [row for row in (150, 300) if not hops.terminated[row]] and cuts
 
 
-def test_played_again_in_plain_gymnasium_the_actions_lead_to_the_same(hops: Recorded) -> None:
+def test_played_again_in_plain_gymnasium_the_actions_lead_to_the_same(hops: Dataset) -> None:
     seeds = Seeds(0).child("generate", part().model_dump_json(exclude={"share"})).child("env").numbers(2)
     for rows, seed in ((range(151), seeds[0]), (range(151, 301), seeds[1])):
         env = HopperEnv()
@@ -119,7 +119,7 @@ def test_played_again_in_plain_gymnasium_the_actions_lead_to_the_same(hops: Reco
         env.close()
 
 
-def test_the_same_recipe_gives_the_same_and_another_seed_something_else(hops: Recorded) -> None:
+def test_the_same_recipe_gives_the_same_and_another_seed_something_else(hops: Dataset) -> None:
     for again, same in ((recorded(part()).result(), True), (recorded(part(), seed=1).result(), False)):
         assert all(np.array_equal(a, b) for a, b in zip(again[:3], hops[:3], strict=True)) == same
 
@@ -220,8 +220,8 @@ def linear(**facts: str) -> Policy:
         "log_std": np.array([math.log(0.25)], np.float32),
     }
     told = {"name": "half", "env_evaluated": "x", "input_dim": "1", "action_dim": "1", "hidden_layers": "0"}
-    return parsed(
-        serialized(arrays, {**told, "activation": "none", "squash": "clip", "log_std": "vector", **facts}), "half"
+    return parse_policy(
+        serialize(arrays, {**told, "activation": "none", "squash": "clip", "log_std": "vector", **facts}), "half"
     )
 
 
@@ -262,8 +262,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_played() -> None:
     assert task_of("Pendulum-v1").id == "Pendulum-v1"
 
 
-def test_pieces_are_joined_in_order(hops: Recorded) -> None:
-    twice = joined([hops, hops])
+def test_pieces_are_joined_in_order(hops: Dataset) -> None:
+    twice = concatenate_datasets([hops, hops])
     np.testing.assert_array_equal(twice.obs[301:], hops.obs)
 
 
@@ -277,7 +277,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     if scale is not None:
         scale.count(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
         kept["scale"], seen = scale.state_dict(), scale(obs)
-    policy = parsed(exported(spec, kept, name="x"), "x")
+    policy = parse_policy(export_policy(spec, kept, name="x"), "x")
     actor = trainer.learner.policy()
     with torch.no_grad():
         if scale is None:
@@ -303,7 +303,7 @@ def test_the_spread_of_sac_is_that_of_its_network_within_its_bounds() -> None:
     spec = suites.spec("toy", "sac", "Pendulum-v1")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     actor = trainer.learner.policy()
-    policy = parsed(exported(spec, {"policy": of_module(actor), "epoch": 0}, name="x"), "x")
+    policy = parse_policy(export_policy(spec, {"policy": of_module(actor), "epoch": 0}, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     with torch.no_grad():
         told = actor(torch.from_numpy(obs))
@@ -328,12 +328,12 @@ def test_what_was_learned_from_data_plays_on_as_it_was_judged(
     algorithm: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))  # where nothing lies: it learns from random actions
-    spec = applied(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
+    spec = apply_settings(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     kept = {"policy": of_module(trainer.learner.policy()), "epoch": 0}
     if trainer.scale is not None:
         kept["scale"] = trainer.scale
-    policy = parsed(exported(spec, kept, name="x"), "x")
+    policy = parse_policy(export_policy(spec, kept, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 11)).astype(np.float32)
     seen = torch.from_numpy(obs)
     if trainer.scale is not None:
@@ -359,19 +359,19 @@ def test_runs_that_choose_among_numbers_or_lost_their_scale_are_refused() -> Non
     numbered = "choose.* among discrete actions|are recorded with --epsilon"
     for suite, algorithm, task in (("toy", "dqn", "Catch"), ("toy", "ppo", "CartPole-v1"), ("toy", "sac", "Catch")):
         with pytest.raises(UsageError, match=numbered):
-            exported(suites.spec(suite, algorithm, task), {"policy": {}}, name="x")
+            export_policy(suites.spec(suite, algorithm, task), {"policy": {}}, name="x")
     spec = suites.spec("mujoco", "ppo", "InvertedPendulum-v4")
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     with pytest.raises(UsageError, match="chooses among sampled candidates"):
-        exported(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
+        export_policy(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
     with pytest.raises(UsageError, match="does not hold the scale of its observations; run it again"):
-        exported(spec, {"policy": of_module(trainer.learner.policy()), "epoch": 0}, name="x")
+        export_policy(spec, {"policy": of_module(trainer.learner.policy()), "epoch": 0}, name="x")
 
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     """The folder of a run that keeps its best policy."""
-    spec = applied(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
+    spec = apply_settings(suites.spec("toy", "sac", "Pendulum-v1"), [parse("algo.widths=8,8")])
     store = Store.claim(spec, tmp_path / "results", {})
     assert store is not None
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
@@ -381,7 +381,7 @@ def finished(tmp_path: Path) -> Path:
 
 
 def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
-    policy = kept_policy(finished, "best")
+    policy = stored_policy(finished, "best")
     assert policy.facts.name.startswith("toy/sac/Pendulum-v1") and policy.facts.name.endswith("seed=0 best")
     mine = Part(policy=policy.facts.name, sha256=policy.sha256)
     recording = Recording(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
@@ -394,7 +394,7 @@ def test_a_run_without_that_policy_is_refused(finished: Path) -> None:
     with pytest.raises(
         UsageError, match="has no weights, as records in git have none; train them with: rlbench run toy "
     ):
-        kept_policy(finished, "last")
+        stored_policy(finished, "last")
     for which in ("resume", "../best"):
         with pytest.raises(UnknownName, match="unknown checkpoint"):
-            kept_policy(finished, which)
+            stored_policy(finished, which)

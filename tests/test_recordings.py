@@ -21,9 +21,9 @@ from rlbench.datasets import recording_reader, recording_writer
 from rlbench.datasets.dataset_return import EXPERT, dataset_return
 from rlbench.datasets.recipes import Games, games
 from rlbench.datasets.recording_writer import RecordingWriter
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import UsageError
-from rlbench.generate import EpisodeRecorder, kept_run
+from rlbench.generate import EpisodeRecorder, stored_run
 from rlbench.ops.state_dict import of_module
 from rlbench.records.store import Store
 from rlbench.records.types import Outcome
@@ -46,12 +46,12 @@ def run(tmp_path: Path) -> Path:
 
 def recipe(run: Path, **changes: object) -> Games:
     """How it is played."""
-    digest = fingerprint(kept_run(run, "best")[1])
+    digest = fingerprint(stored_run(run, "best")[1])
     told = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
     return Games.model_validate({**told, "epsilon": 0.2, **changes})
 
 
-def recorded(run: Path, folder: Path, **changes: object) -> tuple[Recorded, dict[str, str | float]]:
+def recorded(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[str, str | float]]:
     """What was played, and what is told of it."""
     filming = EpisodeRecorder(recipe(run, **changes), run, "best", folder)
     counts = list(filming)
@@ -76,7 +76,7 @@ def test_every_lane_gives_its_share_and_games_are_whole(run: Path, tmp_path: Pat
 
 def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) -> None:
     rows, _ = recorded(run, tmp_path / "rlb-x.frames")
-    spec, kept = kept_run(run, "best")
+    spec, kept = stored_run(run, "best")
     again = policy_player(spec, kept, epsilon=0.0, num_envs=2, seed=0).envs
     shown, at, waiting = again.reset(), [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2], [False] * 2
     assert rows.final is not None
@@ -103,7 +103,7 @@ def test_played_again_the_actions_lead_to_the_same(run: Path, tmp_path: Path) ->
 def test_without_chance_the_actions_are_the_preferred_ones_and_with_it_so_many_are_not(
     run: Path, tmp_path: Path
 ) -> None:
-    spec, kept = kept_run(run, "best")
+    spec, kept = stored_run(run, "best")
     actor = policy_player(spec, kept, epsilon=0.0, num_envs=1, seed=0).actor
     for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
         rows, _ = recorded(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)

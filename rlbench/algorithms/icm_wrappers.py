@@ -80,8 +80,8 @@ class CuriousRollouts(Composite):
     def update(self, rollout: Rollout) -> Metrics:
         """Everything the learner within learns from a rollout, then a gradient step of the model."""
         seen = self.seen(rollout)
-        paying, bonus = self.rewarded(rollout, seen)
-        learned = self.inner.update(paying)
+        useful_threads, bonus = self.rewarded(rollout, seen)
+        learned = self.inner.update(useful_threads)
         weight = (~rollout.dead).flatten().to(bonus.dtype)
         forward, inverse = self.curiosity.learn(seen, rollout.action.flatten(), weight)
         paid = weighted_mean(bonus.flatten(), weight)

@@ -11,7 +11,7 @@ import numpy as np
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import catalogue, loader, locations
 from rlbench.datasets.recipes import PREFIX, RECIPES
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.suites.offline import BODILY
@@ -27,7 +27,7 @@ def check_identity(task: OfflineTask, path: Path) -> None:
         RefusedFile: it is of another world, another data set than the task's, or one of our own that a former version
             made by another recipe: rows of one name would be of different data.
     """
-    told, world = loader.told(path), task.world.id
+    told, world = loader.metadata(path), task.world.id
     name, made = told.get("name", ""), recorded_on(told, task.data, path) or world
     otherwise = f"learn from it with --task {made} --dataset {path}"
     if made != world:
@@ -44,7 +44,7 @@ def check_identity(task: OfflineTask, path: Path) -> None:
         raise RefusedFile(
             f"{path}: was made by another recipe of that name than this version's; {again}, or {otherwise}"
         )
-    if name != task.data and not locations.named(path, task.data):
+    if name != task.data and not locations.has_name(path, task.data):
         raise RefusedFile(
             f"{path}: is not called as {task.data} is; if it is that set, name it "
             f"{locations.place(task.data).path.name}, "
@@ -68,7 +68,7 @@ def recorded_on(told: Mapping[str, str], name: str, path: Path) -> str | None:
     return None if known is None else known.env_id
 
 
-def check_compatibility(task: OfflineTask, recorded: Recorded, info: EnvInfo, *, stretched: bool) -> Recorded:
+def check_compatibility(task: OfflineTask, recorded: Dataset, info: EnvInfo, *, stretched: bool) -> Dataset:
     """The data in the world's numbers: actions in [−1, 1] unless they were ``stretched``; Ant's without its zeros.
 
     Raises:
@@ -90,7 +90,7 @@ def check_compatibility(task: OfflineTask, recorded: Recorded, info: EnvInfo, *,
     return recorded if stretched else _stretched(recorded, info.actions)
 
 
-def _seen(recorded: Recorded, width: int | None) -> Recorded:
+def _seen(recorded: Dataset, width: int | None) -> Dataset:
     """Without the numbers behind the first ``width`` of an observation, if there are any and they are all 0."""
     parts = [part for part in (recorded.obs, recorded.next_obs) if part is not None]
     if width is None or recorded.obs.shape[1] <= width or any(part[:, width:].any() for part in parts):
@@ -99,7 +99,7 @@ def _seen(recorded: Recorded, width: int | None) -> Recorded:
     return recorded._replace(obs=obs, next_obs=None if led_to is None else led_to[:, :width].copy())
 
 
-def _stretched(recorded: Recorded, box: Box) -> Recorded:
+def _stretched(recorded: Dataset, box: Box) -> Dataset:
     """Actions of the environment's own range on [−1, 1], where that is another range."""
     centre, half = (box.low + box.high) / 2, (box.high - box.low) / 2
     if not centre.any() and (half == 1).all():
@@ -107,7 +107,7 @@ def _stretched(recorded: Recorded, box: Box) -> Recorded:
     return recorded._replace(action=((recorded.action - centre) / half).astype(np.float32))
 
 
-def _fits_numbers(task: OfflineTask, recorded: Recorded, info: EnvInfo, count: int) -> None:
+def _fits_numbers(task: OfflineTask, recorded: Dataset, info: EnvInfo, count: int) -> None:
     """Refuse data of another world where actions are numbered."""
     if recorded.action.ndim != 1:
         raise RefusedFile(

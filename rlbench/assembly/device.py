@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from rlbench.config.resources import eval_worker_count, paying
+from rlbench.config.resources import eval_worker_count, useful_threads
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import UsageError
 
@@ -50,7 +50,7 @@ def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     said = runtime.saved_threads or runtime.threads
     if said is not None:
         return said
-    return _asked() or paying(spec, card=device.type != "cpu", cores=cores())
+    return _asked() or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
 
 
 def stepping_threads(runtime: Runtime) -> int:
@@ -61,7 +61,9 @@ def stepping_threads(runtime: Runtime) -> int:
 def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Processes that judge beside the training: what was asked for, or what this run's share of the cores is worth."""
     share = min(runtime.threads or _asked() or cores(), cores())
-    return eval_worker_count(spec, asked=runtime.eval_workers, cores=share, threads=threads_of(spec, runtime, device))
+    return eval_worker_count(
+        spec, requested=runtime.eval_workers, cores=share, threads=threads_of(spec, runtime, device)
+    )
 
 
 def _asked() -> int | None:

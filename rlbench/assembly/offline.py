@@ -28,7 +28,7 @@ from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episode_returns import episode_returns
 from rlbench.datasets.episodes import terminated_on_end
 from rlbench.datasets.normalization import Scale, scale_of
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
 from rlbench.evaluation import messages
@@ -45,7 +45,7 @@ from rlbench.training.updates import EagerUpdater
 class Experience(NamedTuple):
     """What is learned from."""
 
-    recorded: Recorded
+    recorded: Dataset
     sha256: str  # of the file, or of what was recorded for a smoke run
     stretched: bool = True  # whether actions are as they are sent here, in [−1, 1]; else in the environment's units
 
@@ -64,15 +64,15 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     if path is None:
         return Experience(_random(task), "random actions")
     file = loader.data_file(path)
-    if seal is None or not checksums.untouched(file, seal):
-        seal = checksums.verified(file)
+    if seal is None or not checksums.is_unchanged(file, seal):
+        seal = checksums.verify(file)
     check_identity(task, path)
     if recording_reader.is_frames(
         path
     ):  # how many there are is known by now alone; and a million are no matter of seconds
         few = min(SMOKE, int((~recording_reader.outline(path).final).sum())) if spec.smoke else None
         return Experience(recording_reader.read(path, few, room=available_memory()), seal.sha256)
-    made_here = "rlbench" in loader.told(path)
+    made_here = "rlbench" in loader.metadata(path)
     recorded = loader.read(path, task.data, once=True, room=available_memory())
     return Experience(recorded, seal.sha256, made_here)
 
@@ -87,7 +87,7 @@ def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
         table = not task.dataset or task.dataset in RECORDINGS
         if table and (not task.dataset or not locations.present(locations.place(task.dataset))):
             return None
-    return locations.found(task.data, None if runtime.dataset is None else Path(runtime.dataset))
+    return locations.find(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 
 
 def learned(
@@ -181,7 +181,7 @@ def parts_of(
     return offline_discrete.parts(spec, algo, info, device, compiler)
 
 
-def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Scale | None]:
+def _scaled(algo: Offline | OfflineQ, recorded: Dataset) -> tuple[Dataset, Scale | None]:
     """The data with rewards as they are learned from, and a scale of observations; numbered ones as they are."""
     if not isinstance(algo, Offline):
         return recorded, None
@@ -190,7 +190,7 @@ def _scaled(algo: Offline | OfflineQ, recorded: Recorded) -> tuple[Recorded, Sca
     return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
 
 
-def _paid(recorded: Recorded, span: float | None) -> Recorded:
+def _paid(recorded: Dataset, span: float | None) -> Dataset:
     """The data with rewards scaled so that the best episode's return lies ``span`` above the worst's."""
     if span is None:
         return recorded
@@ -201,7 +201,7 @@ def _paid(recorded: Recorded, span: float | None) -> Recorded:
     return recorded._replace(reward=(recorded.reward * (span / width)).astype(np.float32))
 
 
-def _random(task: OfflineTask) -> Recorded:
+def _random(task: OfflineTask) -> Dataset:
     """``SMOKE`` steps of random actions in one lane."""
     envs = environments(task.world, seeds=(0,), training=False)
     try:
@@ -213,7 +213,7 @@ def _random(task: OfflineTask) -> Recorded:
         envs.close()
 
 
-def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> Recorded:
+def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> Dataset:
     """What one lane answers to actions ``[N, 1, A]`` or ``[N, 1]``."""
     obs, seen, led_to, answers = envs.reset(), [], [], []
     for action in chosen:
@@ -227,7 +227,7 @@ def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> 
             envs.send(action)  # is not carried out: the next episode begins
             obs = envs.recv().obs
     reward, terminated, truncated = zip(*answers, strict=True)
-    return Recorded(
+    return Dataset(
         obs=np.asarray(seen, envs.info.obs_dtype),
         action=chosen[:, 0],
         reward=np.asarray(reward, np.float32),

@@ -26,7 +26,7 @@ from rlbench.config.offline import (
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import ActorCritic, DiscreteSAC, Mlp, PolicyGradient, QLearning, Soft
 from rlbench.config.run import Algo, Spec
-from rlbench.datasets.policies import serialized
+from rlbench.datasets.policies import serialize
 from rlbench.envs.normalize import CLIP, EPSILON
 from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, branch, tensor
@@ -44,7 +44,7 @@ class Actor(NamedTuple):
     bounds: tuple[str, str] = ("", "")  # of the logarithm of its spread
 
 
-def exported(spec: Spec, kept: State, *, name: str) -> bytes:
+def export_policy(spec: Spec, kept: State, *, name: str) -> bytes:
     """The bytes of a policy file, from what a run keeps of its best or last policy.
 
     Raises:
@@ -74,7 +74,7 @@ def exported(spec: Spec, kept: State, *, name: str) -> bytes:
         facts["obs_norm"] = "true"
     if isinstance(spec.algo, PolicyGradient) and spec.algo.normalize_obs:
         facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CLIP)}
-    return serialized(arrays, facts)
+    return serialize(arrays, facts)
 
 
 def _online(algo: Algo, kept: State, name: str) -> Actor:

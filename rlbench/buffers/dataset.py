@@ -17,10 +17,10 @@ from torch import Tensor
 
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Span
-from rlbench.datasets.episodes import ends, shown
+from rlbench.datasets.episodes import ends, final_rows
 from rlbench.datasets.hdf5 import CHUNK
 from rlbench.datasets.normalization import Scale
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, tensor
 
@@ -61,7 +61,7 @@ class Rows(NamedTuple):
 
 
 def ring(
-    dataset: Recorded,
+    dataset: Dataset,
     *,
     n_step: int,
     gamma: float,
@@ -98,8 +98,8 @@ def ring(
     return buffer
 
 
-def _rows(dataset: Recorded) -> Rows:
-    last, final = ends(dataset), shown(dataset)
+def _rows(dataset: Dataset) -> Rows:
+    last, final = ends(dataset), final_rows(dataset)
     open_ended = last & ~final & ~np.r_[final[1:], False]  # no row holds the final observation
     has_next = open_ended & dataset.terminated if dataset.next_obs is None else open_ended
     place = np.arange(len(last)) + np.cumsum(has_next) - has_next
@@ -115,7 +115,7 @@ def _rows(dataset: Recorded) -> Rows:
     return Rows(place, has_next, done & ~dead, dead)
 
 
-def _fill_flags(ring: Ring, rows: Rows, dataset: Recorded) -> None:
+def _fill_flags(ring: Ring, rows: Rows, dataset: Dataset) -> None:
     count = len(rows.dead)
     reward, terminated = np.zeros(count, np.float32), np.zeros(count, np.bool_)
     reward[rows.place], terminated[rows.place] = dataset.reward, dataset.terminated
@@ -135,7 +135,7 @@ def _fill_flags(ring: Ring, rows: Rows, dataset: Recorded) -> None:
         getattr(ring, name)[:count, 0] = torch.from_numpy(values)
 
 
-def _fill_arrays(ring: Ring, rows: Rows, dataset: Recorded, scale: Scale | None) -> None:
+def _fill_arrays(ring: Ring, rows: Rows, dataset: Dataset, scale: Scale | None) -> None:
     """Copy observations and actions in chunks, so that memory holds them only twice: in the file's arrays and here."""
     next_obs = dataset.obs if dataset.next_obs is None else dataset.next_obs  # after a termination it is never read
     for start in range(0, len(rows.place), CHUNK):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlbench.datasets.download import Progress
     from rlbench.datasets.locations import Place
     from rlbench.datasets.summary import Bar, Spread, Summary
-    from rlbench.datasets.types import Recorded
+    from rlbench.datasets.types import Dataset
 
 DATA_SCHEMA = 1
 LONGEST = 200  # of what a file says of itself
@@ -90,19 +90,19 @@ def show(
     from dataclasses import asdict
 
     from rlbench.datasets import catalogue, checksums, locations, recording_reader
-    from rlbench.datasets.loader import data_file, told
+    from rlbench.datasets.loader import data_file, metadata
     from rlbench.datasets.summary import summary
 
-    of, path = locations.resolved(name)
+    of, path = locations.resolve(name)
     if recording_reader.is_frames(path):
         from rlbench.cli.recordings import shown
 
         shown(path, json=json)
         return
-    seal = checksums.verified(data_file(path))  # before HDF5 opens it: damage could end the process
+    seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
     made = summary(_read(path, of))
-    score = catalogue.normalized(made.returns.mean, of) if of and catalogue.scaled(of) else None
-    words = told(path)
+    score = catalogue.normalize(made.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
+    words = metadata(path)
     if json:
         emit_json(
             {
@@ -148,8 +148,8 @@ def verify(
     rows: list[tuple[str, str, str | None]] = []
     for name in names or [there.name for there in locations.local()]:
         try:
-            of, path = locations.resolved(name)
-            seal = checksums.verified(data_file(path))
+            of, path = locations.resolve(name)
+            seal = checksums.verify(data_file(path))
             if recording_reader.is_frames(path):
                 recording_reader.verify(path)
             else:
@@ -185,14 +185,14 @@ def download(
     What was interrupted goes on where it stopped; what has arrived is checked before it counts.
     """
     from rlbench.datasets import locations
-    from rlbench.datasets.dataset_fetch import downloaded
+    from rlbench.datasets.dataset_fetch import download_dataset
 
     said = 0.0
-    for progress in downloaded(name):
+    for progress in download_dataset(name):
         if _share(progress) >= said:
             remark(f"{name}: {_spoken(progress)}")
             said = _share(progress) + EVERY
-    emit(str(locations.found(name)))
+    emit(str(locations.find(name)))
 
 
 @data.command("subset", epilog=examples.of("data subset"))
@@ -262,7 +262,7 @@ def bring(
     """
     from rlbench.cli.generate import import_policy
     from rlbench.cli.shards import KINDS, assembled
-    from rlbench.datasets.dataset_fetch import imported
+    from rlbench.datasets.dataset_fetch import import_dataset
     from rlbench.records.machine import available_memory
 
     path, *more = paths
@@ -282,10 +282,10 @@ def bring(
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        emit(str(imported(path, name or _named(path), room=available_memory()).path))
+        emit(str(import_dataset(path, name or _named(path), room=available_memory()).path))
 
 
-def _read(path: Path, name: str | None) -> Recorded:
+def _read(path: Path, name: str | None) -> Dataset:
     """A whole data set, as far as this machine's memory holds it."""
     from rlbench.datasets.loader import read
     from rlbench.records.machine import available_memory

@@ -149,12 +149,12 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
     """Load the policy and play its episodes."""
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.config.run import Runtime
-    from rlbench.generate import kept_run
+    from rlbench.generate import stored_run
     from rlbench.ops.state_dict import whole
     from rlbench.records.store import read
     from rlbench.seeds import Seeds
 
-    (spec, state), record = kept_run(options.folder, options.checkpoint), read(options.folder)
+    (spec, state), record = stored_run(options.folder, options.checkpoint), read(options.folder)
     epoch = whole(state, "epoch")
     recorded = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if options.games is None and recorded is None:

@@ -59,9 +59,9 @@ class Data:
         Raises:
             UsageError: the suite is online, or no option names a data set.
         """
-        from rlbench.datasets.checksums import sealed
+        from rlbench.datasets.checksums import seal_of
         from rlbench.datasets.loader import data_file
-        from rlbench.datasets.locations import found
+        from rlbench.datasets.locations import find
         from rlbench.errors import UsageError
         from rlbench.suites.offline import WORLDS
 
@@ -78,7 +78,7 @@ class Data:
         lies = Path(self.path)
         if not lies.exists():
             return lies.stem  # what reads it says that it is missing
-        return f"{lies.stem}-{sealed(data_file(found('', lies))).sha256[:8]}"
+        return f"{lies.stem}-{seal_of(data_file(find('', lies))).sha256[:8]}"
 
     def _is_path(self) -> bool:
         text = self.given or ""
@@ -93,7 +93,7 @@ def _rows(globs: tuple[str, ...]) -> None:
 
     for name in globs:
         if name in catalogue.d4rl() and name not in suites.tasks("offline"):
-            world = catalogue.known(name).env_id
+            world = catalogue.d4rl_dataset(name).env_id
             use = (
                 f"learn from it with --task {world} --dataset {name}"
                 if world
@@ -106,16 +106,16 @@ def _environment_of(name: str) -> str:
     """Environment that evaluates policies of a data set without a row, by the set's metadata."""
     from rlbench.assembly.dataset_compatibility import recorded_on
     from rlbench.datasets import catalogue
-    from rlbench.datasets.loader import told
-    from rlbench.datasets.locations import found
+    from rlbench.datasets.loader import metadata
+    from rlbench.datasets.locations import find
     from rlbench.errors import UsageError
     from rlbench.suites.offline import WORLDS
 
     known = catalogue.d4rl().get(name)
     if known is not None and known.env_id is None:
         raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(WORLDS)}")
-    path = found(name)
-    env_id = recorded_on(told(path), name, path)
+    path = find(name)
+    env_id = recorded_on(metadata(path), name, path)
     if env_id not in WORLDS:
         of = "names no environment" if env_id is None else f"is of {env_id}, which is not available here"
         raise UsageError(f"--dataset {name}: {of}; name its environment with --task: {', '.join(WORLDS)}")
@@ -167,7 +167,7 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
     path = source(spec, spec.task, runtime) if isinstance(spec.task, OfflineTask) else None
     if not isinstance(spec.task, OfflineTask) or path is None:
         return None
-    seal = checksums.verified(loader.data_file(path))  # before HDF5 opens it: damage could end the process
+    seal = checksums.verify(loader.data_file(path))  # before HDF5 opens it: damage could end the process
     check_identity(spec.task, path)  # before anything is recorded
     return CheckedData(spec.task.data, path, seal)
 
@@ -179,9 +179,9 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
         RefusedFile: the SHA-256 of the two files differ.
     """
     from rlbench.config.tasks import OfflineTask
-    from rlbench.datasets.checksums import sealed
+    from rlbench.datasets.checksums import seal_of
     from rlbench.datasets.loader import data_file
-    from rlbench.datasets.locations import found, place, present
+    from rlbench.datasets.locations import find, place, present
     from rlbench.errors import RefusedFile
 
     noted, task = ended.environment.get("data"), ended.spec.task
@@ -189,8 +189,8 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
         return
     if runtime.dataset is None and not present(place(task.data)):
         return
-    path = data_file(found(task.data, None if runtime.dataset is None else Path(runtime.dataset)))
-    now, then = sealed(path).sha256, str(noted.get("sha256"))
+    path = data_file(find(task.data, None if runtime.dataset is None else Path(runtime.dataset)))
+    now, then = seal_of(path).sha256, str(noted.get("sha256"))
     if then != now:
         raise RefusedFile(
             f"{ended.folder}: learned from {noted.get('file')} (SHA-256 {then[:12]}…), {path} is another "

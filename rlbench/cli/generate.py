@@ -149,11 +149,11 @@ def generate(
 
 def import_policy(path: Path, *, task: str, output: Path) -> str:
     """Convert the actor of a Stable-Baselines3 zip to a policy file; a sentence about it."""
-    from rlbench.datasets.policies import parsed
-    from rlbench.datasets.sb3_import import imported
+    from rlbench.datasets.policies import parse_policy
+    from rlbench.datasets.sb3_import import convert_sb3
 
-    raw = imported(path, task=task)
-    policy = parsed(raw, str(path))
+    raw = convert_sb3(path, task=task)
+    policy = parse_policy(raw, str(path))
     if output.exists():
         raise UsageError(f"{output}: is there already; name another file")
     try:
@@ -166,29 +166,29 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
 def _named(name: str) -> tuple[Recipe, list[Policy]]:
     """The recipe of that name, and the policies that come with it."""
     from rlbench.datasets.policies import read
-    from rlbench.datasets.recipes import POLICIES, named
+    from rlbench.datasets.recipes import POLICIES, load_recipe
 
-    recipe = named(name)
+    recipe = load_recipe(name)
     return recipe, [read(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
 
 
 def _loaded(text: str, task: str, kept: str) -> Policy:
     """A policy from wherever it lies: a file, a zip, a run's folder, or rlbench itself."""
-    from rlbench.datasets.policies import parsed, read
+    from rlbench.datasets.policies import parse_policy, read
     from rlbench.datasets.recipes import POLICIES
-    from rlbench.datasets.sb3_import import imported
+    from rlbench.datasets.sb3_import import convert_sb3
 
     path, packaged = Path(text), POLICIES / f"{text}.safetensors"
     if packaged.is_file():
         return read(packaged)
     if path.is_dir():
-        from rlbench.generate import kept_policy
+        from rlbench.generate import stored_policy
 
-        return kept_policy(path, kept)
+        return stored_policy(path, kept)
     if not path.exists():
         near = beside(path) or suggest(text, sorted(found.stem for found in POLICIES.glob("*.safetensors")))
         raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
-    return parsed(imported(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
+    return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
 
 
 def _own(

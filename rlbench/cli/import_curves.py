@@ -71,7 +71,7 @@ def import_curves(
     `rlbench table SUITE --results DIR` then shows them beside the references. They never count as runs of rlbench.
     """
     from rlbench.curves.formats import FORMATS as KNOWN
-    from rlbench.curves.formats import ImportOptions, imported
+    from rlbench.curves.formats import ImportOptions, read_curves
     from rlbench.records.imported import folder_of, write
 
     suite, _, algorithm = (cell or "").partition("/")
@@ -83,7 +83,7 @@ def import_curves(
     options = ImportOptions(
         suite=suite, algorithm=algorithm, task=task, format=known, kind=kind, unit=steps_are, tag=tag
     )
-    curves = imported(paths, options)
+    curves = read_curves(paths, options)
     _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
     changed = [write(curve, results) for curve in curves]
     if json:

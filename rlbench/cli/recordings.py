@@ -30,14 +30,14 @@ def filmed(
     from rlbench.assembly.policy_player import fingerprint
     from rlbench.datasets import locations, recording_writer
     from rlbench.datasets.recipes import games
-    from rlbench.generate import EpisodeRecorder, kept_run
+    from rlbench.generate import EpisodeRecorder, stored_run
 
     if not run.is_dir():
         raise UsageError(
             f"--policy {run}: no such run{beside(run)}; --epsilon wants the folder of a finished Q-learning run"
         )
     (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
-    spec, kept = kept_run(run, which)
+    spec, kept = stored_run(run, which)
     recipe = games(
         name=name,
         task=task,
@@ -62,7 +62,7 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
     if flat.exists():
         raise UsageError(f"{flat}: is there already; choose another --name")
     if path.exists() and any(path.iterdir()) and not force:
-        state = "is there already" if recording_reader.finished(path) else "is there, unfinished"
+        state = "is there already" if recording_reader.is_complete(path) else "is there, unfinished"
         raise UsageError(f"{path}: {state}; make it again with --force, or choose another --name")
     writable(folder)
     return path
@@ -70,7 +70,7 @@ def _free(folder: Path, name: str, *, force: bool) -> Path:
 
 def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
     """Record the episodes of a recipe with progress on stderr, and print the result."""
-    from rlbench.datasets.checksums import sealed
+    from rlbench.datasets.checksums import seal_of
     from rlbench.datasets.recording_writer import CONTENTS
 
     recipe, messages = recorder.recipe, 0
@@ -85,16 +85,18 @@ def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
             f"{recorder.folder}: broken off; use what is there with rlbench data subset, or make it again with --force"
         )
         raise
-    told = recorder.finish()
+    metadata = recorder.finish()
     size = sum(path.stat().st_size for path in recorder.folder.iterdir())
-    digest = sealed(recorder.folder / CONTENTS).sha256
+    digest = seal_of(recorder.folder / CONTENTS).sha256
     if json:
-        document = {"path": str(recorder.folder), "sha256": digest, "bytes": size, **told}
+        document = {"path": str(recorder.folder), "sha256": digest, "bytes": size, **metadata}
         emit_json({"schema_version": GAMES_SCHEMA, **document})
         return
-    mean = f"return {told['return_mean']:,.1f} ± {told['return_std']:,.1f}, " if "return_mean" in told else ""
+    mean = (
+        f"return {metadata['return_mean']:,.1f} ± {metadata['return_std']:,.1f}, " if "return_mean" in metadata else ""
+    )
     emit(
-        f"{recorder.folder}: {recipe.steps:,} steps, {told['episodes']} whole games, {mean}"
+        f"{recorder.folder}: {recipe.steps:,} steps, {metadata['episodes']} whole games, {mean}"
         f"{size:,} bytes, SHA-256 {digest}"
     )
 
@@ -105,7 +107,7 @@ def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     from rlbench.datasets.recipes import own
 
     own(name)
-    _, path = locations.resolved(source)
+    _, path = locations.resolve(source)
     if not recording_reader.is_frames(path):
         raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
     target = _free(locations.folder("own"), name, force=force)
@@ -121,11 +123,11 @@ def shown(path: Path, *, json: bool) -> None:
     from dataclasses import asdict
 
     from rlbench.datasets import checksums, recording_reader
-    from rlbench.datasets.loader import data_file, told
-    from rlbench.datasets.summary import played
+    from rlbench.datasets.loader import data_file, metadata
+    from rlbench.datasets.summary import recording_summary
 
-    seal = checksums.sealed(data_file(path)) if recording_reader.finished(path) else None
-    made, words = played(recording_reader.outline(path)), told(path)
+    seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
+    made, words = recording_summary(recording_reader.outline(path)), metadata(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     if json:
         head = {"path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from rlbench import faults, suites
 from rlbench.cli.choices import parse_count
 from rlbench.config.canonical import fields
-from rlbench.config.overrides import Setting, applied, flatten, parse
+from rlbench.config.overrides import Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, beside
@@ -107,16 +107,16 @@ def resolve(
     if dataset:
         settings.append(Setting("task.dataset", dataset, "--dataset"))
     if smoke:
-        settings += _limits(applied(table, settings))
+        settings += _limits(apply_settings(table, settings))
     if steps is not None:
         settings.append(Setting("budget.steps", steps, "--steps"))
-    spec = applied(table, settings)
+    spec = apply_settings(table, settings)
     return Resolved(spec=spec, sources=_sources(spec, settings, explicit_seed=seed is not None))
 
 
 def smoke(spec: Spec) -> Spec:
     """Shrink a spec to a tiny budget: epochs, a segment boundary, updates, evaluations; seconds on two slow cores."""
-    return applied(spec, _limits(spec))
+    return apply_settings(spec, _limits(spec))
 
 
 def from_file(path: Path) -> list[Setting]:

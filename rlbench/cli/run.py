@@ -142,7 +142,7 @@ def _specs(
     from rlbench.cli.seeds import parse_seeds
 
     numbers = parse_seeds(seeds)
-    for typed, runs in suites.renamed(suite, globs).items():
+    for typed, runs in suites.substitutes(suite, globs).items():
         remark(f"{typed} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
         resolve(

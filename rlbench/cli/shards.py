@@ -32,11 +32,11 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
     folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
-    convert = rl_unplugged.converted
+    convert = rl_unplugged.convert
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
-        paths, convert = dqn_replay.logs(paths[0]), dqn_replay.converted
+        paths, convert = dqn_replay.logs(paths[0]), dqn_replay.convert
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
     refused = 0
     count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))

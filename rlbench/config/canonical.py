@@ -1,4 +1,4 @@
-"""One spelling for every specification: canonical JSON, its hash, and one ``path = value`` line per field."""
+"""Canonical JSON of a configuration, its hash, and its fields as ``(path, value)``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """The manners of every specification: immutable, no unknown fields, no silent conversions of type."""
+    """The base of every configuration: immutable, no unknown fields, no silent conversions of type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
@@ -26,12 +26,12 @@ class Family(Frozen):
 
     learns_from: ClassVar[LearnsFrom]
     vectors_only: ClassVar[bool] = False  # observations and actions are vectors, and networks plain layers
-    epsilon_greedy: ClassVar[bool] = False  # evaluated with the protocol's chance of a random action
+    epsilon_greedy: ClassVar[bool] = False  # evaluated with the protocol's probability of a random action
     smoke_limits: ClassVar[Mapping[str, float]]  # of settings in a smoke run
 
     @property
     def wide(self) -> bool:
-        """A second thread pays: a batch is of frames, or a layer gives at least ``WIDE`` numbers."""
+        """True if a second thread pays: batches hold frames, or a layer outputs at least ``WIDE`` numbers."""
         values = dict(fields(self))
         if self.vectors_only:
             batch, widths = values["batch"], values["widths"]
@@ -40,15 +40,15 @@ class Family(Frozen):
 
     @property
     def speed_group(self) -> str:
-        """The name that algorithms of about one speed share."""
+        """The name shared by algorithms of similar speed."""
         return str(getattr(self, "family"))  # noqa: B009 - each family declares its own literal
 
 
 def canonical(model: BaseModel, exclude: frozenset[str] = frozenset()) -> str:
-    """JSON with sorted keys and no spaces of all that sets a model apart from its type's defaults.
+    """JSON with sorted keys and no spaces, of the fields that differ from their defaults.
 
-    Defaults stay out, so that a field added later, with a default that changes nothing, keeps every old identity.
-    What kind of model it is always stays in.
+    Defaults are left out, so that a new field whose default changes nothing keeps every old identity. The kind of the
+    model is always included.
     """
     return json.dumps(_distinct(model, exclude), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -69,14 +69,14 @@ def fields(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _distinct(model: BaseModel, exclude: frozenset[str]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    distinct: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, BaseModel):
-            found[name] = _distinct(value, frozenset())
+            distinct[name] = _distinct(value, frozenset())
         elif name not in exclude and (name in _ALWAYS or value != field.default):
-            found[name] = value
-    return found
+            distinct[name] = value
+    return distinct
 
 
 _ALWAYS = {"kind", "family", "revision"}

@@ -1,7 +1,7 @@
-"""Names in a specification: what a path, a terminal, a table, a spreadsheet and TeX take for plain words.
+"""Valid names in a ``Spec``: plain words for a path, a terminal, a table, a spreadsheet and TeX.
 
-They come from strangers' records too. ``spec/run.py`` checks every text of a ``Spec`` with ``named``; readers that
-validate no whole ``Spec`` call it themselves.
+They also come from records of others. ``config/run.py`` checks every text of a ``Spec`` with ``check_name``; readers
+that validate no whole ``Spec`` call it themselves.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
 LONGEST: Final = 200  # letters; a file system takes 255 bytes
-TEXT: Final = 1_000  # letters of what a record says
+TEXT: Final = 1_000  # letters of a text in a record
 
 
-def named(name: str) -> str:
-    """A name, or several behind each other with ``/`` between, as data sets of Minari have.
+def check_name(name: str) -> str:
+    """Return a valid name, or several joined by ``/``, as Minari's data sets have.
 
     Raises:
-        ValueError: it has other letters, or is too long.
+        ValueError: the name contains other letters, or is too long.
     """
     if len(name) > LONGEST or not all(NAME.fullmatch(part) for part in name.split("/")):
         raise ValueError(
@@ -30,20 +30,20 @@ def named(name: str) -> str:
 
 
 def printable(text: str, longest: int = TEXT) -> str:
-    """One line without the codes that move a terminal's cursor, of at most ``longest`` letters."""
+    """One line of at most ``longest`` letters, without a terminal's control codes."""
     short = " ".join(text[: 2 * longest].split())
     return "".join(letter if letter.isprintable() else "?" for letter in short[:longest]) + "…" * (len(text) > longest)
 
 
-def cleaned(tree: object) -> object:
-    """A document of plain values whose texts are ``printable``."""
+def clean_texts(tree: object) -> object:
+    """Make every text of a JSON document ``printable``."""
     match tree:
         case str():
             return printable(tree)
         case dict():
-            return {printable(key): cleaned(value) for key, value in tree.items()}
+            return {printable(key): clean_texts(value) for key, value in tree.items()}
         case list():
-            return [cleaned(value) for value in tree]
+            return [clean_texts(value) for value in tree]
         case _:
             return tree
 
@@ -60,5 +60,5 @@ def texts(tree: object) -> Iterator[str]:
         case list():
             for value in tree:
                 yield from texts(value)
-        case _:  # a number says nothing
+        case _:  # a number holds no text
             return

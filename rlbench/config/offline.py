@@ -1,4 +1,4 @@
-"""What learns continuous actions from recorded experience alone: one family, told apart by its method."""
+"""Settings of offline algorithms with continuous actions: one family, distinguished by its method."""
 
 from __future__ import annotations
 
@@ -11,59 +11,63 @@ from rlbench.config.canonical import Family, Frozen, LearnsFrom
 
 Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
 Final: TypeAlias = Literal["linear", "xavier", "uniform"]
-"""Initialisation of an actor's last layer: torch's own, Xavier's with gain 0.01 and no bias, or within ±0.001."""
+"""Initialization of an actor's last layer: torch's own, Xavier's with gain 0.01 and no bias, or within ±0.001."""
 
 
 class Imitation(Frozen):
-    """Behaviour cloning; of the family's settings it asks only for ``widths``, ``actor_lr`` and ``batch``."""
+    """Behavior cloning; of the family's settings it uses only ``widths``, ``actor_lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
     policy: Literal["deterministic", "gaussian"] = "deterministic"  # squared error, or likelihood
 
 
 class BatchConstrained(Frozen):
-    """BCQ: the best of a few actions that a model of the data proposes."""
+    """BCQ: the action of the highest value among samples of a VAE of the data's actions."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
     vae_widths: Widths = (512, 512)  # hidden layers of the encoder and of the decoder; the paper's are 750
     vae_lr: float = Field(default=1e-3, gt=0)  # of Adam
     latent: int = Field(default=2, ge=1)  # latent numbers per action dimension
     latent_dim: int | None = Field(default=None, ge=1)  # latent numbers in all; None is ``latent`` a dimension
-    latent_clip: float | None = Field(default=0.5, gt=0)  # at which drawn latent numbers are cut
-    vae_kl_weight: float = Field(default=0.5, ge=0)  # what a nat per latent number costs beside the squared error
-    perturbation: float = Field(default=0.05, ge=0, le=1)  # φ: how far a proposal may be moved, in actions of [−1, 1]
-    n_action_samples: int = Field(default=10, ge=1)  # proposals per state in a target
-    eval_action_samples: int = Field(default=100, ge=1)  # proposals per state when acting
-    lmbda: float = Field(default=0.75, ge=0, le=1)  # λ: share of the least value in the soft minimum
+    latent_clip: float | None = Field(default=0.5, gt=0)  # at which sampled latent numbers are clipped
+    vae_kl_weight: float = Field(default=0.5, ge=0)  # weight of the KL divergence per latent number
+    perturbation: float = Field(default=0.05, ge=0, le=1)  # φ: maximum shift of a sampled action, of actions in [−1, 1]
+    n_action_samples: int = Field(default=10, ge=1)  # sampled actions per state in a target
+    eval_action_samples: int = Field(default=100, ge=1)  # sampled actions per state when acting
+    lmbda: float = Field(
+        default=0.75, ge=0, le=1
+    )  # λ: weight of the minimum over critics; 1 − λ is that of the maximum
 
 
 class Conservative(Frozen):
-    """CQL: SAC whose critics are pressed down wherever the data is not."""
+    """CQL: SAC whose critics are penalized on actions outside the data."""
 
     kind: Literal["conservative"] = "conservative"
-    conservative_weight: float = Field(default=1.0, gt=0)  # of the gap between what might be done and what was
-    temperature: float = Field(default=1.0, gt=0)  # of the soft maximum
+    conservative_weight: float = Field(
+        default=1.0, gt=0
+    )  # of the gap between the values of all actions and of the data's
+    temperature: float = Field(default=1.0, gt=0)  # of the log-sum-exp
     n_action_samples: int = Field(
         default=10, ge=1
-    )  # sampled actions of each of three kinds: any, the policy's here, and next
+    )  # sampled actions of each of three kinds: uniform, of the policy at s, and at s'
     lagrange_threshold: float | None = (
-        10.0  # weighted gap beyond which its multiplier grows; None leaves the multiplier at 1
+        10.0  # weighted gap above which its multiplier grows; None fixes the multiplier at 1
     )
     multiplier_lr: float = Field(default=3e-4, gt=0)  # of Adam
-    max_multiplier: float = Field(default=1e6, ge=1)  # at which the multiplier is cut
+    max_multiplier: float = Field(default=1e6, ge=1)  # at which the multiplier is clipped
     max_grad_norm: float | None = Field(default=1.0, gt=0)  # of each critic by itself
-    soft_q_backup: bool = True  # whether a target pays for entropy; the paper's do not
-    alpha: float = Field(default=1.0, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    soft_q_backup: bool = True  # add the entropy term to the TD target; the paper does not
+    alpha: float = Field(default=1.0, gt=0)  # entropy coefficient, or its initial value if it is learned
     alpha_lr: float | None = Field(default=1e-4, gt=0)  # None keeps α fixed
     target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
-    log_std_min: float = -20.0  # least logarithm of the spread
-    log_std_max: float = 2.0  # and the greatest
+    log_std_min: float = -20.0  # lower bound of the log std
+    log_std_max: float = 2.0  # upper bound of the log std
     log_std_offset: float | None = None  # initial shift of the log std, learned like its scale of 1; None has neither
-    mean_bound: float | None = Field(default=None, gt=0)  # at which the mean before tanh is cut
+    mean_bound: float | None = Field(default=None, gt=0)  # at which the mean before tanh is clipped
     orthogonal_init: bool = False  # of the critics: gain √2, last layer 0.01, biases 0
     final_init: Final = "linear"  # of the actor's last layer
-    actor_first: bool = False  # whether the actor's gradient step precedes the critics'
-    bc_steps: int = Field(default=0, ge=0)  # first gradient steps in which the actor clones behaviour
+    actor_first: bool = False  # the actor's gradient step precedes the critics'
+    bc_steps: int = Field(default=0, ge=0)  # first gradient steps, in which the actor clones the behavior policy
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -75,46 +79,48 @@ class Conservative(Frozen):
 
 
 class CriticRegularized(Frozen):
-    """CRR: imitation of what turned out better than the policy itself."""
+    """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
-    mode: Literal["exp", "binary"] = "exp"  # how an advantage becomes a weight
+    mode: Literal["exp", "binary"] = "exp"  # weight of an advantage
     beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
-    max_weight: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
-    n_action_samples: int = Field(default=4, ge=1)  # of the policy, to say what is usual
+    max_weight: float = Field(default=20.0, gt=0)  # upper bound of the exponential weight
+    n_action_samples: int = Field(default=4, ge=1)  # of the policy, for the baseline of the advantage
     advantage_type: Literal["mean", "max"] = "mean"  # of their values
-    critics: int = Field(default=2, ge=1)  # the least of them counts; the paper has one
+    critics: int = Field(default=2, ge=1)  # their minimum is used; the paper has one
     target_update_interval: int | None = Field(
         default=None, ge=1
-    )  # gradient steps between copies to the targets; None trails them
+    )  # gradient steps between copies to the targets; None averages by ``tau``
 
 
 class TD3BC(Frozen):
-    """TD3 whose actor stays beside the data."""
+    """TD3+BC: TD3 whose actor's loss adds behavior cloning."""
 
     kind: Literal["td3bc"] = "td3bc"
-    alpha: float = Field(default=2.5, gt=0)  # what a critic's usual value is scaled to, beside the squared error
+    alpha: float = Field(default=2.5, gt=0)  # mean |Q| after normalization, relative to the squared error
     delay: int = Field(default=2, ge=1)  # critic steps per actor step
-    smoothing: float | None = Field(default=0.2, gt=0)  # standard deviation on the target's action; None is none
-    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is cut
+    smoothing: float | None = Field(default=0.2, gt=0)  # std of the noise on the target's action; None adds none
+    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is clipped
 
 
 class ImplicitQ(Frozen):
-    """IQL: the value of the better actions in the data, and a policy that imitates those."""
+    """IQL: an expectile of the data's action values, and advantage-weighted behavior cloning."""
 
     kind: Literal["implicitq"] = "implicitq"
     expectile: float = Field(default=0.7, gt=0, lt=1)  # τ; 0.5 is the mean
-    temperature: float = Field(default=3.0, ge=0)  # by which advantages are multiplied before exp; 0 imitates all
-    max_weight: float = Field(default=100.0, gt=0)  # the greatest weight
+    temperature: float = Field(default=3.0, ge=0)  # factor of advantages before exp; 0 is behavior cloning
+    max_weight: float = Field(default=100.0, gt=0)  # upper bound of the weight
     lr_decay_steps: int | None = Field(
         default=None, ge=1
-    )  # updates over which the actor's rate falls along half a cosine to 0
-    log_std_min: float = -5.0  # least logarithm of the spread
-    log_std_max: float = 2.0  # and the greatest
-    policy: Literal["gaussian", "deterministic", "conditional"] = "gaussian"  # one std, none, or one an observation
+    )  # updates over which a cosine schedule lowers the actor's learning rate to 0
+    log_std_min: float = -5.0  # lower bound of the log std
+    log_std_max: float = 2.0  # upper bound of the log std
+    policy: Literal["gaussian", "deterministic", "conditional"] = (
+        "gaussian"  # fixed std, no std, or a std per observation
+    )
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.log_std_min >= self.log_std_max:
             raise ValueError(f"log_std_min={self.log_std_min} must lie below log_std_max={self.log_std_max}")
         return self
@@ -139,14 +145,14 @@ class Offline(Family):
     actor_lr: float = Field(default=3e-4, gt=0)  # of Adam
     critic_lr: float = Field(default=3e-4, gt=0)  # of the critics, and of IQL's value network
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
-    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    tau: float = Field(default=0.005, gt=0, le=1)  # Polyak coefficient of the target networks, per gradient step
     batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
-    normalize_obs: bool = False  # by the data's mean and deviation
-    terminate_on_end: bool = False  # whether an episode's time limit terminates it: nothing is bootstrapped there
+    normalize_obs: bool = False  # by the data's mean and std
+    terminate_on_end: bool = False  # a time limit terminates its episode, so it is not bootstrapped
     return_span: float | None = Field(
         default=None, gt=0
-    )  # what rewards are scaled to make best − worst return; IQL 1000
+    )  # rewards are scaled so that best − worst return is this; IQL 1000
 
     @property
     def speed_group(self) -> str:

@@ -1,4 +1,4 @@
-"""What learns discrete actions from recorded experience alone: Q-learning and what a method adds to it."""
+"""Settings of offline algorithms with discrete actions: Q-learning and the additions of a method."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from rlbench.config.online import Expected, Head, Nature, Torso
 
 
 class Imitation(Frozen):
-    """Behaviour cloning by cross entropy; of the family's settings it asks for network, ``lr`` and ``batch`` alone."""
+    """Behavior cloning by cross entropy; it uses only the network, ``lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
 
 
 class BatchConstrained(Frozen):
-    """BCQ: the best of the actions that a model of the data holds likely enough."""
+    """BCQ: Q-learning over actions that a behavior policy of the data considers probable."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
-    threshold: float = Field(default=0.3, ge=0, le=1)  # least probability, as a share of the likeliest action's
-    penalty: float = Field(default=0.01, ge=0)  # of the model's squared logits
+    threshold: float = Field(default=0.3, ge=0, le=1)  # minimum probability, relative to the most probable action's
+    penalty: float = Field(default=0.01, ge=0)  # of the behavior policy's squared logits
 
 
 class Conservative(Frozen):
-    """CQL: values are pressed down wherever the data is not."""
+    """CQL: Q-learning that penalizes the values of actions outside the data."""
 
     kind: Literal["conservative"] = "conservative"
-    conservative_weight: float = Field(default=10.0, ge=0)  # of the gap between what might be done and what was
+    conservative_weight: float = Field(
+        default=10.0, ge=0
+    )  # of the gap between the values of all actions and of the data's
 
 
 class CriticRegularized(Frozen):
-    """CRR: imitation of what turned out better than the policy itself."""
+    """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
-    mode: Literal["exp", "binary", "all"] = "exp"  # how an advantage becomes a weight; all is behaviour cloning
+    mode: Literal["exp", "binary", "all"] = "exp"  # weight of an advantage; all is behavior cloning
     beta: float = Field(default=1.0, gt=0)  # by which advantages are divided before exp
-    max_weight: float = Field(default=20.0, gt=0)  # the greatest weight exp may give
-    conservative_weight: float | None = Field(default=None, gt=0)  # weight of CQL's gap beside it; None is none
-    greedy: bool = False  # judged by the policy's mode instead of its samples
+    max_weight: float = Field(default=20.0, gt=0)  # upper bound of the exponential weight
+    conservative_weight: float | None = Field(default=None, gt=0)  # weight of CQL's gap; None omits it
+    greedy: bool = False  # evaluated by the policy's mode instead of its samples
 
 
 Method = Annotated[Imitation | BatchConstrained | Conservative | CriticRegularized, Field(discriminator="kind")]
@@ -56,19 +58,19 @@ class OfflineQ(Family):
     family: Literal["offlineq"] = "offlineq"
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     method: Method = BatchConstrained()
-    head: Head = Expected(huber=1.0)  # of the values; what imitates has logits of its own
+    head: Head = Expected(huber=1.0)  # of the Q-values; a policy has logits of its own
     torso: Torso = Nature()  # shared by values and policy
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and each head
     lr: float = Field(default=1e-4, gt=0)  # of Adam
     adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
-    max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
+    max_grad_norm: float | None = Field(default=None, gt=0)  # norm at which gradients are clipped; None does not clip
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     batch: int = Field(default=32, ge=1)  # transitions of a gradient step
     n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping, within an episode
     target_update_interval: int = Field(default=500, ge=1)  # gradient steps between copies to the target network
 
     @model_validator(mode="after")
-    def _averaged(self) -> Self:
+    def _check_head(self) -> Self:
         if self.method.kind == "criticregularized" and self.head.kind != "expected":
             raise ValueError(f"head={self.head.kind}: the critic of method=criticregularized must be head=expected")
         return self

@@ -1,4 +1,4 @@
-"""What learns: one model per family of algorithms, built of parts that can be chosen independently."""
+"""Settings of online algorithms: one model per family, built of parts that can be chosen independently."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class Expected(Frozen):
     """One number per action: DQN."""
 
     kind: Literal["expected"] = "expected"
-    huber: float | None = Field(
-        default=None, gt=0
-    )  # where the squared error turns linear; None is the plain squared error
+    huber: float | None = Field(default=None, gt=0)  # threshold of the Huber loss; None is the squared error
 
 
 class Categorical(Frozen):
@@ -36,11 +34,11 @@ class Categorical(Frozen):
 
     kind: Literal["categorical"] = "categorical"
     n_atoms: int = Field(default=51, ge=2)
-    v_min: float = -10.0  # the least return an atom stands for
-    v_max: float = 10.0  # and the greatest
+    v_min: float = -10.0  # return of the lowest atom
+    v_max: float = 10.0  # return of the highest atom
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.v_min >= self.v_max:
             raise ValueError(f"v_min={self.v_min} must lie below v_max={self.v_max}")
         return self
@@ -54,7 +52,7 @@ class Quantiles(Frozen):
 
 
 class Implicit(Frozen):
-    """The return at fractions drawn anew each time: IQN."""
+    """The return at sampled fractions: IQN."""
 
     kind: Literal["implicit"] = "implicit"
     n_taus: int = Field(default=8, ge=1)  # fractions per state when predicting
@@ -65,7 +63,7 @@ class Implicit(Frozen):
 
 
 class Proposed(Frozen):
-    """The return at fractions that a small network of its own proposes: FQF."""
+    """The return at fractions that a network proposes: FQF."""
 
     kind: Literal["proposed"] = "proposed"
     n_quantiles: int = Field(default=32, ge=2)
@@ -90,25 +88,25 @@ class Mlp(Frozen):
 
 
 class Priority(Frozen):
-    """Which transitions are learned from more often: prioritized replay."""
+    """Prioritized replay: the exponents of priorities and importance weights."""
 
     alpha: float = Field(default=0.5, gt=0, le=1)  # 0 would be uniform
-    beta: Linear = Linear(start=0.4, end=1.0, steps=5_000_000)  # how far importance weights undo it
+    beta: Linear = Linear(start=0.4, end=1.0, steps=5_000_000)  # exponent of the importance weights
 
 
 class Hindsight(Frozen):
-    """Goals that were reached later are learned from as if they had been asked for (HER, strategy "future")."""
+    """Hindsight experience replay (HER), strategy "future": goals achieved later replace desired goals."""
 
-    k: float = Field(default=8.0, gt=1)  # a drawn transition keeps its own goal with probability 1 / k
+    k: float = Field(default=8.0, gt=1)  # a sampled transition keeps its own goal with probability 1 / k
 
 
 class Replay(Frozen):
-    """Where experience waits to be learned from."""
+    """The replay buffer."""
 
-    capacity: int = Field(default=100_000, ge=100)  # transitions, over all lanes
+    capacity: int = Field(default=100_000, ge=100)  # transitions, over all envs
     n_step: int = Field(default=1, ge=1, le=100)  # rewards summed before bootstrapping
-    priority: Priority | None = None  # None draws every transition alike
-    hindsight: Hindsight | None = None  # None learns for the goals that were asked for
+    priority: Priority | None = None  # None samples uniformly
+    hindsight: Hindsight | None = None  # None relabels no goals
 
 
 Head = Annotated[Expected | Categorical | Quantiles | Implicit | Proposed, Field(discriminator="kind")]
@@ -123,22 +121,22 @@ REPLAY_SMOKE_LIMITS: Final[Mapping[str, float]] = {
 
 
 class Curiosity(Frozen):
-    """A reward for what a model that learns beside the algorithm could not foresee: ICM.
+    """An intrinsic reward, the prediction error of a model that learns beside the algorithm: ICM.
 
-    The documented scripts leave it off; the values are theirs for when it is on, the scale of the loss ViZDoom's.
+    The reference scripts leave it off; the values are their defaults, with ViZDoom's scale of the loss.
     """
 
     torso: Torso = Nature()  # the model's own
     hidden: int = Field(default=512, ge=1)  # units of the layer in the forward and in the inverse model
     lr: float | None = Field(default=None, gt=0)  # of its own Adam; None is the algorithm's, or its actor's
-    loss_scale: float = Field(default=10.0, gt=0)  # what its loss is multiplied with, of which Adam takes little notice
+    loss_scale: float = Field(default=10.0, gt=0)  # factor of its loss, to which Adam is nearly invariant
     reward_scale: float = Field(default=0.01, ge=0)  # reward for an error of 1
     forward_share: float = Field(default=0.2, ge=0, le=1)  # of the loss; the rest is the inverse model's
 
 
 def _revision(fields: dict[str, object]) -> Literal[1, 2]:
     """Revision of Q-learning with these fields: 2 where DQN's priority is |δ|, which was its square in revision 1."""
-    replay, head = fields.get("replay"), fields.get("head")  # absent where they are refused
+    replay, head = fields.get("replay"), fields.get("head")  # absent if invalid
     return 2 if isinstance(replay, Replay) and replay.priority is not None and isinstance(head, Expected) else 1
 
 
@@ -152,12 +150,12 @@ class QLearning(Family):
     head: Head = Expected()
     torso: Torso = Nature()
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso and head
-    dueling: bool = False  # a stream of its own for what all actions share
+    dueling: bool = False  # a second stream for the state value
     noisy: float | None = Field(default=None, gt=0)  # initial scale of the noise on the layers after the torso
     double: bool = True  # the online network chooses the bootstrap action
     lr: float = Field(default=1e-4, gt=0)  # of Adam
     adam_epsilon: float = Field(default=1e-8, gt=0)  # added to the root of the second moment
-    max_grad_norm: float | None = Field(default=None, gt=0)  # at which gradients are cut; None is nowhere
+    max_grad_norm: float | None = Field(default=None, gt=0)  # norm at which gradients are clipped; None does not clip
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     batch: int = Field(default=32, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps per live agent step
@@ -166,27 +164,27 @@ class QLearning(Family):
     epsilon: Linear = Linear(start=1.0, end=0.05, steps=1_000_000)  # chance of a random action in training
     replay: Replay = Replay()
     revision: Literal[1, 2] = Field(default_factory=_revision)  # raised by every change of code that can move a score
-    curiosity: Curiosity | None = None  # None pays what the environment pays
+    curiosity: Curiosity | None = None  # None adds no intrinsic reward
 
 
 class Deterministic(Frozen):
-    """One action per observation, tried out with Gaussian noise: DDPG and TD3."""
+    """A deterministic policy, explored with Gaussian noise: DDPG and TD3."""
 
     kind: Literal["deterministic"] = "deterministic"
-    noise: float = Field(default=0.1, ge=0)  # standard deviation in training, in actions of [−1, 1]
-    smoothing: float | None = Field(default=None, gt=0)  # standard deviation on the target's action; None is none
-    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is cut
+    noise: float = Field(default=0.1, ge=0)  # std in training, of actions in [−1, 1]
+    smoothing: float | None = Field(default=None, gt=0)  # std of the noise on the target's action; None adds none
+    clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is clipped
 
 
 class Soft(Frozen):
     """A squashed Gaussian whose entropy is part of its reward: SAC and REDQ."""
 
     kind: Literal["soft"] = "soft"
-    alpha: float = Field(default=0.2, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    alpha: float = Field(default=0.2, gt=0)  # entropy coefficient, or its initial value if it is learned
     alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented tables
     target_entropy: float | None = None  # nats that a learned α aims at; None is minus the number of action dimensions
-    log_std_min: float = -20.0  # least logarithm of the spread
-    log_std_max: float = 2.0  # and the greatest
+    log_std_min: float = -20.0  # lower bound of the log std
+    log_std_max: float = 2.0  # upper bound of the log std
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -198,7 +196,7 @@ class Soft(Frozen):
 
 
 ActionUnits: TypeAlias = Literal["normalized", "environment"]
-"""Units of the actions that critics see and that a log-density is of: [−1, 1], or between the environment's bounds."""
+"""Units of the critics' actions and of log-densities: [−1, 1], or the environment's own bounds."""
 
 
 class ActorCritic(Family):
@@ -211,12 +209,12 @@ class ActorCritic(Family):
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     policy: Annotated[Deterministic | Soft, Field(discriminator="kind")] = Soft()
     widths: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # hidden layers of the actor and of every critic
-    critics: int = Field(default=2, ge=1)  # the target is the least of them
-    redq_subset: int | None = Field(default=None, ge=1)  # … or of this many, drawn anew each time: REDQ
+    critics: int = Field(default=2, ge=1)  # the target is their minimum
+    redq_subset: int | None = Field(default=None, ge=1)  # … or the minimum of a random subset of this size: REDQ
     actor_lr: float = Field(default=1e-3, gt=0)  # of Adam
     critic_lr: float = Field(default=1e-3, gt=0)  # of Adam
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
-    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    tau: float = Field(default=0.005, gt=0, le=1)  # Polyak coefficient of the target networks, per gradient step
     batch: int = Field(default=256, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=1.0, gt=0)  # gradient steps per live agent step
     delay: int = Field(default=1, ge=1)  # critic steps per actor step
@@ -229,14 +227,14 @@ class ActorCritic(Family):
         if self.redq_subset is not None and self.redq_subset > self.critics:
             raise ValueError(f"redq_subset={self.redq_subset} cannot be drawn from critics={self.critics}")
         if self.redq_subset is not None and isinstance(self.policy, Deterministic):
-            raise ValueError(f"redq_subset={self.redq_subset}: only policy=soft draws its critics; set it to none")
+            raise ValueError(f"redq_subset={self.redq_subset}: only policy=soft samples its critics; set it to none")
         return self
 
 
 class DiscreteSAC(Family):
     """Discrete actions, learned off-policy by an actor whose entropy is part of its reward, and K critics.
 
-    All of them share a torso, which each of their optimizers moves, as in the documented rows.
+    All of them share a torso, which each of their optimizers updates, as in the reference code.
     """
 
     learns_from: ClassVar[LearnsFrom] = "replay"
@@ -245,41 +243,43 @@ class DiscreteSAC(Family):
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     torso: Torso = Nature()
     hidden: int = Field(default=512, ge=1)  # units of the layer between torso, actor and critics
-    critics: int = Field(default=2, ge=1)  # the target is the least of them
-    alpha: float = Field(default=0.05, gt=0)  # what a nat of entropy is worth, or where learning it begins
+    critics: int = Field(default=2, ge=1)  # the target is their minimum
+    alpha: float = Field(default=0.05, gt=0)  # entropy coefficient, or its initial value if it is learned
     alpha_lr: float | None = Field(default=None, gt=0)  # None keeps α fixed, as in the documented table
-    target_entropy: float = Field(default=0.98, gt=0, le=1)  # that a learned α aims at, as a share of the greatest
+    target_entropy: float = Field(default=0.98, gt=0, le=1)  # target of a learned α, as a share of the maximum entropy
     actor_lr: float = Field(default=1e-5, gt=0)  # of Adam
     critic_lr: float = Field(default=1e-5, gt=0)  # of Adam
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
-    tau: float = Field(default=0.005, gt=0, le=1)  # share of the way that targets move after each step
+    tau: float = Field(default=0.005, gt=0, le=1)  # Polyak coefficient of the target networks, per gradient step
     batch: int = Field(default=64, ge=1)  # transitions of a gradient step
     updates_per_step: float = Field(default=0.1, gt=0)  # gradient steps of each per live agent step
     learning_starts: int = Field(default=640, ge=1)  # live agent steps of the untrained policy before the first update
     replay: Replay = Replay()
-    curiosity: Curiosity | None = None  # None pays what the environment pays
+    curiosity: Curiosity | None = None  # None adds no intrinsic reward
 
 
 class Reinforce(Frozen):
-    """The plain gradient, without a critic."""
+    """REINFORCE: the plain policy gradient, without a critic."""
 
     kind: Literal["reinforce"] = "reinforce"
 
 
 class Surrogate(Frozen):
-    """A2C, and with clip and repeats PPO."""
+    """A2C, and with ``clip`` and ``epochs`` PPO."""
 
     kind: Literal["surrogate"] = "surrogate"
-    clip: float | None = Field(default=None, gt=0)  # how far the ratio of probabilities may move from 1; None is A2C
-    dual_clip: float | None = Field(default=None, gt=1)  # in advantages, of actions that were bad
-    value_clip: bool = False  # the critic too is held within ``clip`` of what it said
+    clip: float | None = Field(default=None, gt=0)  # clip range of the probability ratio; None is A2C
+    dual_clip: float | None = Field(
+        default=None, gt=1
+    )  # lower bound of the surrogate, in advantages, for negative advantages
+    value_clip: bool = False  # the value, too, is clipped to within ``clip`` of its old value
     epochs: int = Field(default=1, ge=1)  # passes over a rollout
-    minibatches: int = Field(default=1, ge=1)  # of a pass; each is rows · lanes / batches large
-    recompute: bool = False  # advantages and goals anew before each pass but the first
+    minibatches: int = Field(default=1, ge=1)  # per epoch; each holds rollout_length · envs / minibatches steps
+    recompute: bool = False  # advantages and value targets anew before each epoch but the first
     value: float = Field(default=0.5, ge=0)  # coefficient of the critic's squared error
     entropy: float = Field(default=0.01, ge=0)  # coefficient of the policy's entropy
-    normalize: bool = False  # advantages to mean 0 and deviation 1 in every batch
-    max_grad_norm: float | None = Field(default=0.5, gt=0)  # at which gradients are cut; None is nowhere
+    normalize: bool = False  # advantages to mean 0 and std 1 in every minibatch
+    max_grad_norm: float | None = Field(default=0.5, gt=0)  # norm at which gradients are clipped; None does not clip
 
     @model_validator(mode="after")
     def _clips_have_a_bound(self) -> Self:
@@ -293,17 +293,17 @@ class Natural(Frozen):
     """NPG, and with a trust region TRPO; only the critic has an optimizer."""
 
     kind: Literal["natural"] = "natural"
-    step: float = Field(default=0.1, gt=0)  # NPG's: natural gradients
-    max_kl: float | None = Field(default=None, gt=0)  # TRPO's: divergence a step may make; None is NPG
+    step: float = Field(default=0.1, gt=0)  # step size of NPG, in natural gradients
+    max_kl: float | None = Field(default=None, gt=0)  # trust region of TRPO; None is NPG
     backtrack_coef: float = Field(default=0.8, gt=0, lt=1)  # of the line search
-    max_backtracks: int = Field(default=10, ge=1)  # strides of the line search, at the most
+    max_backtracks: int = Field(default=10, ge=1)  # steps of the line search, at most
     iterations: int = Field(default=10, ge=1)  # of the conjugate gradient
     damping: float = Field(default=0.1, ge=0)  # added to the curvature's diagonal
     critic_steps: int = Field(default=20, ge=1)  # gradient steps of the critic per rollout
 
 
 class PolicyGradient(Family):
-    """Learned from what the present policy did, and then forgotten."""
+    """On-policy algorithms: they learn from rollouts of the current policy."""
 
     learns_from: ClassVar[LearnsFrom] = "rollouts"
     smoke_limits: ClassVar[Mapping[str, float]] = {"rollout_length": 4}
@@ -312,21 +312,21 @@ class PolicyGradient(Family):
     revision: Literal[1] = 1  # raised by every change of code that can move a score
     method: Annotated[Reinforce | Surrogate | Natural, Field(discriminator="kind")] = Surrogate()
     torso: Torso = Mlp(widths=(64, 64), activation="tanh")
-    hidden: int = Field(default=512, ge=1)  # units of the layer between shared convolutions and both heads
-    log_std: float = -0.5  # first logarithm of the spread of continuous actions
-    bound: Literal["clip", "tanh"] = "clip"  # how a continuous action is brought into [−1, 1] when it is carried out
+    hidden: int = Field(default=512, ge=1)  # units of the layer between a shared convolutional torso and both heads
+    log_std: float = -0.5  # initial log std of continuous actions
+    bound: Literal["clip", "tanh"] = "clip"  # maps a continuous action to [−1, 1] before its execution
     optimizer: Literal["adam", "rmsprop"] = "adam"
     epsilon: float = Field(default=1e-8, gt=0)  # of the optimizer
     lr: float = Field(default=3e-4, gt=0)  # of the optimizer, at first
     lr_decay_steps: int | None = Field(default=None, ge=1)  # live agent steps over which the learning rate falls to 0
-    rollout_length: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rows · lanes steps
+    rollout_length: int = Field(default=32, ge=1)  # vector steps per rollout: it holds rollout_length · envs steps
     gamma: float = Field(default=0.99, ge=0, le=1)  # discount of an agent step
     gae_lambda: float = Field(default=0.95, ge=0, le=1)  # λ of the advantage estimates
-    scale_returns: bool = True  # the critic speaks in standard deviations of the return
-    normalize_obs: bool = True  # by running mean and deviation, cut at ±10
-    greedy: bool = False  # judged by the policy's mode instead of its samples
-    curiosity: Curiosity | None = None  # None pays what the environment pays
+    scale_returns: bool = True  # the critic predicts returns divided by their running std
+    normalize_obs: bool = True  # by running mean and std, clipped at ±10
+    greedy: bool = False  # evaluated by the policy's mode instead of its samples
+    curiosity: Curiosity | None = None  # None adds no intrinsic reward
 
 
 OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC
-"""The families that learn from a replay."""
+"""The families that learn from a replay buffer."""

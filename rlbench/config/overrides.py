@@ -63,7 +63,7 @@ COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Setting(NamedTuple):
-    """One field set from outside, and by whom."""
+    """The value of one field, and its source."""
 
     path: str  # dotted, e.g. "algo.lr"
     value: object  # text to be parsed by the field's type, or a value read from a TOML file
@@ -74,7 +74,7 @@ def parse(text: str, source: str = "--set") -> Setting:
     """``path=value`` from a command line.
 
     Raises:
-        UsageError: it does not read so.
+        UsageError: the text has no ``=``.
     """
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
@@ -84,19 +84,19 @@ def parse(text: str, source: str = "--set") -> Setting:
 
 def flatten(tree: Mapping[str, object], source: str, prefix: str = "") -> list[Setting]:
     """The leaves of a TOML document as settings, in the order of the file."""
-    found: list[Setting] = []
+    settings: list[Setting] = []
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            found += flatten(value, source, f"{prefix}{name}.")
+            settings += flatten(value, source, f"{prefix}{name}.")
         else:
-            found.append(Setting(prefix + name, value, source))
-    return found
+            settings.append(Setting(prefix + name, value, source))
+    return settings
 
 
-def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
-    """A copy with every setting applied, later ones over earlier ones, and the whole validated again.
+def apply_settings(model: ModelT, settings: Iterable[Setting]) -> ModelT:
+    """Return a validated copy with every setting applied, later ones over earlier ones.
 
-    A new run takes the revision that the code has for its settings.
+    A new run takes the current revision of its family.
 
     Raises:
         UnknownName: a path names no field; the nearest field is in the message.
@@ -105,7 +105,7 @@ def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
     settings = list(settings)
     for setting in settings:
         try:
-            model = _replaced(model, setting.path.split("."), setting)
+            model = _replace(model, setting.path.split("."), setting)
         except UnknownName as error:
             near = _paths(model, setting.path) if error.kind == "field" else []
             if not near:
@@ -119,33 +119,33 @@ def applied(model: ModelT, settings: Iterable[Setting]) -> ModelT:
 
 
 def _paths(model: BaseModel, path: str) -> list[str]:
-    """The paths of fields whose last part is that of ``path``, or what the literature calls it."""
+    """The paths of fields whose last part is that of ``path``, or a common name of it in the literature."""
     last = path.rpartition(".")[2].lower()
     names = {last, *COMMON_NAMES.get(last, ())}
-    return [found for found, _ in fields(model) if found.rpartition(".")[2] in names - {"kind", "family"}]
+    return [name for name, _ in fields(model) if name.rpartition(".")[2] in names - {"kind", "family"}]
 
 
 def one_line(error: ValidationError) -> str:
-    """The first complaint of a validation error, in one line without its address in memory or on the web."""
+    """The first problem of a validation error, in one line without URLs."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     what = first["msg"].removeprefix("Value error, ")
     return printable(f"{where}: {what}" if where else what)  # a field may have any name
 
 
-def _replaced(node: ModelT, path: list[str], setting: Setting) -> ModelT:
+def _replace(node: ModelT, path: list[str], setting: Setting) -> ModelT:
     name, *rest = path
-    known = type(node).model_fields
-    if name not in known or name == "kind":
-        fields = [n for n in known if n != "kind"]
-        raise UnknownName("field", name, fields, where=f"{setting.source} {setting.path}: {type(node).__name__}")
+    fields = type(node).model_fields
+    if name not in fields or name == "kind":
+        names = [n for n in fields if n != "kind"]
+        raise UnknownName("field", name, names, where=f"{setting.source} {setting.path}: {type(node).__name__}")
     current = getattr(node, name)
     if rest:
         if not isinstance(current, BaseModel):
             raise UsageError(f"{setting.source} {setting.path}: {name} is {current!r} and has no fields")
-        value: object = _replaced(current, rest, setting)
+        value: object = _replace(current, rest, setting)
     else:
-        value = _value(known[name].rebuild_annotation(), current, setting)
+        value = _value(fields[name].rebuild_annotation(), current, setting)
     return node.model_copy(update={name: value})
 
 
@@ -157,9 +157,9 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
             return None
         if text not in models:
             raise UnknownName("choice", text, models, where=f"{setting.source} {setting.path}")
-        chosen = models[text]
+        model = models[text]
         try:
-            return current if type(current) is chosen else chosen()
+            return current if type(current) is model else model()
         except ValidationError as error:
             raise UsageError(
                 f"{setting.source} {setting.path}={text}: cannot be chosen alone; {one_line(error)}"
@@ -180,24 +180,24 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
 
 
 def _readings(value: object) -> list[object]:
-    """What a text may mean, the most specific first: JSON, then a list without brackets, then itself."""
+    """Possible values of a text, the most specific first: JSON, a list without brackets, the text itself."""
     if not isinstance(value, str):
         return [value]
-    found: list[object] = []
+    readings: list[object] = []
     plain = value.replace("_", "") if value.replace("_", "").lstrip("+-").replace(".", "", 1).isdigit() else value
-    named = {"none": None, "true": True, "false": False, "yes": True, "no": False}
-    if value.lower() in named:
-        found.append(named[value.lower()])
+    words = {"none": None, "true": True, "false": False, "yes": True, "no": False}
+    if value.lower() in words:
+        readings.append(words[value.lower()])
     for text in (plain, f"[{plain}]"):
         try:
-            found.append(json.loads(text))
+            readings.append(json.loads(text))
         except (ValueError, RecursionError):  # no JSON, or brackets without end
             continue
     with suppress(ValueError, OverflowError):
-        found.append(
+        readings.append(
             int(float(plain)) if float(plain).is_integer() else float(plain)
         )  # 1e6 for an int, 1e-4 for a float
-    return [*found, value]
+    return [*readings, value]
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
@@ -210,7 +210,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _kind(model: type[BaseModel]) -> str:
-    """The name a model is chosen by: the value of its ``kind``, or its class in lower case."""
+    """The name that selects a model: the value of its ``kind``, or its class in lower case."""
     field = model.model_fields.get("kind") or model.model_fields.get("family")
     return str(field.default) if field else model.__name__.lower()
 

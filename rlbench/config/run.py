@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from rlbench.config.canonical import Frozen, canonical, digest, fields
-from rlbench.config.names import named
+from rlbench.config.names import check_name
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
@@ -87,7 +87,7 @@ class Spec(Frozen):
     def _texts_are_names(self) -> Self:
         for path, value in fields(self):
             if isinstance(value, str) and value:
-                named(value)
+                check_name(value)
             if value and path in {"suite", "algorithm"} and "/" in str(value):
                 raise ValueError(f"{path}={value}: a name without / is needed")
         return self

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.config.names import named
-from rlbench.curves.points import Label, Points, shown
+from rlbench.config.names import check_name
+from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
 
 UNPACKED: Final = 2**28  # bytes
@@ -81,13 +81,14 @@ def score_matrices(found: Arrays, path: Path, algorithm: str) -> list[Points]:
         tasks = found.get(f"{suite}/tasks" if suite else "tasks")
         if tasks is None or tasks.dtype.kind != "U" or scores.ndim != 2 or scores.shape[1:] != tasks.shape:
             raise RefusedFile(
-                f"{path}: {shown([name])} has the shape {scores.shape}; give scores [seeds, tasks] and an array 'tasks'"
+                f"{path}: {listing([name])} has the shape {scores.shape}; "
+                "give scores [seeds, tasks] and an array 'tasks'"
             )
         if scores.dtype.kind not in "fiu":
-            raise RefusedFile(f"{path}: {shown([name])} holds no numbers; write scores")
+            raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
         seeds = found.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
-            raise RefusedFile(f"{path}: the seeds of {shown([name])} do not fit; give one number a row")
+            raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
         for place, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):
             task, _, dataset = str(tasks[place]).partition(" on ")
             label = Label(suite, last if suite else algorithm or last, task, dataset, int(seeds[seed]))
@@ -102,7 +103,7 @@ def score_matrices(found: Arrays, path: Path, algorithm: str) -> list[Points]:
             )
     for text in {str(part) for curve in curves for part in curve.label[:4] if part}:
         try:
-            named(text)
+            check_name(text)
         except ValueError as error:
             raise RefusedFile(f"{path}: {error}") from None
     return curves

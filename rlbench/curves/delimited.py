@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from rlbench.config.names import named, printable
-from rlbench.curves.points import Column, Label, Points, factorized, grouped, label_of, shown
+from rlbench.config.names import check_name, printable
+from rlbench.curves.points import Column, Label, Points, factorize, group, label_of, listing
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import Kind
 
@@ -61,7 +61,7 @@ class Table:
             return [usual] * self.size
         for text in dict.fromkeys(self.columns[name]):
             try:
-                named(text) if text else None
+                check_name(text) if text else None
             except ValueError as error:
                 raise RefusedFile(f"{self.where}: column {name}: {error}") from None
         return self.columns[name]
@@ -133,7 +133,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     step, score = table.name_of("step"), table.name_of("return")
     if step is None or score is None:
         missing = "step" if step is None else "return"
-        raise RefusedFile(f"{table.where}: no column {missing!r} among {shown(table.header)}; rename one")
+        raise RefusedFile(f"{table.where}: no column {missing!r} among {listing(table.header)}; rename one")
     episodes = "episodic" in score
     returns = table.numbers(score, gaps=episodes)
     kept = np.isfinite(returns) if episodes else np.ones(table.size, bool)
@@ -141,11 +141,11 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
     seeds = table.columns[seed] if seed else [""] * table.size
     suites, algorithms, tasks, datasets, kinds = fields
-    codes, labels = factorized(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True))
+    codes, labels = factorize(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True))
     steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
     lengths = table.numbers(name, gaps=True) if name else None
     found = []
-    for rows in grouped(codes):
+    for rows in group(codes):
         suite, algorithm, task, dataset, stated, number = labels[int(codes[rows[0]])]
         points = rows[kept[rows]]
         own = None if lengths is None else lengths[points]
@@ -193,7 +193,7 @@ def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     metrics = list(dict.fromkeys(match["metric"] for match in series.values()))
     chosen = tag or metrics[0]
     if chosen not in metrics or (tag is None and len(metrics) > 1):
-        raise RefusedFile(f"{table.where}: holds the metrics {shown(metrics)}; name one with --tag")
+        raise RefusedFile(f"{table.where}: holds the metrics {listing(metrics)}; name one with --tag")
     steps, found = table.numbers(table.header[0]), []
     for name, match in series.items():
         if match["metric"] == chosen:
@@ -224,7 +224,7 @@ def monitor(text: str, where: str) -> list[Points]:
         raise RefusedFile(f"{where}: its first line is no header of Monitor; restore it") from None
     table = tables(rest, where)
     if not {"r", "l"} <= set(table.header):
-        raise RefusedFile(f"{where}: no columns 'r' and 'l' among {shown(table.header)}; restore it")
+        raise RefusedFile(f"{where}: no columns 'r' and 'l' among {listing(table.header)}; restore it")
     lengths = table.numbers("l")
     label = Label(task=task if isinstance(task, str) else "")
     return [Points(label=label, kind="training", steps=np.cumsum(lengths), returns=table.numbers("r"), lengths=lengths)]

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rlbench.curves.points import Label, Points, shown
+from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
 
 DECISIONS: Final = 250_000  # of an iteration
@@ -47,7 +47,7 @@ def curves(text: str, path: Path, *, algorithm: str, tag: str | None) -> list[Po
     agents = list(dict.fromkeys(row.Agent for row in rows))
     chosen = [name for name in agents if name == tag or (tag is None and _plain(name) == _plain(algorithm))]
     if not chosen:
-        raise RefusedFile(f"{path}: holds the agents {shown(agents)}; name one with --tag")
+        raise RefusedFile(f"{path}: holds the agents {listing(agents)}; name one with --tag")
     runs: list[list[Row]] = []
     for row in rows:
         if row.Agent == chosen[0]:

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from rlbench.curves.delimited import kind_of
-from rlbench.curves.points import Label, Points, shown
-from rlbench.datasets.tfrecord import masked
+from rlbench.curves.points import Label, Points, listing
+from rlbench.datasets.tfrecord import masked_crc
 from rlbench.errors import RefusedFile
 
 RECORD: Final = 2**26  # bytes
@@ -61,7 +61,7 @@ def curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> list[Poi
     found = scalars(raw, path)
     chosen = tag or next((name for name in TAGS if name in found), None)
     if chosen is None or chosen not in found:
-        have = f"has the tags {shown(found)}" if found else "holds no scalar"
+        have = f"has the tags {listing(found)}" if found else "holds no scalar"
         raise RefusedFile(f"{path}: {have}; name one with --tag")
     steps, returns = np.array(found[chosen]).T
     lengths = found.get(EPISODES.get(chosen, ""), [])
@@ -82,12 +82,12 @@ def _records(raw: bytes, path: Path) -> Iterator[bytes]:
     at = 0
     while at + 12 <= len(raw):
         size, check = struct.unpack_from("<QI", raw, at)
-        if masked(raw[at : at + 8]) != check or size > RECORD:
+        if masked_crc(raw[at : at + 8]) != check or size > RECORD:
             raise RefusedFile(f"{path}: damaged at byte {at:,} (the length's CRC-32C is wrong); restore it")
         body, end = raw[at + 12 : at + 12 + size], at + 16 + size
         if end > len(raw):
             return
-        if masked(body) != struct.unpack_from("<I", raw, end - 4)[0]:
+        if masked_crc(body) != struct.unpack_from("<I", raw, end - 4)[0]:
             raise RefusedFile(f"{path}: damaged at byte {at:,} (its CRC-32C is wrong); restore it")
         yield body
         at = end

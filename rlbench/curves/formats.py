@@ -13,9 +13,9 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from rlbench import disk, suites
-from rlbench.config.names import LONGEST, named
+from rlbench.config.names import LONGEST, check_name
 from rlbench.curves import arrays, delimited, dopamine, events
-from rlbench.curves.points import Label, Points, clean, label_of, numbered
+from rlbench.curves.points import Label, Points, clean, label_of, number_seeds
 from rlbench.errors import RefusedFile, UnknownName, UsageError, beside
 from rlbench.records.imported import ImportedCurve, Kind, Origin
 
@@ -44,7 +44,7 @@ class ImportOptions:
     tag: str | None
 
 
-def imported(paths: Sequence[Path], options: ImportOptions) -> list[ImportedCurve]:
+def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedCurve]:
     """The curves of all files, each checked.
 
     Raises:
@@ -59,7 +59,7 @@ def imported(paths: Sequence[Path], options: ImportOptions) -> list[ImportedCurv
         found += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
     if not found:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
-    seeded = numbered([points for points, _ in found])
+    seeded = number_seeds([points for points, _ in found])
     return _distinct([_curve(points, origin, options) for points, (_, origin) in zip(seeded, found, strict=True)])
 
 
@@ -90,7 +90,7 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
 
 def _content(path: Path) -> bytes:
     try:
-        with disk.opened(path, largest=LARGEST) as file:
+        with disk.open_regular(path, largest=LARGEST) as file:
             return file.read()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file{beside(path)}; check the path") from None
@@ -182,7 +182,7 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
 
 def _named(text: str) -> str:
     try:
-        return named(text)
+        return check_name(text)
     except ValueError as error:
         raise RefusedFile(str(error)) from None
 

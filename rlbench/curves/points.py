@@ -63,7 +63,7 @@ def label_of(path: PurePath | str) -> Label:
     return Label(task=task, seed=seed)
 
 
-def numbered(curves: Sequence[Points]) -> list[Points]:
+def number_seeds(curves: Sequence[Points]) -> list[Points]:
     """Curves with a seed each: those without one are numbered in their order, cell by cell."""
     found, following = [], dict[Hashable, int]()
     for curve in curves:
@@ -107,20 +107,20 @@ def clean(curve: Points, where: str) -> Points:
     return replace(curve, steps=steps, returns=returns, lengths=lengths)
 
 
-def factorized(column: Iterable[ValueT]) -> tuple[NDArray[np.int64], list[ValueT]]:
+def factorize(column: Iterable[ValueT]) -> tuple[NDArray[np.int64], list[ValueT]]:
     """Codes ``[N]`` of the values of a column in their first order, and the values."""
     values: dict[ValueT, int] = {}
     codes = np.fromiter((values.setdefault(value, len(values)) for value in column), np.int64)
     return codes, list(values)
 
 
-def grouped(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def group(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """The places ``[N]`` of each code, in the order of the codes."""
     order = np.argsort(codes, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
-def shown(names: Iterable[object]) -> str:
+def listing(names: Iterable[object]) -> str:
     """Some names of a file in one line of a message."""
     every = [printable(str(name), 40) for name in names]
     return ", ".join(every[:8]) + (", …" if len(every) > 8 else "")

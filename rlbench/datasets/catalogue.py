@@ -106,7 +106,7 @@ def d4rl() -> dict[str, D4RLDataset]:
         }
 
 
-def known(name: str) -> D4RLDataset:
+def d4rl_dataset(name: str) -> D4RLDataset:
     """Return D4RL's data set of a name.
 
     Raises:
@@ -117,21 +117,21 @@ def known(name: str) -> D4RLDataset:
     return d4rl()[name]
 
 
-def normalized(score: float, name: str) -> float:
+def normalize(score: float, name: str) -> float:
     """D4RL's normalized score: 0 for a random policy, 100 for an expert.
 
     Raises:
         UsageError: D4RL has no reference scores for this data set.
     """
-    entry = known(name)
+    entry = d4rl_dataset(name)
     if entry.low is None or entry.high is None:  # see ``scaled``
         raise UsageError(f"{name}: D4RL has no reference score for it; report the raw score")
     return 100 * (score - entry.low) / (entry.high - entry.low)
 
 
-def scaled(name: str) -> bool:
+def has_normalized_score(name: str) -> bool:
     """True if D4RL has reference scores for a data set."""
-    return name in d4rl() and None not in {known(name).low, known(name).high}
+    return name in d4rl() and None not in {d4rl_dataset(name).low, d4rl_dataset(name).high}
 
 
 def _whole(text: str) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rlbench import disk, faults
 from rlbench.config.names import printable
-from rlbench.datasets.hdf5 import opened
+from rlbench.datasets.hdf5 import open_file
 from rlbench.errors import RefusedFile, UsageError
 
 SCHEMA_VERSION = 1
@@ -30,36 +30,36 @@ class Seal:
     url: str | None  # address of its download
 
 
-def sealed(path: Path) -> Seal:
+def seal_of(path: Path) -> Seal:
     """Return the seal of a file, and write it if there is none.
 
     Raises:
         RefusedFile: the file differs from its seal, or is no whole HDF5 file.
     """
-    seal = recorded(path)
-    return seal if seal is not None and untouched(path, seal) else verified(path)
+    seal = read_seal(path)
+    return seal if seal is not None and is_unchanged(path, seal) else verify(path)
 
 
-def untouched(path: Path, seal: Seal) -> bool:
+def is_unchanged(path: Path, seal: Seal) -> bool:
     """True if a file has the size and modification time of its seal."""
     state = path.stat()
     return (seal.size, seal.modified) == (state.st_size, state.st_mtime_ns)
 
 
-def verified(path: Path) -> Seal:
+def verify(path: Path) -> Seal:
     """Hash a file, compare it with its seal, and return the seal.
 
     Raises:
         RefusedFile: the file differs from its seal.
     """
-    seal, now = recorded(path), measured(path)
+    seal, now = read_seal(path), measure(path)
     if seal is not None and (seal.size, seal.sha256) != (now.size, now.sha256):
         raise RefusedFile(
             f"{path}: SHA-256 {now.sha256[:12]}… ({now.size:,} bytes), recorded was {seal.sha256[:12]}… "
             f"({seal.size:,} bytes); restore the file, or delete {_beside(path).name} if you meant to change it"
         )
     if seal is None and path.suffix in HDF5:
-        with opened(path):  # half a file must not be sealed
+        with open_file(path):  # half a file must not be sealed
             pass
     if seal is None or seal.modified != now.modified:
         seal = Seal(size=now.size, sha256=now.sha256, modified=now.modified, url=seal.url if seal else None)
@@ -68,15 +68,15 @@ def verified(path: Path) -> Seal:
     return seal
 
 
-def measured(path: Path, url: str | None = None) -> Seal:
+def measure(path: Path, url: str | None = None) -> Seal:
     """Hash a file."""
-    with disk.opened(path, links=True) as file:
+    with disk.open_regular(path, links=True) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         state = os.fstat(file.fileno())
     return Seal(size=state.st_size, sha256=digest, modified=state.st_mtime_ns, url=url)
 
 
-def recorded(path: Path) -> Seal | None:
+def read_seal(path: Path) -> Seal | None:
     """Read the seal beside a file, which itself may be gone; None if there is none.
 
     Raises:
@@ -94,7 +94,7 @@ def recorded(path: Path) -> Seal | None:
     except (RefusedFile, OSError, ValueError, RecursionError):
         content = None
     try:  # a newer version is refused as such
-        return _parsed(content, beside)
+        return _parse(content, beside)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise RefusedFile(f"{beside}: damaged; delete it, and the file is recorded anew on its next use") from None
 
@@ -118,7 +118,7 @@ def forget(path: Path) -> None:
     faults.point("seal.forgotten")
 
 
-def _parsed(content: dict[str, object], beside: Path) -> Seal:
+def _parse(content: dict[str, object], beside: Path) -> Seal:
     """Parse a seal; the oldest ones have no checksum of their own."""
     version, size, digest, modified, url = (content[name] for name in FIELDS)
     if isinstance(version, int) and version > SCHEMA_VERSION:

@@ -12,15 +12,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.episodes import Jumps, breaks, laid
-from rlbench.datasets.hdf5 import continuous, flags, named, numbers, opened, pieces, present, rows
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.episodes import Jumps, breaks, join_episodes
+from rlbench.datasets.hdf5 import continuous, flags, full_name, numbers, open_file, pieces, present, rows
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy
 
 
-def read(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Recorded:
+def read(path: Path, *, limit: int | None = None, once: bool = False, room: int | None = None) -> Dataset:
     """Read a whole file; with ``once`` each observation once, final observations of episodes in ``final`` rows.
 
     ``limit``: steps after which the task truncates an episode, for files that store neither ``timeouts`` nor
@@ -29,7 +29,7 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
     Raises:
         RefusedFile: a key is missing, damaged, of the wrong type or shape, or holds NaN; the message names it.
     """
-    with opened(path, room=room) as file:
+    with open_file(path, room=room) as file:
         obs = numbers(file, "observations", rank=2)
         action = continuous(file, "actions")
         reward = numbers(file, "rewards", rank=1)
@@ -40,16 +40,16 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
         arrays = {"actions": action, "rewards": reward, "terminals": terminated, "timeouts": timeouts}
         for key, array in arrays.items():
             if array is not None and len(array) != len(obs):
-                raise RefusedFile(f"{named(file, key)}: {len(array)} rows, observations have {len(obs)}")
+                raise RefusedFile(f"{full_name(file, key)}: {len(array)} rows, observations have {len(obs)}")
         if next_obs is not None and next_obs.shape != obs.shape:
             shapes = f"shape {list(next_obs.shape)}, observations have {list(obs.shape)}"
-            raise RefusedFile(f"{named(file, 'next_observations')}: {shapes}; check the file")
+            raise RefusedFile(f"{full_name(file, 'next_observations')}: {shapes}; check the file")
         jumps = _jumps(file, obs) if stored and once else None
         if timeouts is None:
             broken = breaks(obs, next_obs) if next_obs is not None else None if jumps is None else jumps.broken
             timeouts = _guessed(file, broken, terminated, limit)
-    recorded = Recorded(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
-    return recorded if jumps is None else laid(recorded, jumps)
+    recorded = Dataset(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
+    return recorded if jumps is None else join_episodes(recorded, jumps)
 
 
 def steps(path: Path) -> int:
@@ -58,13 +58,13 @@ def steps(path: Path) -> int:
     Raises:
         RefusedFile: it has no rewards, or is damaged.
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         return rows(file, "rewards")
 
 
 def provenance(path: Path) -> dict[str, str]:
     """Attributes of a file and D4RL's metadata of its policy, as far as they are texts or single numbers."""
-    with opened(path) as file:
+    with open_file(path) as file:
         metadata = {str(key): file.attrs[key] for key in file.attrs}
         for key in PROVENANCE:
             stored = file.get(key)
@@ -96,7 +96,7 @@ def _guessed(
         return cut & ~terminated
     if limit is None:
         raise RefusedFile(
-            f"{named(file, 'timeouts')}: missing, and next_observations too, so truncations are unknown; "
+            f"{full_name(file, 'timeouts')}: missing, and next_observations too, so truncations are unknown; "
             f"take version 2 of the data set"
         )
     row = np.arange(len(terminated))

@@ -12,13 +12,13 @@ import psutil
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, download, locations, remote
 from rlbench.datasets.download import Progress, part_of
-from rlbench.datasets.hdf5 import opened
-from rlbench.datasets.loader import data_file, read, told
+from rlbench.datasets.hdf5 import open_file
+from rlbench.datasets.loader import data_file, metadata, read
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA, Place
 from rlbench.errors import RefusedFile, UsageError
 
 
-def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
+def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Iterator[Progress]:
     """Download a data set of D4RL or Minari into its folder; the download is complete when this is exhausted.
 
     Raises:
@@ -32,15 +32,15 @@ def downloaded(name: str, *, patience: float = download.PATIENCE) -> Iterator[Pr
     if locations.present(there):
         return
     if there.kind == "d4rl":
-        yield from _file(catalogue.known(name).url, there.path, patience)
+        yield from _file(catalogue.d4rl_dataset(name).url, there.path, patience)
         return
     remote.download(name)
     if not locations.present(there):
         raise RefusedFile(f"{there.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
-    checksums.sealed(data_file(there.path))
+    checksums.seal_of(data_file(there.path))
 
 
-def imported(path: Path, name: str, *, room: int | None = None) -> Place:
+def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
     """Copy a file in D4RL's layout, or a folder in Minari's, to the place of ``name``.
 
     It is read once, in ``room`` bytes of memory.
@@ -55,7 +55,7 @@ def imported(path: Path, name: str, *, room: int | None = None) -> Place:
     if path.is_dir() != (there.kind == "minari"):
         layout = "a folder in Minari's layout" if there.kind == "minari" else "a file in D4RL's layout"
         raise UsageError(f"{path}: {name} names {layout}; name it {'NAMESPACE/NAME-v0' if path.is_dir() else 'rlb-…'}")
-    own = told(path).get("name", "")
+    own = metadata(path).get("name", "")
     if own.startswith("rlb-") and there.kind != "own":
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     read(path, name, room=room)
@@ -63,14 +63,14 @@ def imported(path: Path, name: str, *, room: int | None = None) -> Place:
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     for inside in files:
         _copied(path / inside, there.path / inside)
-    checksums.sealed(data_file(there.path))
+    checksums.seal_of(data_file(there.path))
     return there
 
 
 def _as_recorded(source: Path, target: Path) -> None:
     """Refuse a file that differs from the seal of its name."""
-    seal = checksums.recorded(target)
-    if seal is not None and checksums.measured(source).sha256 != seal.sha256:
+    seal = checksums.read_seal(target)
+    if seal is not None and checksums.measure(source).sha256 != seal.sha256:
         raise RefusedFile(
             f"{source}: is not the file that {target.name} was when it was first used (SHA-256 {seal.sha256[:12]}…); "
             f"delete {target}{checksums.SUFFIX} if it is to be another"
@@ -84,10 +84,10 @@ def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
 
 
 def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
-    seal = checksums.recorded(target)
-    yield from download.received(url, target, size=seal.size if seal else None, patience=patience)
+    seal = checksums.read_seal(target)
+    yield from download.fetch_file(url, target, size=seal.size if seal else None, patience=patience)
     part = part_of(target)
-    now = checksums.measured(part, url)
+    now = checksums.measure(part, url)
     if seal is not None and seal.sha256 != now.sha256:
         download.discard(target)
         raise RefusedFile(
@@ -95,7 +95,7 @@ def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
         )
     if target.suffix == ".hdf5":
         try:
-            with opened(part):
+            with open_file(part):
                 pass
         except RefusedFile:
             download.discard(target)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rlbench.datasets import loader, recording_reader
 from rlbench.datasets.episodes import episodes
-from rlbench.datasets.summary import played
+from rlbench.datasets.summary import recording_summary
 from rlbench.errors import RefusedFile
 
 EXPERT = "policy_return"
@@ -28,10 +28,10 @@ def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
     Raises:
         RefusedFile: it cannot be read, or its metadata hold a return that is no number.
     """
-    metadata = loader.told(path)
+    metadata = loader.metadata(path)
     expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
     if recording_reader.is_frames(path):
-        returns = played(recording_reader.outline(path)).returns
+        returns = recording_summary(recording_reader.outline(path)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
         return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)

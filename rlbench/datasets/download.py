@@ -62,7 +62,7 @@ def part_of(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
-def received(url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE) -> Iterator[Progress]:
+def fetch_file(url: str, target: Path, *, size: int | None = None, patience: float = PATIENCE) -> Iterator[Progress]:
     """Download into ``part_of(target)``, which is complete when this is exhausted; ``size`` in bytes, where known.
 
     The caller holds ``alone(target)``.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.datasets.hdf5 import CHUNK
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 
 ValueT = TypeVar("ValueT", bound=np.generic)
 
@@ -28,7 +28,7 @@ class Jumps(NamedTuple):
     led_to: NDArray[np.float32]  # [J, F] their next observations
 
 
-def laid(recorded: Recorded, jumps: Jumps) -> Recorded:
+def join_episodes(recorded: Dataset, jumps: Jumps) -> Dataset:
     """Insert the final observation of every episode as a row of its own, marked ``final``."""
     last = recorded.terminated | recorded.truncated | jumps.broken
     row = np.arange(len(last)) + np.cumsum(last) - last
@@ -44,7 +44,7 @@ def laid(recorded: Recorded, jumps: Jumps) -> Recorded:
     obs[behind[jumped]], obs[behind[~jumped]] = jumps.led_to, recorded.obs[ends[~jumped] + 1]
     final[behind] = True
     action, reward = spread(np.asarray(recorded.action, np.float32)), spread(recorded.reward)
-    return Recorded(obs, action, reward, spread(recorded.terminated), spread(recorded.truncated), None, final)
+    return Dataset(obs, action, reward, spread(recorded.terminated), spread(recorded.truncated), None, final)
 
 
 def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:
@@ -57,14 +57,14 @@ def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[n
     return broken
 
 
-def shown(recorded: Recorded) -> NDArray[np.bool_]:
+def final_rows(recorded: Dataset) -> NDArray[np.bool_]:
     """Mask ``[N]`` of the rows that hold a final observation and no step."""
     return np.zeros(len(recorded.reward), np.bool_) if recorded.final is None else recorded.final
 
 
-def ends(recorded: Recorded) -> NDArray[np.bool_]:
+def ends(recorded: Dataset) -> NDArray[np.bool_]:
     """Mask ``[N]`` of the last step of every episode, by marks and by rows that do not continue."""
-    marked, final = recorded.terminated | recorded.truncated, shown(recorded)
+    marked, final = recorded.terminated | recorded.truncated, final_rows(recorded)
     if recorded.next_obs is not None:
         marked |= breaks(recorded.obs, recorded.next_obs)
     marked[:-1] |= final[1:]
@@ -72,15 +72,15 @@ def ends(recorded: Recorded) -> NDArray[np.bool_]:
     return marked & ~final
 
 
-def terminated_on_end(recorded: Recorded) -> Recorded:
+def terminated_on_end(recorded: Dataset) -> Dataset:
     """Mark each truncation as a termination, as D4RL's ``terminate_on_end`` does."""
     ended = recorded.terminated | recorded.truncated
     return recorded._replace(terminated=ended, truncated=np.zeros_like(ended))
 
 
-def episodes(recorded: Recorded) -> Episodes:
+def episodes(recorded: Dataset) -> Episodes:
     """Returns, lengths and marked ends of all episodes."""
-    step = ~shown(recorded)
+    step = ~final_rows(recorded)
     last = np.flatnonzero(ends(recorded)[step])
     first = np.r_[0, last[:-1] + 1]
     return Episodes(

@@ -25,7 +25,7 @@ CHUNK = 1 << 16
 
 
 @contextmanager
-def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
+def open_file(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
     """Open an HDF5 file to read, whose arrays must fit into ``room`` bytes if given.
 
     Raises:
@@ -48,7 +48,7 @@ def opened(path: Path, *, room: int | None = None) -> Iterator[h5py.File]:
                 _refuse_oversized(file, room)
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # errors of HDF5 for a damaged file
-            raise damaged(str(path), error) from None
+            raise damage(str(path), error) from None
 
 
 def present(group: h5py.Group, key: str) -> bool:
@@ -63,7 +63,7 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
         RefusedFile: missing, damaged, not numbers, of another shape, or not finite.
     """
     stored = _stored(group, key)
-    where = named(group, key)
+    where = full_name(group, key)
     shape = _shape(stored, where, rank)
     try:
         values = np.empty(shape, np.float32)
@@ -71,7 +71,7 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     except MemoryError:
         raise RefusedFile(f"{where}: claims the shape {shape}, more than fits into memory; check the file") from None
     except (OSError, RuntimeError) as error:
-        raise damaged(where, error) from None
+        raise damage(where, error) from None
     for start in range(0, shape[0], CHUNK):
         _finite(values[start : start + CHUNK], start, where)
     return values.reshape(-1) if rank == 1 else values
@@ -83,7 +83,7 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
     Raises:
         RefusedFile: as ``numbers``.
     """
-    stored, where = _stored(group, key), named(group, key)
+    stored, where = _stored(group, key), full_name(group, key)
     actual = _shape(stored, where, len(shape))
     if actual != shape:
         raise RefusedFile(f"{where}: shape {list(actual)}, observations have {list(shape)}; check the file")
@@ -91,7 +91,7 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
         try:
             values = stored[start : start + CHUNK].astype(np.float32)
         except (OSError, RuntimeError) as error:
-            raise damaged(where, error) from None
+            raise damage(where, error) from None
         _finite(values, start, where)
         yield start, values
 
@@ -102,7 +102,7 @@ def rows(group: h5py.Group, key: str) -> int:
     Raises:
         RefusedFile: missing, damaged, not numbers, or of another shape.
     """
-    return _shape(_stored(group, key), named(group, key), rank=1)[0]
+    return _shape(_stored(group, key), full_name(group, key), rank=1)[0]
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
@@ -113,9 +113,7 @@ def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """
     stored = _stored(group, key)
     if stored.dtype.kind != "f":
-        raise RefusedFile(
-            f"{named(group, key)}: discrete actions ({stored.dtype}); only continuous ones, float [N, A], are read here"
-        )
+        raise RefusedFile(f"{full_name(group, key)}: discrete actions ({stored.dtype}); give float [N, A]")
     return numbers(group, key, rank=2)
 
 
@@ -127,16 +125,16 @@ def flags(group: h5py.Group, key: str) -> NDArray[np.bool_]:
     """
     values = numbers(group, key, rank=1)
     if not np.isin(values, (0, 1)).all():
-        raise RefusedFile(f"{named(group, key)}: holds other values than 0 and 1; check the file")
+        raise RefusedFile(f"{full_name(group, key)}: holds other values than 0 and 1; check the file")
     return values.astype(np.bool_)
 
 
-def named(group: h5py.Group, key: str) -> str:
+def full_name(group: h5py.Group, key: str) -> str:
     """Name of an array in messages: the file's path and the key."""
     return f"{group.file.filename}: {f'{group.name}/{key}'.strip('/')}"
 
 
-def damaged(where: str, error: Exception) -> RefusedFile:
+def damage(where: str, error: Exception) -> RefusedFile:
     """Return the refusal of an array that HDF5 cannot read."""
     return RefusedFile(f"{where}: damaged ({error}); delete the file and download it again")
 
@@ -176,13 +174,13 @@ def _stored_elsewhere(stored: object) -> bool:
 
 
 def _stored(group: h5py.Group, key: str) -> h5py.Dataset:
-    where = named(group, key)
+    where = full_name(group, key)
     if not present(group, key):
         raise RefusedFile(f"{where}: missing; this is not the layout expected here, check the file")
     try:
         stored = group[key]
     except (KeyError, OSError, RuntimeError) as error:
-        raise damaged(where, error) from None
+        raise damage(where, error) from None
     if not isinstance(stored, h5py.Dataset):
         raise RefusedFile(f"{where}: a group where an array was expected; check the file")
     if stored.dtype.kind not in "fiub":

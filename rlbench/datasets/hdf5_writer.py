@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rlbench import disk, faults
 from rlbench.datasets import checksums
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 
 ROWS: Final = 4096  # of a chunk
 
@@ -32,7 +32,7 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float]) -> Written:
+def write(path: Path, recorded: Dataset, attributes: Mapping[str, str | float]) -> Written:
     """Write a data set to ``path``, and its checksum beside it.
 
     Raises:
@@ -45,7 +45,7 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
             path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()  # two processes that make the same set write it one after the other
             _put(part, _filled(recorded, attributes))
-            seal = checksums.measured(part)
+            seal = checksums.measure(part)
             faults.point("dataset.filled")
             checksums.forget(path)  # the seal of the replaced set
             faults.point("dataset.forgotten")
@@ -61,7 +61,7 @@ def write(path: Path, recorded: Recorded, attributes: Mapping[str, str | float])
     return Written(path, seal.sha256, seal.size)
 
 
-def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
+def columns(recorded: Dataset) -> dict[str, NDArray[np.generic]]:
     """Arrays ``[N, ...]`` by their names in D4RL's layout."""
     arrays: dict[str, NDArray[np.generic]] = {
         "observations": recorded.obs,
@@ -73,7 +73,7 @@ def columns(recorded: Recorded) -> dict[str, NDArray[np.generic]]:
     return arrays if recorded.next_obs is None else {**arrays, "next_observations": recorded.next_obs}
 
 
-def _filled(recorded: Recorded, attributes: Mapping[str, str | float]) -> bytes:
+def _filled(recorded: Dataset, attributes: Mapping[str, str | float]) -> bytes:
     with h5py.File("memory", "w", libver="earliest", track_order=False, driver="core", backing_store=False) as file:
         for name, value in attributes.items():
             file.attrs[name] = value

@@ -8,11 +8,11 @@ from pathlib import Path
 from rlbench.datasets import catalogue, checksums, d4rl, locations, minari, recording_reader
 from rlbench.datasets.locations import MINARI_DATA
 from rlbench.datasets.recording_writer import CONTENTS
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
-def read(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Recorded:
+def read(path: Path, name: str | None = None, *, once: bool = False, room: int | None = None) -> Dataset:
     """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
 
     With ``once`` each observation of D4RL's layout comes once, as a ring buffer stores them, which halves the memory.
@@ -46,7 +46,7 @@ def steps(path: Path) -> int | None:
         RefusedFile: it is damaged.
     """
     if recording_reader.is_frames(path):
-        count = recording_reader.told(path).get("steps")
+        count = recording_reader.metadata(path).get("steps")
         return count if isinstance(count, int) else None
     inside = path.parts[-2:] == MINARI_DATA.parts
     if path.is_dir() or inside:
@@ -60,16 +60,16 @@ def steps_here(name: str, given: Path | None = None) -> int | None:
     A file's head is read only when its bytes are those that were hashed: damage could end the process.
     """
     with suppress(UsageError, RefusedFile, OSError):  # which the run itself reports
-        path = locations.found(name, given)
-        checksums.sealed(data_file(path))
+        path = locations.find(name, given)
+        checksums.seal_of(data_file(path))
         return steps(path)
     return None
 
 
-def told(path: Path) -> dict[str, str]:
+def metadata(path: Path) -> dict[str, str]:
     """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
     if recording_reader.is_frames(path):
-        return {key: str(value) for key, value in recording_reader.told(path).items()}
+        return {key: str(value) for key, value in recording_reader.metadata(path).items()}
     inside = path.parts[-2:] == MINARI_DATA.parts
     if path.is_dir() or inside:
         fields = minari.metadata(path.parents[1] if inside else path)._asdict()
@@ -84,7 +84,7 @@ def data_file(path: Path) -> Path:
         UsageError: the data set is unfinished recorded play, which has no such list.
     """
     if recording_reader.is_frames(path):
-        if not recording_reader.finished(path):
+        if not recording_reader.is_complete(path):
             raise UsageError(
                 f"{path}: is unfinished; make a data set of its steps with rlbench data subset, or record it again"
             )

@@ -44,7 +44,7 @@ def place(name: str) -> Place:
         UnknownName: the name is neither D4RL's, nor of Minari's form (``mujoco/hopper/medium-v0``) or ours (``rlb-…``).
     """
     if name in catalogue.d4rl():
-        return Place(name, "d4rl", folder("d4rl") / catalogue.known(name).file)
+        return Place(name, "d4rl", folder("d4rl") / catalogue.d4rl_dataset(name).file)
     if MINARI_NAME.fullmatch(name):
         return Place(name, "minari", folder("minari") / name)
     if OWN_NAME.fullmatch(name):
@@ -53,7 +53,7 @@ def place(name: str) -> Place:
     raise UnknownName("data set", name, [*(there.name for there in local()), *catalogue.d4rl()])
 
 
-def named(path: Path, name: str) -> bool:
+def has_name(path: Path, name: str) -> bool:
     """True if a file or folder has the name of the data set, with or without its suffix."""
     location, own = place(name), path.resolve()
     if location.kind == "minari":
@@ -81,7 +81,7 @@ def local() -> list[Place]:
     return [there for there in (*own, *d4rl, *minari) if present(there)]
 
 
-def found(name: str, given: Path | None = None) -> Path:
+def find(name: str, given: Path | None = None) -> Path:
     """Return the path of a data set: ``given``, or the location of its name.
 
     Raises:
@@ -99,7 +99,7 @@ def found(name: str, given: Path | None = None) -> Path:
     raise UsageError(f"{name}: not in {there.path}; {_remedy(there)}")
 
 
-def resolved(text: str) -> tuple[str | None, Path]:
+def resolve(text: str) -> tuple[str | None, Path]:
     """Resolve a path or the name of a data set to its name, None for a path, and its path.
 
     Raises:
@@ -110,7 +110,7 @@ def resolved(text: str) -> tuple[str | None, Path]:
         return None, path
     if path.suffix in {".hdf5", ".h5", SUFFIX}:
         raise UsageError(f"{path}: no such file{beside(path)}; check the path")
-    return text, found(text)
+    return text, find(text)
 
 
 def _remedy(there: Place) -> str:
@@ -123,7 +123,7 @@ def _remedy(there: Place) -> str:
     fetch = f"rlbench data download {there.name}"
     if there.kind == "minari":
         return f"download it: {fetch} (of unknown size)"
-    entry = catalogue.known(there.name)
+    entry = catalogue.d4rl_dataset(there.name)
     remedies = [entry.url, _size(entry), f"or give --dataset PATH, or set D4RL_DATASET_DIR; download it: {fetch}"]
     if entry.standin:
         remedies.append(f"or make a stand-in, not D4RL's data: {entry.standin}")

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk
-from rlbench.datasets.hdf5 import continuous, damaged, flags, named, numbers, opened, present
+from rlbench.datasets.hdf5 import continuous, damage, flags, full_name, numbers, open_file, present
 from rlbench.datasets.locations import MINARI_DATA, MINARI_METADATA
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 _T = TypeVar("_T", str, int, float)
@@ -45,7 +45,7 @@ class Episode(NamedTuple):
     truncated: NDArray[np.bool_]  # [T]
 
 
-def read(folder: Path, *, room: int | None = None) -> Recorded:
+def read(folder: Path, *, room: int | None = None) -> Dataset:
     """Read every episode of a data set, one after another, into at most ``room`` bytes of memory.
 
     Raises:
@@ -54,7 +54,7 @@ def read(folder: Path, *, room: int | None = None) -> Recorded:
     """
     header = metadata(folder)
     path = folder / MINARI_DATA
-    with opened(path, room=room) as file:
+    with open_file(path, room=room) as file:
         groups = sorted((name for name in file if str(name).startswith("episode_")), key=_number)
         if not groups:
             raise RefusedFile(f"{path}: episode_0: missing; the data set is empty, or not Minari's")
@@ -73,7 +73,7 @@ def read(folder: Path, *, room: int | None = None) -> Recorded:
             f"{path}: holds {len(episodes)} episodes of {steps} steps, {MINARI_METADATA.name} says "
             f"{header.episodes} of {header.steps}; download it again"
         )
-    return Recorded(
+    return Dataset(
         obs=np.concatenate([episode.obs[:-1] for episode in episodes]),
         action=np.concatenate([episode.action for episode in episodes]),
         reward=np.concatenate([episode.reward for episode in episodes]),
@@ -116,9 +116,9 @@ def _episode(file: h5py.File, name: str) -> Episode:
     try:
         group = file[name]
     except (KeyError, OSError, RuntimeError) as error:
-        raise damaged(named(file, name), error) from None
+        raise damage(full_name(file, name), error) from None
     if not isinstance(group, h5py.Group):
-        raise RefusedFile(f"{named(file, name)}: an array where an episode was expected; check the file")
+        raise RefusedFile(f"{full_name(file, name)}: an array where an episode was expected; check the file")
     reward = numbers(group, "rewards", rank=1)
     steps = len(reward)
     episode = Episode(
@@ -131,9 +131,11 @@ def _episode(file: h5py.File, name: str) -> Episode:
     columns = {"actions": episode.action, "terminations": episode.terminated, "truncations": episode.truncated}
     for key, array in columns.items():
         if len(array) != steps:
-            raise RefusedFile(f"{named(group, key)}: {len(array)} rows, rewards have {steps}")
+            raise RefusedFile(f"{full_name(group, key)}: {len(array)} rows, rewards have {steps}")
     if len(episode.obs) != steps + 1:
-        raise RefusedFile(f"{named(group, 'observations')}: {len(episode.obs)} rows, {steps} steps need {steps + 1}")
+        raise RefusedFile(
+            f"{full_name(group, 'observations')}: {len(episode.obs)} rows, {steps} steps need {steps + 1}"
+        )
     truncated = episode.truncated & ~episode.terminated
     truncated[-1] = not episode.terminated[
         -1
@@ -145,7 +147,7 @@ def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) 
     """Observations ``[T + 1, F]``; the parts of a tuple in order of number, of a dictionary in order of name."""
     if depth > DEEPEST:
         raise RefusedFile(
-            f"{named(group, key)}: is nested in itself, or deeper than any space of observations; check the file"
+            f"{full_name(group, key)}: is nested in itself, or deeper than any space of observations; check the file"
         )
     stored = group.get(key) if present(group, key) else None
     if not isinstance(stored, h5py.Group):
@@ -156,7 +158,9 @@ def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) 
         _observations(stored, name, depth + 1) for name in sorted(stored, key=lambda name: (_number(name), str(name)))
     ]
     if not parts or len({len(part) for part in parts}) != 1:
-        raise RefusedFile(f"{named(group, key)}: its parts have {[len(part) for part in parts]} rows; check the file")
+        raise RefusedFile(
+            f"{full_name(group, key)}: its parts have {[len(part) for part in parts]} rows; check the file"
+        )
     return np.concatenate(parts, axis=1)
 
 

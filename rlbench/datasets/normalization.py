@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.episodes import shown
+from rlbench.datasets.episodes import final_rows
 from rlbench.datasets.hdf5 import CHUNK
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 
 EPSILON = 1e-3
 """Added to every std, as in TD3+BC (https://arxiv.org/abs/2106.06860, §5)."""
@@ -34,9 +34,9 @@ class Scale(NamedTuple):
         return True
 
 
-def scale_of(recorded: Recorded) -> Scale:
+def scale_of(recorded: Dataset) -> Scale:
     """Mean and std of every number of the observations, summed in float64."""
-    (step,) = np.nonzero(~shown(recorded))
+    (step,) = np.nonzero(~final_rows(recorded))
     chunks = [step[start : start + CHUNK] for start in range(0, len(step), CHUNK)]
     mean = sum((recorded.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
     variance = sum((np.square(recorded.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)

@@ -139,14 +139,14 @@ def read(path: Path) -> Policy:
         RefusedFile: the file is no policy; the message names the fault.
     """
     try:
-        with disk.opened(path, largest=LARGEST, links=True) as file:
+        with disk.open_regular(path, largest=LARGEST, links=True) as file:
             raw = file.read()
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
-    return parsed(raw, str(path))
+    return parse_policy(raw, str(path))
 
 
-def parsed(raw: bytes, where: str) -> Policy:
+def parse_policy(raw: bytes, where: str) -> Policy:
     """Parse the policy in the bytes of a file.
 
     Raises:
@@ -178,7 +178,7 @@ def parsed(raw: bytes, where: str) -> Policy:
     )
 
 
-def serialized(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
+def serialize(arrays: Arrays, facts: Mapping[str, str]) -> bytes:
     """Bytes of a policy file; equal contents give equal bytes, unlike safetensors' own writer."""
     head: dict[str, object] = {"__metadata__": dict(sorted(facts.items()))}
     blocks, start = [], 0

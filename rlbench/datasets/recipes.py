@@ -136,7 +136,7 @@ def own(name: str) -> None:
     raise UsageError(f"{name}: {why}; call it {free}-own" if free in RECIPES else f"{name}: {why}; call it {free}")
 
 
-def named(name: str) -> Recipe:
+def load_recipe(name: str) -> Recipe:
     """Return rlbench's recipe of a name.
 
     Raises:

@@ -86,7 +86,7 @@ class Segment:
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
         steps = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
         if (reason := odd(steps)) is not None:
-            raise refused(self.path, f"byte {place.steps}: {reason}")
+            raise refusal(self.path, f"byte {place.steps}: {reason}")
         return steps
 
     def fill(self, place: Place, out: Frames) -> None:
@@ -105,9 +105,9 @@ class Segment:
         try:
             content = stream.decompress(self.raw[start : start + size], expected + 1)  # a limit for zip bombs
         except zlib.error as error:
-            raise refused(self.path, f"byte {start}: {error}") from None
+            raise refusal(self.path, f"byte {start}: {error}") from None
         if len(content) != expected or not stream.eof:
-            raise refused(self.path, f"byte {start}: not the expected {expected} bytes")
+            raise refusal(self.path, f"byte {start}: not the expected {expected} bytes")
         return np.frombuffer(content, np.uint8)
 
 
@@ -120,7 +120,7 @@ def odd(steps: Steps) -> str | None:
     return None
 
 
-def packed(pieces: Sequence[Chunk]) -> bytes:
+def pack(pieces: Sequence[Chunk]) -> bytes:
     """Serialize chunks as the bytes of a file."""
     streams: list[bytes] = []
     places: list[tuple[int, int, list[int]]] = []
@@ -135,7 +135,7 @@ def packed(pieces: Sequence[Chunk]) -> bytes:
     return MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
-def named(raw: bytes) -> str:
+def digest_name(raw: bytes) -> str:
     """SHA-256 in the first line of a file."""
     return raw[len(MAGIC) : HEAD - 1].decode("ascii", "replace")
 
@@ -148,27 +148,27 @@ def read(path: Path) -> Segment:
         RefusedFile: it is damaged, too large, or not in this format.
     """
     try:
-        with disk.opened(path, largest=LARGEST_FILE, links=True) as file:
+        with disk.open_regular(path, largest=LARGEST_FILE, links=True) as file:
             raw = file.read()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check it, or restore the data set") from None
     if not raw.startswith(MAGIC):
-        raise refused(path, "is of another format, or of a newer rlbench")
-    if sha256(memoryview(raw)[HEAD:]).hexdigest() != named(raw) or raw[HEAD - 1] != ord("\n"):
-        raise refused(path, "its SHA-256 is not the one it names")
+        raise refusal(path, "is of another format, or of a newer rlbench")
+    if sha256(memoryview(raw)[HEAD:]).hexdigest() != digest_name(raw) or raw[HEAD - 1] != ord("\n"):
+        raise refusal(path, "its SHA-256 is not the one it names")
     end = raw.find(b"\n", HEAD)
     try:
         head = json.loads(raw[HEAD:end])
         shape, dtype = tuple(int(size) for size in head["shape"]), np.dtype(str(head["dtype"]))
         places = tuple(_places(head["pieces"], end + 1))
     except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
-        raise refused(path, f"its header is invalid ({error})") from None
+        raise refusal(path, f"its header is invalid ({error})") from None
     if dtype.kind not in "uif" or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize > LARGEST:
-        raise refused(path, f"frames of {dtype} and the shape {shape}")
-    return Segment(path, raw, named(raw), shape, dtype, places)
+        raise refusal(path, f"frames of {dtype} and the shape {shape}")
+    return Segment(path, raw, digest_name(raw), shape, dtype, places)
 
 
-def refused(path: Path, reason: str) -> RefusedFile:
+def refusal(path: Path, reason: str) -> RefusedFile:
     """Return the refusal of a damaged file."""
     return RefusedFile(f"{path}: damaged: {reason}; restore it, import it again, or make it again with --force")
 

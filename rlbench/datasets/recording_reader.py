@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rlbench.datasets import recording_format, recording_writer
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Segment, Steps
 from rlbench.datasets.recording_writer import CONTENTS, SUFFIX
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 MOST_THREADS = 4  # zlib releases the interpreter; beyond this disk and memory are the limit
@@ -37,15 +37,15 @@ class Part(NamedTuple):
 
 def is_frames(path: Path) -> bool:
     """True if a folder is a set of recorded play, finished or not."""
-    return path.suffix == SUFFIX and path.is_dir() and (finished(path) or any(path.glob("*.segment")))
+    return path.suffix == SUFFIX and path.is_dir() and (is_complete(path) or any(path.glob("*.segment")))
 
 
-def finished(path: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """True if the folder has the list of its files."""
     return (path / CONTENTS).is_file()
 
 
-def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Recorded:
+def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Dataset:
     """Read a set, or its first ``steps`` transitions, with single frames of at most ``room`` bytes.
 
     Raises:
@@ -68,7 +68,7 @@ def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Re
         at += len(part.steps.marks)
     with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda item: _fill(*item), targets.items()))
-    return Recorded(
+    return Dataset(
         obs=obs,
         action=events.action.astype(np.dtype(events.action.dtype.str)),
         reward=events.reward,
@@ -103,7 +103,7 @@ def pieces(segment: Segment) -> Iterator[Chunk]:
         yield Chunk(place.track, obs, segment.steps(place))
 
 
-def told(path: Path) -> dict[str, object]:
+def metadata(path: Path) -> dict[str, object]:
     """Metadata of a set."""
     contents = recording_writer.contents(path)
     return {"state": "unfinished"} if contents is None else contents[1]
@@ -133,9 +133,11 @@ def subset(path: Path, target: Path, steps: int) -> None:
         writer.add(Chunk(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
         at += rows
     writer.flush()
-    metadata = {key: value for key, value in told(path).items() if not key.startswith(("episodes", "return_", "state"))}
+    own_metadata = {
+        key: value for key, value in metadata(path).items() if not key.startswith(("episodes", "return_", "state"))
+    }
     own = {"name": target.name.removesuffix(SUFFIX), "subset_of": path.name.removesuffix(SUFFIX), "steps": steps}
-    recording_writer.finish(target, writer.written, {**metadata, **own})
+    recording_writer.finish(target, writer.written, {**own_metadata, **own})
 
 
 def _parts(path: Path) -> list[Part]:

@@ -58,10 +58,10 @@ class RecordingWriter:
         """
         if not self._count:
             return
-        raw = recording_format.packed([_joined(pieces) for _, pieces in sorted(self._waiting.items())])
+        raw = recording_format.pack([_joined(pieces) for _, pieces in sorted(self._waiting.items())])
         name = f"{self.source}.{len(self.written):05}.segment"
-        put(self.folder / name, raw)
-        self.written[name] = recording_format.named(raw)
+        write_file(self.folder / name, raw)
+        self.written[name] = recording_format.digest_name(raw)
         self._waiting, self._count = {}, 0
 
 
@@ -78,7 +78,7 @@ def last(track: int, obs: Frames) -> Chunk:
 
 def finish(folder: Path, written: Mapping[str, str], metadata: Metadata) -> None:
     """Write the list of a set's files and its metadata, which makes it whole."""
-    put(folder / CONTENTS, sealed({"segments": dict(sorted(written.items())), "told": dict(metadata)}))
+    write_file(folder / CONTENTS, seal({"segments": dict(sorted(written.items())), "told": dict(metadata)}))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
@@ -90,24 +90,24 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     path = folder / CONTENTS
     if not path.is_file():
         return None
-    head = unsealed(path)
+    head = read_sealed(path)
     files, metadata = head.get("segments"), head.get("told")
     if not isinstance(files, dict) or not isinstance(metadata, dict):
-        raise recording_format.refused(path, "names no files")
+        raise recording_format.refusal(path, "names no files")
     others = [str(name) for name in files if Path(str(name)).name != name]
     if others:
-        raise recording_format.refused(path, f"names {others[0]}, which is outside its folder")
+        raise recording_format.refusal(path, f"names {others[0]}, which is outside its folder")
     return {str(name): str(digest) for name, digest in files.items()}, metadata
 
 
-def sealed(head: Mapping[str, object]) -> bytes:
+def seal(head: Mapping[str, object]) -> bytes:
     """Serialize JSON with its schema version and SHA-256."""
     rest = {"schema_version": SCHEMA_VERSION, **head}
     digest = sha256(json.dumps(rest, indent=1, sort_keys=True).encode()).hexdigest()
     return (json.dumps({**rest, "sha256": digest}, indent=1, sort_keys=True) + "\n").encode()
 
 
-def unsealed(path: Path) -> dict[str, object]:
+def read_sealed(path: Path) -> dict[str, object]:
     """Read JSON whose SHA-256 is verified.
 
     Raises:
@@ -116,14 +116,14 @@ def unsealed(path: Path) -> dict[str, object]:
     try:
         text = disk.content(path)
         head = dict(json.loads(text))
-        whole = text.encode() == sealed({key: value for key, value in head.items() if key != "sha256"})
+        whole = text.encode() == seal({key: value for key, value in head.items() if key != "sha256"})
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise recording_format.refused(path, str(error)) from None
+        raise recording_format.refusal(path, str(error)) from None
     if not whole:
-        raise recording_format.refused(path, "its SHA-256 is not the one it names")
+        raise recording_format.refusal(path, "its SHA-256 is not the one it names")
     version = head["schema_version"]
     if not isinstance(version, int):
-        raise recording_format.refused(path, "its schema_version is no number")
+        raise recording_format.refusal(path, "its schema_version is no number")
     if version > SCHEMA_VERSION:
         raise RefusedFile(
             f"{path}: schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION}); upgrade"
@@ -142,7 +142,7 @@ def clear(folder: Path) -> None:
                 faults.point("film.cleared")
 
 
-def put(path: Path, raw: bytes) -> None:
+def write_file(path: Path, raw: bytes) -> None:
     """Write a file, whole or not at all.
 
     Raises:

@@ -133,7 +133,7 @@ class Frames:
         return frame
 
 
-def gathered(path: Path) -> Shard:
+def gather(path: Path) -> Shard:
     """Read a whole shard.
 
     Raises:
@@ -150,13 +150,13 @@ def gathered(path: Path) -> Shard:
     return shard
 
 
-def converted(path: Path, writer: RecordingWriter) -> dict[str, int]:
+def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
     """Convert a shard to one track, and return its counts.
 
     Raises:
         RefusedFile: as ``gathered``.
     """
-    shard, leading = gathered(path), 0
+    shard, leading = gather(path), 0
     frames, lines = shard.frames(), shard.lines()
     for line in lines:
         for chunk in _chunks(shard, frames, line):

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk
-from rlbench.datasets.policies import serialized
-from rlbench.datasets.torchfile import Array, member, shown, tensors
+from rlbench.datasets.policies import serialize
+from rlbench.datasets.torchfile import Array, describe, member, tensors
 from rlbench.errors import RefusedFile
 
 TEXT: Final = 256 * 2**20  # bytes of ``data``, which may hold a replay buffer as text
@@ -47,7 +47,7 @@ KINDS: Final = {
 }
 
 
-def imported(path: Path, *, task: str) -> bytes:
+def convert_sb3(path: Path, *, task: str) -> bytes:
     """Convert the actor of a zip to a policy file for ``task``, which the zip does not name.
 
     Raises:
@@ -77,13 +77,13 @@ def imported(path: Path, *, task: str) -> bytes:
         "log_std_max": BOUNDS[1] if kind.squash == "tanh" and log_std else "",
         "source": "Stable-Baselines3",
     }
-    return serialized(converted, facts)
+    return serialize(converted, facts)
 
 
 def _members(path: Path) -> tuple[dict[str, object], bytes]:
     """Read settings and weights of a zip."""
     try:
-        with disk.opened(path, links=True) as raw, zipfile.ZipFile(raw) as file:
+        with disk.open_regular(path, links=True) as raw, zipfile.ZipFile(raw) as file:
             data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
             weights = member(file, "policy.pth", WEIGHTS, str(path))
     except OSError as error:
@@ -114,7 +114,7 @@ def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:
         if f"{kind.mean or kind.hidden + '.0'}.weight" in arrays:
             return family, kind
     families = "; ".join(KINDS)
-    raise RefusedFile(f"{path}: holds {shown(arrays)} …; expected an actor of plain layers of {families}")
+    raise RefusedFile(f"{path}: holds {describe(arrays)} …; expected an actor of plain layers of {families}")
 
 
 def _layers(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[str, NDArray[np.float32]]]:

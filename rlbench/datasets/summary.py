@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rlbench.datasets.episodes import episodes
 from rlbench.datasets.normalization import scale_of
 from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 
 BINS = 20
 SEEN = 1e-3  # share of all steps from which a bin counts as covered
@@ -59,7 +59,7 @@ class Summary:
     directions: float  # participation ratio of the normalized observations
 
 
-def summary(recorded: Recorded) -> Summary:
+def summary(recorded: Dataset) -> Summary:
     """Summarize a data set of continuous actions."""
     split = episodes(recorded)
     counted = split.closed if split.closed.any() else ~split.closed
@@ -96,7 +96,7 @@ class Played:
     actions: tuple[float, ...]  # share of the steps with each action
 
 
-def played(events: Steps) -> Played:
+def recording_summary(events: Steps) -> Played:
     """Summarize recorded play by its steps."""
     ended = (events.marks & (TERMINATED | TRUNCATED)) > 0
     terminated = (events.marks & TERMINATED) > 0
@@ -133,7 +133,7 @@ def _cover(action: NDArray[np.float32]) -> float:
     return float((counts >= max(1.0, SEEN * len(action))).mean())
 
 
-def _directions(recorded: Recorded) -> float:
+def _directions(recorded: Dataset) -> float:
     """Participation ratio of the correlations, (Σλ)² / Σλ²: 1 on a line, F for independent numbers."""
     some = recorded.obs[:: max(1, len(recorded.obs) // SAMPLE)]
     if some.shape[1] > WIDE:

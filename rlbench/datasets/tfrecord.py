@@ -36,13 +36,13 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     at = 0
     try:
-        with disk.opened(path, links=True) as raw, gzip.open(raw) as file:
+        with disk.open_regular(path, links=True) as raw, gzip.open(raw) as file:
             while head := file.read(12):
                 size, check = struct.unpack("<QI", _whole(head, 12))
-                if masked(head[:8]) != check or size > MOST:
+                if masked_crc(head[:8]) != check or size > MOST:
                     raise _damaged(path, at, "the length's CRC-32C is wrong")
                 body = _whole(file.read(size + 4), size + 4)
-                if masked(body[:size]) != int.from_bytes(body[size:], "little"):
+                if masked_crc(body[:size]) != int.from_bytes(body[size:], "little"):
                     raise _damaged(path, at, "its CRC-32C is wrong")
                 yield at, body[:size]
                 at += size + 16
@@ -52,7 +52,7 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check the path") from None
 
 
-def masked(data: bytes) -> int:
+def masked_crc(data: bytes) -> int:
     """Masked CRC-32C of TFRecord."""
     check = crc32c(data)
     return ((check >> 15 | check << 17) + 0xA282EAD8) & 0xFFFFFFFF

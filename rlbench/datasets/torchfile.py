@@ -156,6 +156,6 @@ def _refusal(what: str, where: str) -> RefusedFile:
     return RefusedFile(f"{where}: holds {what}, which is never run; expected a plain dictionary of tensors")
 
 
-def shown(arrays: Mapping[str, Array]) -> str:
+def describe(arrays: Mapping[str, Array]) -> str:
     """First names of ``arrays``, for a message."""
     return ", ".join(sorted(arrays)[:4])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Recorded(NamedTuple):
+class Dataset(NamedTuple):
     """N steps in the order of the data, episode after episode, without additions or gaps.
 
     ``next_obs`` includes the true final observation of an episode. It is None where a file does not store it: then the

@@ -30,7 +30,7 @@ def open_log(folder: Path) -> IO[bytes]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        log = disk.appended(folder / LOG)
+        log = disk.open_append(folder / LOG)
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be written ({error.strerror}); choose another folder with --results"
@@ -42,7 +42,7 @@ def open_log(folder: Path) -> IO[bytes]:
 def last_line(folder: Path) -> str:
     """Return the last line of the log that is not blank; empty without one."""
     try:
-        with disk.opened(folder / LOG) as file:
+        with disk.open_regular(folder / LOG) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().decode(errors="replace").splitlines()
     except (OSError, RefusedFile):
@@ -55,7 +55,7 @@ def note(folder: Path, what: Mapping[str, object]) -> None:
     path = folder / ATTEMPTS
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("note.made")
-    line = files.sealed({"schema_version": files.SCHEMA_VERSION, **what})
+    line = files.seal({"schema_version": files.SCHEMA_VERSION, **what})
     files.append(path, "\n" + line if _torn(path) else line)
 
 
@@ -63,21 +63,21 @@ def _torn(path: Path) -> bool:
     """Detect a last line without its end; its bytes need be no text."""
     if not path.exists():
         return False
-    with disk.opened(path) as file:
+    with disk.open_regular(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         return file.read() not in {b"", b"\n"}
 
 
-def noted(folder: Path) -> list[dict[str, object]]:
+def read_attempts(folder: Path) -> list[dict[str, object]]:
     """Read every whole line, in order."""
     path, found = folder / ATTEMPTS, []
     if path.exists():
-        with disk.opened(path, largest=files.LARGEST) as file:
+        with disk.open_regular(path, largest=files.LARGEST) as file:
             lines = file.read().decode(errors="replace").splitlines()
         for line in lines:
             try:
-                found.append(files.unsealed(line, str(path)))
+                found.append(files.unseal(line, str(path)))
             except RefusedFile:
                 continue  # torn by a crash
     return found
@@ -116,7 +116,7 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int)
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != before.get(name)}
     if changes:
         head["resumed"] = [line._asdict() for line in (*later, Resumption(epoch, changes))]
-        files.replace(path, files.sealed(head) + "\n")
+        files.replace(path, files.seal(head) + "\n")
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:
@@ -134,6 +134,6 @@ def _resumption(line: object) -> Resumption:
     return Resumption(epoch, environment)
 
 
-def begun(folder: Path) -> int:
+def attempt_count(folder: Path) -> int:
     """Count the processes that have begun the run."""
-    return sum(line.get("event") == "begun" for line in noted(folder))
+    return sum(line.get("event") == "begun" for line in read_attempts(folder))

@@ -51,7 +51,7 @@ def refuse_link(path: Path) -> None:
         raise disk.irregular(path)
 
 
-def sealed(content: Mapping[str, object]) -> str:
+def seal(content: Mapping[str, object]) -> str:
     """Serialize ``content`` as a line of JSON with its own checksum.
 
     Bytes that are no UTF-8, as in a path, become question marks.
@@ -69,10 +69,10 @@ def unsealed_json(text: str, where: str) -> str:
     """
     body = "{" + text[SEAL:]
     intact = text.startswith(f'{{"checksum":"{_checksum(body)}",') and len(text) <= LONGEST
-    return body if intact and f'"schema_version":{SCHEMA_VERSION},' in body else json.dumps(unsealed(text, where))
+    return body if intact and f'"schema_version":{SCHEMA_VERSION},' in body else json.dumps(unseal(text, where))
 
 
-def unsealed(text: str, where: str) -> dict[str, object]:
+def unseal(text: str, where: str) -> dict[str, object]:
     """Parse a sealed line.
 
     Raises:
@@ -117,7 +117,7 @@ def read_sealed(path: Path) -> dict[str, object]:
     Raises:
         RefusedFile: it is missing, damaged or newer.
     """
-    return unsealed(read_text(path), str(path))
+    return unseal(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
@@ -127,7 +127,7 @@ def read_text(path: Path) -> str:
         RefusedFile: it is missing, a link, no regular file, too large, or no UTF-8.
     """
     try:
-        with disk.opened(path, largest=LARGEST) as file:
+        with disk.open_regular(path, largest=LARGEST) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: damaged (not UTF-8); restore it, or start over with --force") from None
@@ -143,7 +143,7 @@ def replace(path: Path, text: str) -> None:
 
 def append(path: Path, line: str) -> None:
     """Append a line and wait until it is on the disk."""
-    with writing(path), disk.appended(path) as file:
+    with writing(path), disk.open_append(path) as file:
         file.write(faults.cut("append.torn", (line + "\n").encode()))
         file.flush()
         faults.point("append.torn")

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import faults
-from rlbench.config.names import cleaned, named
+from rlbench.config.names import check_name, clean_texts
 from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
@@ -94,7 +94,7 @@ def write(curve: ImportedCurve, results: Path) -> bool:
             f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
         ) from None
     faults.point("claim.made")
-    files.replace(folder / FILE, files.sealed({"schema_version": files.SCHEMA_VERSION, **asdict(curve)}) + "\n")
+    files.replace(folder / FILE, files.seal({"schema_version": files.SCHEMA_VERSION, **asdict(curve)}) + "\n")
     return True
 
 
@@ -112,7 +112,7 @@ def read(folder: Path) -> ImportedCurve:
 
 def _parsed(content: Mapping[str, object], path: Path) -> ImportedCurve:
     try:
-        return _CURVE.validate_python({**content, "origin": cleaned(content.get("origin"))})
+        return _CURVE.validate_python({**content, "origin": clean_texts(content.get("origin"))})
     except ValidationError as error:
         raise RefusedFile(f"{path}: not a curve of this schema ({one_line(error)})") from None
 
@@ -120,7 +120,7 @@ def _parsed(content: Mapping[str, object], path: Path) -> ImportedCurve:
 def _checked(curve: ImportedCurve, where: str) -> ImportedCurve:
     try:
         for name in (curve.suite, curve.algorithm, curve.task, curve.dataset, curve.origin.env_id):
-            named(name) if name else None
+            check_name(name) if name else None
     except ValueError as error:
         raise RefusedFile(f"{where}: {error}") from None
     if "/" in curve.suite + curve.algorithm:

@@ -53,7 +53,7 @@ def refuse_foreign(folder: Path, values: Mapping[str, Value], spec: Spec) -> Non
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Write the manifest beside the files of a checkpoint, as its last file."""
-    files.replace(folder / NAME, files.sealed({"schema_version": files.SCHEMA_VERSION, **manifest._asdict()}))
+    files.replace(folder / NAME, files.seal({"schema_version": files.SCHEMA_VERSION, **manifest._asdict()}))
 
 
 def read(folder: Path) -> Manifest:
@@ -100,7 +100,7 @@ def sha256_of(path: Path) -> str:
         RefusedFile: it cannot be read.
     """
     try:
-        with disk.opened(path) as file:
+        with disk.open_regular(path) as file:
             return file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None

@@ -24,7 +24,7 @@ from typing import IO, Self, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
-from rlbench.config.names import cleaned, printable
+from rlbench.config.names import clean_texts, printable
 from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
@@ -84,7 +84,7 @@ def read(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    environment, resumed = cleaned(head.get("environment")), cleaned(head.get("resumed", []))
+    environment, resumed = clean_texts(head.get("environment")), clean_texts(head.get("resumed", []))
     return Record(
         folder=folder,
         spec=spec,
@@ -124,7 +124,7 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
 
 def line_of(epoch: Epoch) -> str:
     """Format an epoch as a line of ``epochs.jsonl``."""
-    return files.sealed({"schema_version": files.SCHEMA_VERSION, **plain(epoch)})
+    return files.seal({"schema_version": files.SCHEMA_VERSION, **plain(epoch)})
 
 
 def epoch_of(line: str, where: str) -> Epoch:
@@ -254,7 +254,7 @@ class Store:
             self._reread()
         files.replace(
             self.folder / "outcome.json",
-            files.sealed({"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(outcome)}) + "\n",
+            files.seal({"schema_version": files.SCHEMA_VERSION, **dataclasses.asdict(outcome)}) + "\n",
         )
 
     def explain(self, text: str) -> None:
@@ -284,7 +284,7 @@ class Store:
             message = path.stat().st_size > 0
             self.died = f"an attempt crashed: {path} says where" if message else "the last attempt died without a word"
         with files.writing(path):
-            self.crash = TextIOWrapper(disk.appended(path), encoding="utf-8")
+            self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")
 
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
@@ -302,7 +302,7 @@ class Store:
                 "spec": spec.model_dump(mode="json"),
                 "environment": environment,
             }
-            files.replace(path, files.sealed(head) + "\n")
+            files.replace(path, files.seal(head) + "\n")
             return
         record = read(self.folder)
         if record.spec != spec:
@@ -311,7 +311,7 @@ class Store:
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes_at = len(record.epochs)
             if lines.exists():
-                disk.appended(lines).close()  # a hard link is refused now, not after an epoch
+                disk.open_append(lines).close()  # a hard link is refused now, not after an epoch
         if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
             files.replace(lines, self._text())
         self._size = _size(lines)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rlbench.config.names import cleaned, printable
+from rlbench.config.names import clean_texts, printable
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
 
@@ -33,7 +33,7 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
 def _attempt(folder: Path) -> Attempt:
     try:
         files.refuse_link(folder)
-        environment = cleaned(files.read_sealed(folder / "spec.json").get("environment"))
+        environment = clean_texts(files.read_sealed(folder / "spec.json").get("environment"))
         path = folder / "outcome.json"
         outcome = files.read_sealed(path) if path.exists() else {"status": "interrupted"}
     except (RefusedFile, UsageError):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlbench.config.names import cleaned, named
+from rlbench.config.names import check_name, clean_texts
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean
@@ -90,7 +90,7 @@ def to_text(baseline: Baseline) -> str:
             for entry in baseline.entries
         ],
     }
-    return json.dumps(json.loads(files.sealed(content)), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(json.loads(files.seal(content)), indent=1, ensure_ascii=False) + "\n"
 
 
 def read(path: Path) -> Baseline:
@@ -106,7 +106,7 @@ def read(path: Path) -> Baseline:
     if not text.lstrip().startswith("{"):
         raise RefusedFile(f"{path}: not a baseline; {remedy}")
     try:
-        content = cleaned(files.unsealed(text, str(path)))
+        content = clean_texts(files.unseal(text, str(path)))
     except RefusedFile as error:
         raise RefusedFile(str(error).replace("start over with --force", remedy)) from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
@@ -146,8 +146,8 @@ def _read_entry(cell: object) -> Entry:
     if not isinstance(cell, dict):
         raise TypeError
     return Entry(
-        key=CellKey(*(text and named(text) for text in (str(cell[name]) for name in CellKey._fields))),
-        id=named(str(cell["id"])),
+        key=CellKey(*(text and check_name(text) for text in (str(cell[name]) for name in CellKey._fields))),
+        id=check_name(str(cell["id"])),
         scores={_seed(seed): _finite(score) for seed, score in cell["scores"].items()},
         speeds={str(machine): tuple(map(_finite, _list(values))) for machine, values in cell["speeds"].items()},
     )

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files, imported, manifest, store
 from rlbench.records.folders import folders
-from rlbench.records.locks import held
+from rlbench.records.locks import is_held
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.report import baseline
@@ -114,7 +114,7 @@ def _run(folder: Path, found: Findings) -> Iterator[str]:
         if place.is_dir():
             found.checkpoints += 1
             wrong = list(_checkpoint(place, name, record))
-            if wrong and not held(folder):  # who holds it may be replacing it at this moment
+            if wrong and not is_held(folder):  # who holds it may be replacing it at this moment
                 yield from wrong
 
 

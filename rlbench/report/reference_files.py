@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from rlbench import disk, suites
 from rlbench.config.canonical import Frozen
-from rlbench.config.names import named, printable
+from rlbench.config.names import check_name, printable
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.report.reference_table import Estimator, Line
 
@@ -67,7 +67,7 @@ class Reference(Frozen):
     def _is_a_name(cls, text: str) -> str:
         if "/" in text:
             raise ValueError(f"{text!r}: a name without / is needed")
-        return named(text) if text else text
+        return check_name(text) if text else text
 
     @field_validator("title", "url", "version", "protocol")
     @classmethod
@@ -152,7 +152,7 @@ def _rows(reference: Reference, path: Path) -> Sequence[Row]:
 def _line(reference: Reference, row: Row, path: Path) -> Line:
     for text in (row.task, row.dataset):
         try:
-            named(text) if text else None
+            check_name(text) if text else None
         except ValueError as error:
             raise RefusedFile(f"{path}: {reference.name}: {error}") from None
     seeds = row.n or reference.n
@@ -190,7 +190,7 @@ def _fault(error: ValidationError, noun: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with disk.opened(path, largest=LARGEST) as file:
+        with disk.open_regular(path, largest=LARGEST) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None

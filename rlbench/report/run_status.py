@@ -10,7 +10,7 @@ from typing import Literal
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 from rlbench.records.folders import folders
-from rlbench.records.locks import held
+from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read
 from rlbench.report.estimate import best_of_run
 
@@ -75,7 +75,7 @@ def standing(folder: Path) -> RunStatus:
 def _state(record: Record) -> State:
     if record.outcome is not None and record.outcome.status != "interrupted":
         return record.outcome.status
-    return "running" if held(record.folder) else "interrupted"
+    return "running" if is_held(record.folder) else "interrupted"
 
 
 def _steps(record: Record) -> int:

@@ -60,10 +60,10 @@ def events(epochs: Sequence[Epoch]) -> bytes:
 
 def _framed(data: bytes) -> bytes:
     """A record as TFRecord frames it."""
-    from rlbench.datasets.tfrecord import masked
+    from rlbench.datasets.tfrecord import masked_crc
 
     size = struct.pack("<Q", len(data))
-    return size + struct.pack("<I", masked(size)) + data + struct.pack("<I", masked(data))
+    return size + struct.pack("<I", masked_crc(size)) + data + struct.pack("<I", masked_crc(data))
 
 
 def bring_up(path: Path, content: bytes) -> bool:
@@ -78,12 +78,12 @@ def bring_up(path: Path, content: bytes) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         held = None
         if path.exists():
-            with disk.opened(path) as file:
+            with disk.open_regular(path) as file:
                 held = file.read(len(content) + 1)
         if held == content:
             return False
         if held is not None and content.startswith(held):
-            with disk.appended(path) as file:
+            with disk.open_append(path) as file:
                 file.write(content[len(held) :])
             return True
         disk.replace(path, content, path.with_name(f".{path.name}.{os.getpid()}.tmp"))

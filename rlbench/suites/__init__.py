@@ -75,7 +75,7 @@ def algorithms_matching(suite: str, glob: str) -> list[str]:
     return found
 
 
-def renamed(suite: str, names: Iterable[str]) -> dict[str, str]:
+def substitutes(suite: str, names: Iterable[str]) -> dict[str, str]:
     """The names of other versions, as ``Hopper-v3``, and the task that runs in their place."""
     known = {name.lower(): task for name, task in _module(suite).TASKS.items()}
     return {name: known[name.lower()] for name in names if known.get(name.lower(), name).lower() != name.lower()}

@@ -25,7 +25,7 @@ from rlbench.config.offline import (
     ImplicitQ,
     Offline,
 )
-from rlbench.config.overrides import applied
+from rlbench.config.overrides import apply_settings
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.suites import offline_discrete, offline_sources
@@ -115,4 +115,4 @@ def _cell(algorithm: str, task: str) -> Spec:
         protocol=Protocol(name="d4rl-mujoco-v4", episodes=10, envs=10),
         budget=Budget(steps=steps, epoch=EPOCH, segment=100_000),
     )
-    return applied(ours, offline_sources.settings(algorithm, task))
+    return apply_settings(ours, offline_sources.settings(algorithm, task))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rlbench.config.footprint import Footprint, footprint, size
-from rlbench.config.resources import eval_worker_count, paying
+from rlbench.config.resources import eval_worker_count, useful_threads
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
@@ -115,8 +115,8 @@ def jobs_of(
     share = threads or max(1, machine.cores // processes)
     jobs: list[Job] = []
     for spec in specs:
-        learning = threads or min(paying(spec, card=bool(machine.gpus), cores=machine.cores), share)
-        evaluating = eval_worker_count(spec, asked=eval_workers, cores=share, threads=learning)
+        learning = threads or min(useful_threads(spec, gpu=bool(machine.gpus), cores=machine.cores), share)
+        evaluating = eval_worker_count(spec, requested=eval_workers, cores=share, threads=learning)
         need = footprint(spec, evaluating, steps=steps(spec))
         job = _job(spec, results, machine, learning, evaluating, need)
         jobs.append(job)
@@ -153,7 +153,7 @@ def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int)
 def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
     """Explain why a run of a sweep gives other numbers than alone on ``machine``; empty if it does not."""
     for job in jobs:
-        alone = paying(job.spec, card=bool(machine.gpus), cores=machine.cores)
+        alone = useful_threads(job.spec, gpu=bool(machine.gpus), cores=machine.cores)
         if job.threads != alone:
             return (
                 f"{job.name}: computes with {_counted(job.threads)} of torch here and with {alone} alone, so its "

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
-from rlbench.records.locks import held
+from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop
@@ -135,7 +135,7 @@ class Sweep:
                 continue
             if self._has_ended(job):
                 self._waiting.remove(job)
-            elif not self.executor.in_process and held(job.folder):
+            elif not self.executor.in_process and is_held(job.folder):
                 attempt.look = monotonic() + LOOK
             else:
                 self._waiting.remove(job)
@@ -168,7 +168,7 @@ class Sweep:
         attempt = self._attempts[job.name]
         if isinstance(event, Begun):
             attempt.begun, attempt.force = True, False
-            self._note(job, {"event": "begun", "number": attempts.begun(job.folder) + 1, "steps": event.steps})
+            self._note(job, {"event": "begun", "number": attempts.attempt_count(job.folder) + 1, "steps": event.steps})
         if not isinstance(event, Exited):
             self.display.show(job, event)
             return
@@ -187,7 +187,7 @@ class Sweep:
 
     def _retry_or_end(self, job: Job, event: Exited, status: Status, reason: str) -> None:
         attempt = self._attempts[job.name]
-        if status == "running" and not held(job.folder):  # its holder may have finished it, but not for ever
+        if status == "running" and not is_held(job.folder):  # its holder may have finished it, but not for ever
             attempt.lost += 1
             if attempt.lost > LOSSES:
                 status, reason = "crashed", "it ends again and again without a word"
@@ -241,7 +241,7 @@ class Sweep:
             outcome=outcome,
             started=started,
             log=job.folder / attempts.LOG if started and workers else None,
-            attempts=attempts.begun(job.folder) if workers else None,
+            attempts=attempts.attempt_count(job.folder) if workers else None,
         )
         self.endings[job.name] = ending
         if not quiet:

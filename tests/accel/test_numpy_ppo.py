@@ -15,7 +15,7 @@ from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.trpo import Natural
 from rlbench.assembly.policy_gradient import build_on_policy
 from rlbench.config.online import PolicyGradient
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
@@ -44,7 +44,9 @@ OPTIONS = {
 
 def spec_of(algorithm: str, options: tuple[str, ...]) -> Spec:
     rows = (f"algo.rollout_length={ROWS}", f"task.envs={LANES}")
-    return applied(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), [parse(text) for text in (*rows, *options)])
+    return apply_settings(
+        suites.spec("mujoco", algorithm, "HalfCheetah-v4"), [parse(text) for text in (*rows, *options)]
+    )
 
 
 def learner_of(spec: Spec, engine: str, *, discrete: bool, dtype: str = "float32") -> PPO | Natural:
@@ -198,7 +200,7 @@ WAYS: dict[str, tuple[str, Callable[[Spec], Spec], bool]] = {
     "asked for": ("numpy", lambda spec: spec, True),
     "small, left to us": ("auto", lambda spec: spec, True),
     "eager asked for": ("eager", lambda spec: spec, False),
-    "wide, left to us": ("auto", lambda spec: applied(spec, [parse("algo.torso.widths=[2048,2048]")]), False),
+    "wide, left to us": ("auto", lambda spec: apply_settings(spec, [parse("algo.torso.widths=[2048,2048]")]), False),
 }
 
 

@@ -16,7 +16,7 @@ from rlbench.algorithms.sac import SAC
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Transition
@@ -36,7 +36,7 @@ CELLS = (
 def spec_of(cell: str) -> Spec:
     suite, algorithm, task = cell.split("/")
     spec = suites.spec(suite, algorithm, task)
-    return applied(spec, [parse("algo.replay.capacity=400"), parse("algo.batch=6")])
+    return apply_settings(spec, [parse("algo.replay.capacity=400"), parse("algo.batch=6")])
 
 
 def made(cell: str, seed: int = 0) -> tuple[Learner[Transition], Transition, EnvInfo]:

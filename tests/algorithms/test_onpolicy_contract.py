@@ -19,7 +19,7 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.buffers.rollout_view import RolloutView
 from rlbench.config.online import PolicyGradient
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Rollout
@@ -40,7 +40,7 @@ def spec_of(cell: str) -> Spec:
     changes = [f"task.envs={LANES}", f"algo.rollout_length={ROWS}", "algo.torso.widths=8,8"]
     if "ppo" in cell:
         changes += ["algo.method.minibatches=3", "algo.method.epochs=2"]
-    return applied(suites.spec(*cell.split("/")), [parse(change) for change in changes])
+    return apply_settings(suites.spec(*cell.split("/")), [parse(change) for change in changes])
 
 
 def built(cell: str, seed: int = 0) -> tuple[Online, EnvInfo]:
@@ -185,7 +185,7 @@ def test_every_loss_compiles_whole(cell: str) -> None:
 @pytest.mark.parametrize("cell", ["mujoco/ppo/InvertedPendulum-v4", "mujoco/trpo/InvertedPendulum-v4"])
 def test_the_learning_rate_falls_along_its_line_to_zero_and_stays_there(cell: str) -> None:
     """At each update it is that of the steps made before the rollout's last, as in the documented schedule but one."""
-    spec = applied(
+    spec = apply_settings(
         spec_of(cell), [parse(c) for c in ("algo.lr_decay_steps=72", "budget.steps=120", "budget.epoch=120")]
     )
     algo = spec.algo

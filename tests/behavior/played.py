@@ -12,11 +12,11 @@ from benchmarks.rigs import online
 from rlbench import suites
 from rlbench.assembly.environments import describe, environments
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import ToyTask
 from rlbench.datasets.episodes import episodes
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.training.protocols import Learner
 
 NUM_ENVS = 16
@@ -24,14 +24,14 @@ ACTIONS = {"Catch": 3, "CartPole-v1": 2}
 
 
 class Played(NamedTuple):
-    recorded: Recorded
+    recorded: Dataset
     mean: float  # return of the whole episodes
 
 
 def half_trained(task: str, steps: int) -> Learner:
     """A DQN after so few steps that it is better than chance and far from the best."""
     few = (f"budget.steps={steps}", f"budget.epoch={steps}", f"algo.epsilon.steps={steps}", "algo.learning_starts=300")
-    spec = applied(
+    spec = apply_settings(
         suites.spec("toy", "dqn", task), [parse(text) for text in (*few, "protocol.episodes=4", "protocol.envs=4")]
     )
     trainer = online(spec, Runtime(device="cpu", threads=1), describe(spec))
@@ -55,7 +55,7 @@ def played(agent: Learner, task: str, *, rows: int, epsilon: float) -> Played:
     envs.close()
     obs, action, reward, terminated, truncated, last = (_laid(column) for column in zip(*columns, strict=True))
     live = ~last
-    recorded = Recorded(obs, action * live, reward * live, terminated & live, truncated & live, None, last)
+    recorded = Dataset(obs, action * live, reward * live, terminated & live, truncated & live, None, last)
     found = episodes(recorded)
     return Played(recorded, float(found.returns[found.closed].mean()))
 

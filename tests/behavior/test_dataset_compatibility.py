@@ -16,7 +16,7 @@ from rlbench.assembly.offline import experience
 from rlbench.cli.experience import Data
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box
 from rlbench.errors import RefusedFile, UsageError
 
@@ -96,7 +96,7 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     obs = np.zeros((5, 111), np.float32)
     obs[:, :27] = np.arange(27)
     ends = np.zeros(5, np.bool_)
-    recorded = Recorded(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
+    recorded = Dataset(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
     found = check_compatibility(ant, recorded, info, stretched=False)
     assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
     np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
@@ -115,7 +115,7 @@ def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
     ends, obs = np.zeros(2, np.bool_), np.zeros((2, 11), np.float32)
     action = np.array([[0, -1, -4], [1.5, 0.5, -1]], np.float32)
     found = check_compatibility(
-        hopper, Recorded(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), stretched=False
+        hopper, Dataset(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), stretched=False
     )
     np.testing.assert_allclose(found.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
 

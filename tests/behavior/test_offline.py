@@ -20,14 +20,14 @@ from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
 from rlbench.cli.experience import Data, check_data, refuse_other_data
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums
-from rlbench.datasets.checksums import sealed
+from rlbench.datasets.checksums import seal_of
 from rlbench.datasets.episode_returns import episode_returns
 from rlbench.datasets.recipes import RECIPES
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import Store, folder_of, read
 from rlbench.training.offline import Offline
@@ -41,7 +41,7 @@ ALGORITHMS = tuple(suites.algorithms("offline"))
 
 
 def spec_of(algorithm: str, *changes: str, task: str = "rlb-hopper-medium") -> Spec:
-    return applied(suites.spec("offline", algorithm, task), [parse(c) for c in (*SMALL, *changes)])
+    return apply_settings(suites.spec("offline", algorithm, task), [parse(c) for c in (*SMALL, *changes)])
 
 
 def write(path: Path, *, seed: int = 0, steps: int = 300, features: int = 11, actions: int = 3) -> Path:
@@ -64,7 +64,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("data") / "rlb-hopper-medium.hdf5")
 
 
-def steps_of(recorded: Recorded) -> int:
+def steps_of(recorded: Dataset) -> int:
     return len(recorded.reward) if recorded.final is None else int((~recorded.final).sum())
 
 
@@ -205,13 +205,13 @@ def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[Path] = []
-    measured = checksums.measured
+    measured = checksums.measure
 
     def counted(path: Path, url: str | None = None) -> checksums.Seal:
         hashed.append(path)
         return measured(path, url)
 
-    monkeypatch.setattr(checksums, "measured", counted)
+    monkeypatch.setattr(checksums, "measure", counted)
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
     assert isinstance(spec.task, OfflineTask)
     found = check_data(spec, runtime)
@@ -226,7 +226,7 @@ def test_what_was_hashed_just_now_is_not_hashed_again_unless_somebody_touched_it
 
 def test_a_finished_run_is_not_the_run_on_another_file(data: Path, tmp_path: Path) -> None:
     spec = spec_of("il")
-    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": sealed(data).sha256}})
+    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
     assert store is not None
     store.release()
     ended = read(folder_of(spec, tmp_path))
@@ -241,7 +241,7 @@ def test_a_finished_run_is_not_the_run_on_a_file_that_took_the_place_of_its_own(
 ) -> None:
     """Also where nobody names a file: the set may have been made again, by another recipe."""
     spec = spec_of("il")
-    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": sealed(data).sha256}})
+    store = Store.claim(spec, tmp_path, {"data": {"file": data.name, "sha256": seal_of(data).sha256}})
     assert store is not None
     store.release()
     ended = read(folder_of(spec, tmp_path))
@@ -351,7 +351,7 @@ def test_rewards_are_scaled_by_the_span_of_returns(data: Path) -> None:
 def test_returns_are_of_episodes_in_order_ended_or_not() -> None:
     """Rows that do not continue one another end an episode too: the seam of two files laid together."""
     flags = np.array([0, 1, 0, 0, 1, 0], bool)
-    recorded = Recorded(
+    recorded = Dataset(
         obs=np.zeros((6, 1), np.float32),
         action=np.zeros((6, 1), np.float32),
         reward=np.array([1, 2, 4, 8, 16, 32], np.float32),

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench import suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.records.store import Store, folder_of, read
 from rlbench.run import run
@@ -33,7 +33,7 @@ PONG = (
 
 
 def spec_of(suite: str, task: str, changes: tuple[str, ...], algorithm: str = "dqn") -> Spec:
-    return applied(suites.spec(suite, algorithm, task), [parse(c) for c in changes])
+    return apply_settings(suites.spec(suite, algorithm, task), [parse(c) for c in changes])
 
 
 def ending(spec: Spec, results: Path) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlbench import checkpoint, suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.envs.toy import Catch
 from rlbench.errors import BrokenEnvironment, Diverged, RefusedFile, UsageError
@@ -29,7 +29,7 @@ SMALL = (
 
 
 def spec_of(*changes: str, task: str = "Catch") -> Spec:
-    return applied(suites.spec("toy", "dqn", task), [parse(c) for c in (*SMALL, *changes)])
+    return apply_settings(suites.spec("toy", "dqn", task), [parse(c) for c in (*SMALL, *changes)])
 
 
 def finish(spec: Spec, results: Path) -> tuple[Store, list[Epoch]]:
@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_record_stays(tmp_path: Path) ->
 
 
 def test_dqn_learns_to_catch(tmp_path: Path) -> None:
-    spec = applied(suites.spec("toy", "dqn", "Catch"), [parse("budget.steps=8000")])
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse("budget.steps=8000")])
     _, epochs = finish(spec, tmp_path)
     assert epochs[0].evaluated.mean < 0.5
     assert epochs[-1].evaluated.mean >= 0.95
@@ -124,7 +124,7 @@ def test_torch_computes_with_the_threads_the_runtime_names(tmp_path: Path) -> No
 
 
 def test_a_prioritized_run_that_diverges_is_a_failed_run_too(tmp_path: Path) -> None:
-    spec = applied(suites.spec("toy", "rainbow", "Catch"), [parse(c) for c in (*SMALL, "algo.lr=1e30")])
+    spec = apply_settings(suites.spec("toy", "rainbow", "Catch"), [parse(c) for c in (*SMALL, "algo.lr=1e30")])
     with pytest.raises(Diverged):
         finish(spec, tmp_path)
     (folder,) = (p.parent for p in tmp_path.rglob("spec.json"))

@@ -14,7 +14,7 @@ from rlbench.buffers.dataset import ring
 from rlbench.buffers.ring import Ring
 from rlbench.datasets.episodes import episodes, terminated_on_end
 from rlbench.datasets.normalization import scale_of
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition
 
@@ -30,7 +30,7 @@ class Naive(NamedTuple):
     next_obs: float  # -1 where it is never bootstrapped from
 
 
-def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -> Recorded:
+def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -> Dataset:
     """Step i shows i, unless a jump before it; ``ends``: 0 goes on, 1 terminates, 2 is cut."""
     steps = len(ends)
     shown = np.cumsum([1 + 50 * (i in jumps) for i in range(steps)]).astype(np.float32)
@@ -38,7 +38,7 @@ def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -
     led_to = np.where((code > 0) | (np.arange(steps) == steps - 1), shown + 0.5, np.r_[shown[1:], 0])
     led_to = np.array([shown[i] + 0.25 if i + 1 in jumps and not ends[i] else led_to[i] for i in range(steps)])
     pair = np.array([1.0, -1.0], np.float32)
-    return Recorded(
+    return Dataset(
         obs=shown[:, None] * pair,
         action=-shown[:, None],
         reward=np.arange(1, steps + 1, dtype=np.float32) ** 2,
@@ -48,7 +48,7 @@ def file_of(ends: list[int], *, next_obs: bool, jumps: set[int] = frozenset()) -
     )
 
 
-def naive(file: Recorded, horizon: int) -> list[Naive]:
+def naive(file: Dataset, horizon: int) -> list[Naive]:
     """Every transition of a file, step by step."""
     found, steps = [], len(file.obs)
 
@@ -78,7 +78,7 @@ def naive(file: Recorded, horizon: int) -> list[Naive]:
     return found
 
 
-def filled(file: Recorded, horizon: int = 1, seed: int = 0) -> Ring:
+def filled(file: Dataset, horizon: int = 1, seed: int = 0) -> Ring:
     return ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator().manual_seed(seed), device=CPU)
 
 
@@ -131,7 +131,7 @@ def test_a_break_between_rows_is_a_cut() -> None:
 def test_a_shuffled_file_keeps_its_transitions() -> None:
     file = file_of([0] * 9 + [1], next_obs=True)
     order = np.array([3, 1, 4, 0, 9, 2, 6, 5, 8, 7])
-    shuffled = Recorded(*(column[order] for column in file if column is not None))
+    shuffled = Dataset(*(column[order] for column in file if column is not None))
     assert sorted(every(filled(shuffled))) == sorted(every(filled(file)))
 
 
@@ -183,7 +183,7 @@ class Episode(NamedTuple):
     terminated: bool
 
 
-def films(episodes: list[Episode], *, rows_behind: bool) -> Recorded:
+def films(episodes: list[Episode], *, rows_behind: bool) -> Dataset:
     """Numbered frames ``[2, 2]``: where an episode ended is told by a row behind it, or by what every step led to."""
     parts, frame = [], 0
     for steps, terminated in episodes:
@@ -196,10 +196,10 @@ def films(episodes: list[Episode], *, rows_behind: bool) -> Recorded:
         led_to = None if rows_behind else shown[1:]
         parts.append((shown[:count], action, reward, ended & terminated, ended & (not terminated), led_to, final))
     columns = [None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Recorded(*columns[:6], columns[6] if rows_behind else None)
+    return Dataset(*columns[:6], columns[6] if rows_behind else None)
 
 
-def drawn(file: Recorded, horizon: int, stack: int) -> Transition:
+def drawn(file: Dataset, horizon: int, stack: int) -> Transition:
     made = ring(file, n_step=horizon, gamma=GAMMA, generator=torch.Generator(), device=CPU, stack=stack)
     slots = made.sampler.slots
     return made.gather(slots, torch.ones(len(slots)))
@@ -238,7 +238,7 @@ def test_frames_that_were_read_are_those_that_are_drawn_without_a_copy() -> None
 
 def test_a_recording_that_breaks_off_ends_where_it_still_knows_what_came() -> None:
     whole = films([Episode(3, terminated=True), Episode(4, terminated=True)], rows_behind=True)
-    cut = Recorded(*(None if column is None else column[:7] for column in whole))
+    cut = Dataset(*(None if column is None else column[:7] for column in whole))
     assert drawn(cut, 1, 1).obs[:, 0, 0].tolist() == [0, 1, 2, 4, 5]
     assert drawn(cut, 1, 1).discount.tolist() == pytest.approx([0.9, 0.9, 0.0, 0.9, 0.9])
 
@@ -252,7 +252,7 @@ def test_what_was_recorded_from_mid_game_is_stacked_on_the_final_rows_before_it(
     """RL Unplugged's lines: up to three frames that only fill the first stack, behind another episode's final one."""
     frames = np.array([1, 2, 3, 10, 11, 12, 13, 14, 15], np.uint8)
     final = np.isin(frames, [3, 10, 11, 12, 15])
-    recorded = Recorded(
+    recorded = Dataset(
         obs=np.broadcast_to(frames[:, None, None], (9, 2, 2)).copy(),
         action=np.zeros(9, np.int64),
         reward=np.where(final, 0, frames).astype(np.float32),

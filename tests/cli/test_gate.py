@@ -132,7 +132,7 @@ def test_another_machine_is_refused_unless_it_is_meant(record_run: Record, saved
     toy(record_run, 0.9, 0)
     parsed = json.loads(content)
     del parsed["checksum"]
-    saved.write_text(files.sealed(parsed), encoding="utf-8")
+    saved.write_text(files.seal(parsed), encoding="utf-8")
     assert main(["check", "toy", "--baseline", str(saved)]) == 2
     told = capsys.readouterr().err
     assert "another processor" in told and "--other-machine" in told and len(told.splitlines()) == 1
@@ -163,13 +163,13 @@ def test_speeds_are_compared_where_the_machine_is_known_and_scores_everywhere(
     for machine, words in ((known, {"PASSED", "SLOWER"}), ("another machine", {"PASSED"})):
         content["machines"] = [machine]
         content["cells"][0]["speeds"] = {machine: [1e9] * 5}
-        Path("base.json").write_text(files.sealed(content), encoding="utf-8")
+        Path("base.json").write_text(files.seal(content), encoding="utf-8")
         for path in Path("results").rglob("epochs.jsonl"):
             learned = [
                 {**json.loads(line), "updated": {"count": 1, "loss": 0.0, "q": 0.0}}
                 for line in path.read_text(encoding="utf-8").splitlines()
             ]
-            path.write_text("".join(files.sealed(_unsealed(line)) + "\n" for line in learned), encoding="utf-8")
+            path.write_text("".join(files.seal(_unsealed(line)) + "\n" for line in learned), encoding="utf-8")
         capsys.readouterr()
         main(["check", "toy", "--baseline", "base.json", "--other-machine", "--json"])
         assert {f["word"] for f in json.loads(capsys.readouterr().out)["findings"]} == words

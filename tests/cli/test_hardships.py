@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from rlbench import suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.records.store import folder_of
 
 SMALL = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8")
@@ -37,7 +37,7 @@ def words(results: Path, *more: str) -> list[str]:
 
 
 def folder(results: Path, seed: int = 0) -> Path:
-    spec = applied(suites.spec("toy", "dqn", "Catch", seed=seed), [parse(c) for c in (*SMALL, *FILES)])
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch", seed=seed), [parse(c) for c in (*SMALL, *FILES)])
     return folder_of(spec, results)
 
 

@@ -112,7 +112,7 @@ def test_a_recording_that_is_killed_can_be_used_as_far_as_it_came(run: Path, hom
         while process.poll() is None and not (folder / "play.00001.segment").exists():
             sleep(0.02)
         process.send_signal(signal.SIGKILL)
-    assert not recording_reader.finished(folder)
+    assert not recording_reader.is_complete(folder)
     assert main(["data", "show", "rlb-catch"]) == 0
     assert "unfinished: what was written before it was broken off" in capsys.readouterr().out
     assert main(["data", "verify"]) == 2 and "is unfinished" in capsys.readouterr().out
@@ -182,7 +182,7 @@ def test_a_subset_that_was_broken_off_is_made_again_by_force(run: Path, home: Pa
     (home / "rlb-part.frames" / "dataset.json").unlink()
     capsys.readouterr()
     assert main(command) == 2 and "is there, unfinished; make it again with --force" in capsys.readouterr().err
-    assert main([*command, "--force"]) == 0 and recording_reader.finished(home / "rlb-part.frames")
+    assert main([*command, "--force"]) == 0 and recording_reader.is_complete(home / "rlb-part.frames")
 
 
 def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Path, capsys: Capture) -> None:
@@ -197,7 +197,7 @@ def test_two_processes_do_not_write_one_set(run: Path, tmp_path: Path, home: Pat
         with recording_writer.alone(home / f"{name}.frames"):
             assert main(command) == 2 and "another process is writing it; wait" in capsys.readouterr().err
         assert main(command) == 0
-    assert recording_reader.finished(home / "rlb-catch.frames")
+    assert recording_reader.is_complete(home / "rlb-catch.frames")
 
 
 def test_a_set_that_was_used_takes_further_shards(tmp_path: Path, home: Path, capsys: Capture) -> None:
@@ -222,7 +222,7 @@ def test_shards_say_what_they_are_of_and_are_not_learned_from_on_another_game(
     assert main([*command, str(other), *pong]) == 2
     assert "has the task BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in capsys.readouterr().err
     assert main([*command, str(other)]) == 0
-    assert recording_reader.told(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
+    assert recording_reader.metadata(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
     learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]
     capsys.readouterr()
     assert main(learn) == 2 and "was recorded on BreakoutNoFrameskip-v4" in capsys.readouterr().err

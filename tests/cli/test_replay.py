@@ -42,9 +42,9 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 def reseal(path: Path, change: Change, line: int = 0) -> None:
     """Change a line of a file as someone does who computes the checksums again."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    content = files.unsealed(lines[line], str(path))
+    content = files.unseal(lines[line], str(path))
     change(content)
-    lines[line] = files.sealed(content)
+    lines[line] = files.seal(content)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ from rlbench.cli.resolve import IDENTITY, resolve, smoke, written
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import PolicyGradient, Surrogate
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.errors import UnknownName, UsageError
 
 PONG = ("atari", "dqn", "PongNoFrameskip-v4")
@@ -191,7 +191,7 @@ def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
 
 def test_a_smoke_run_is_another_run_than_a_short_one() -> None:
     tiny = resolve(*CATCH, smoke=True).spec
-    assert tiny.id != applied(tiny.model_copy(update={"smoke": False}), []).id
+    assert tiny.id != apply_settings(tiny.model_copy(update={"smoke": False}), []).id
 
 
 @settings(max_examples=200)

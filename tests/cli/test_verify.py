@@ -69,10 +69,10 @@ def test_whole_files_that_contradict_each_other_are_faults(record_run: RecordRun
     path = folder / "outcome.json"
     told = files.read_sealed(path)
     for change in ({"best": 9.0}, {"final": 1.0}, {"best_epoch": 0}, {"epochs": 1}):
-        path.write_text(files.sealed({**told, **change}) + "\n", encoding="utf-8")
+        path.write_text(files.seal({**told, **change}) + "\n", encoding="utf-8")
         (fault, _) = printed(capsys, str(folder), code=2)
         assert "outcome.json" in fault, change
-    path.write_text(files.sealed(told) + "\n", encoding="utf-8")
+    path.write_text(files.seal(told) + "\n", encoding="utf-8")
     folder.rename(folder.with_name("seed=7"))
     (fault, _) = printed(capsys, str(folder.with_name("seed=7")), code=2)
     assert "is the record of atari/dqn/BreakoutNoFrameskip-v4/" in fault and "seed=0; move it there" in fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlbench import suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.errors import UsageError
 
@@ -14,7 +14,7 @@ CHEETAH = suites.spec("mujoco", "sac", "HalfCheetah-v4")
 
 
 def changed(spec: Spec, *texts: str) -> Spec:
-    return applied(spec, [parse(text) for text in texts])
+    return apply_settings(spec, [parse(text) for text in texts])
 
 
 def test_waiting_for_all_keeps_the_identity_a_run_had_before_there_was_a_choice() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.config.canonical import fields
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 
 FAMILIES = {
     ("atari", "dqn", "PongNoFrameskip-v4"): ("replay", False, True, True),
@@ -29,7 +29,7 @@ def test_a_family_says_what_its_learners_need_and_can_do(cell: tuple[str, str, s
 
 @pytest.mark.parametrize(("widths", "wide"), [("127,128", True), ("127,127", False), ("", False)])
 def test_a_second_thread_pays_from_as_many_numbers_a_layer(widths: str, wide: bool) -> None:
-    spec = applied(
+    spec = apply_settings(
         suites.spec("mujoco", "sac", "Hopper-v4"), [parse(f"algo.widths=[{widths}]"), parse("algo.batch=256")]
     )
     assert spec.algo.wide == wide

@@ -6,12 +6,12 @@ import pytest
 
 from rlbench import suites
 from rlbench.config.footprint import Footprint, footprint, size
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 
 
 def atari(*settings: str) -> Spec:
-    return applied(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), [parse(text) for text in settings])
+    return apply_settings(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), [parse(text) for text in settings])
 
 
 def test_a_slot_of_the_replay_is_a_frame_and_nineteen_bytes() -> None:
@@ -24,7 +24,7 @@ def test_the_promised_sizes_of_the_replay_are_kept(capacity: int, most: float) -
 
 
 def test_networks_are_parameters_in_five_copies_and_the_batches_on_their_way() -> None:
-    found = footprint(applied(suites.spec("toy", "dqn", "Catch"), [parse("algo.batch=10")])).networks
+    found = footprint(apply_settings(suites.spec("toy", "dqn", "Catch"), [parse("algo.batch=10")])).networks
     parameters = (50 * 64 + 64) + (64 * 64 + 64) + (64 * 18 + 18)
     assert found == 4 * (5 * parameters + 3 * 10 * (50 + 64 + 64 + 18))
 
@@ -39,7 +39,9 @@ def test_the_nature_network_is_counted_layer_by_layer() -> None:
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo", "reinforce"])
 def test_a_torso_without_layers_is_counted(algorithm: str) -> None:
-    assert footprint(applied(suites.spec("toy", algorithm, "Catch"), [parse("algo.torso.widths=[]")])).networks > 0
+    assert (
+        footprint(apply_settings(suites.spec("toy", algorithm, "Catch"), [parse("algo.torso.widths=[]")])).networks > 0
+    )
 
 
 def test_every_field_that_takes_memory_moves_the_total() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from rlbench import suites
 from rlbench.config.canonical import fields
-from rlbench.config.overrides import Setting, applied, flatten, parse
+from rlbench.config.overrides import Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.errors import UnknownName, UsageError
 
@@ -26,12 +26,12 @@ def value(spec: Spec, path: str) -> object:
 
 def refusal(*texts: str, spec: Spec = PONG) -> str:
     with pytest.raises(UsageError) as caught:
-        applied(spec, [parse(text) for text in texts])
+        apply_settings(spec, [parse(text) for text in texts])
     return str(caught.value)
 
 
 def test_no_setting_gives_an_equal_spec() -> None:
-    assert applied(PONG, []) == PONG
+    assert apply_settings(PONG, []) == PONG
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_only_an_expected_value_with_priorities_has_another_revision(
     algorithm: str, changes: list[str], revision: int, identity: str
 ) -> None:
     """Literal: ids of revision 1 are those of committed records; the loss was DQN's priority there."""
-    spec = applied(suites.spec("atari", algorithm, "PongNoFrameskip-v4"), map(parse, changes))
+    spec = apply_settings(suites.spec("atari", algorithm, "PongNoFrameskip-v4"), map(parse, changes))
     assert (value(spec, "algo.revision"), spec.id) == (revision, identity)
 
 
 def test_the_record_of_an_earlier_revision_is_read_as_what_it_is() -> None:
-    new = applied(PONG, [parse("algo.replay.priority=priority")])
+    new = apply_settings(PONG, [parse("algo.replay.priority=priority")])
     old = json.loads(new.model_dump_json())
     old["algo"]["revision"] = 1
     assert Spec.model_validate(old, strict=False).id == "3af4083b20c1"
@@ -79,38 +79,38 @@ def test_the_record_of_an_earlier_revision_is_read_as_what_it_is() -> None:
     ],
 )
 def test_a_value_is_parsed_by_the_type_of_its_field(text: str, path: str, expected: object) -> None:
-    found = value(applied(PONG, [parse(text)]), path)
+    found = value(apply_settings(PONG, [parse(text)]), path)
     assert found == expected
     assert type(found) is type(expected)
 
 
 @pytest.mark.parametrize("text", ["8,9", "[8,9]", "[8, 9]", "8, 9"])
 def test_a_list_may_leave_out_its_brackets(text: str) -> None:
-    assert value(applied(CATCH, [parse(f"algo.torso.widths={text}")]), "algo.torso.widths") == (8, 9)
+    assert value(apply_settings(CATCH, [parse(f"algo.torso.widths={text}")]), "algo.torso.widths") == (8, 9)
 
 
 def test_a_list_of_one_is_a_list() -> None:
-    assert value(applied(CATCH, [parse("algo.torso.widths=8")]), "algo.torso.widths") == (8,)
+    assert value(apply_settings(CATCH, [parse("algo.torso.widths=8")]), "algo.torso.widths") == (8,)
 
 
 @given(st.floats(min_value=1e-12, max_value=1e12))
 def test_every_number_comes_back_to_the_last_digit(number: float) -> None:
-    assert value(applied(PONG, [parse(f"algo.lr={number!r}")]), "algo.lr") == number
+    assert value(apply_settings(PONG, [parse(f"algo.lr={number!r}")]), "algo.lr") == number
 
 
 @given(st.integers(1, 10**15))
 def test_every_whole_number_comes_back(number: int) -> None:
-    assert value(applied(PONG, [parse(f"budget.steps={number}")]), "budget.steps") == number
+    assert value(apply_settings(PONG, [parse(f"budget.steps={number}")]), "budget.steps") == number
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
 def test_the_later_setting_wins(first: int, second: int) -> None:
-    found = applied(PONG, [parse(f"budget.epoch={first}"), parse(f"budget.epoch={second}")])
+    found = apply_settings(PONG, [parse(f"budget.epoch={first}"), parse(f"budget.epoch={second}")])
     assert found.budget.epoch == second
 
 
 def test_settings_change_nothing_else() -> None:
-    found = applied(PONG, [parse("algo.lr=0.5")])
+    found = apply_settings(PONG, [parse("algo.lr=0.5")])
     assert [path for path, v in fields(found) if v != value(PONG, path)] == ["algo.lr"]
     assert value(PONG, "algo.lr") == 1e-4
 
@@ -165,20 +165,20 @@ def test_fields_that_contradict_each_other_are_refused_naming_what_was_set() -> 
 
 
 def test_fields_that_contradict_each_other_only_on_the_way_are_not_refused() -> None:
-    assert applied(PONG, [parse("protocol.envs=20"), parse("protocol.episodes=20")]).protocol.envs == 20
+    assert apply_settings(PONG, [parse("protocol.envs=20"), parse("protocol.episodes=20")]).protocol.envs == 20
 
 
 def test_an_unknown_name_knows_what_it_is() -> None:
     with pytest.raises(UnknownName) as caught:
-        applied(PONG, [parse("algo.lrr=1")])
+        apply_settings(PONG, [parse("algo.lrr=1")])
     assert (caught.value.kind, caught.value.name, caught.value.exit_code) == ("field", "lrr", 2)
 
 
 def test_choosing_a_part_starts_from_its_defaults_and_choosing_it_again_keeps_it() -> None:
-    chosen = applied(CATCH, [parse("algo.torso.widths=8,9"), parse("algo.torso=mlp")])
+    chosen = apply_settings(CATCH, [parse("algo.torso.widths=8,9"), parse("algo.torso=mlp")])
     assert value(chosen, "algo.torso.widths") == (8, 9)
     with pytest.raises(UsageError, match="needs 84×84 frames"):
-        applied(CATCH, [parse("algo.torso=nature")])
+        apply_settings(CATCH, [parse("algo.torso=nature")])
 
 
 def test_a_tree_becomes_its_leaves_in_order() -> None:
@@ -192,14 +192,14 @@ def test_a_tree_becomes_its_leaves_in_order() -> None:
 
 @given(st.dictionaries(st.sampled_from(["lr", "gamma", "adam_epsilon"]), st.floats(1e-6, 1), max_size=3))
 def test_a_tree_and_its_settings_on_the_command_line_mean_the_same(tree: dict[str, float]) -> None:
-    from_tree = applied(PONG, flatten({"algo": tree}, "a.toml"))
-    assert from_tree == applied(PONG, [parse(f"algo.{name}={number!r}") for name, number in tree.items()])
+    from_tree = apply_settings(PONG, flatten({"algo": tree}, "a.toml"))
+    assert from_tree == apply_settings(PONG, [parse(f"algo.{name}={number!r}") for name, number in tree.items()])
 
 
 def test_the_identity_follows_every_field_but_the_seed() -> None:
-    assert applied(PONG, [parse("seed=5")]).id == PONG.id
+    assert apply_settings(PONG, [parse("seed=5")]).id == PONG.id
     for text in ("algo.lr=0.5", "task.sticky=0.25", "protocol.episodes=20", "budget.steps=5", "smoke=true"):
-        assert applied(PONG, [parse(text)]).id != PONG.id, text
+        assert apply_settings(PONG, [parse(text)]).id != PONG.id, text
 
 
 def test_a_spec_is_the_same_after_json_and_back() -> None:

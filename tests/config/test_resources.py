@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlbench import suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.resources import eval_worker_count
 from rlbench.config.run import Spec
 
@@ -13,7 +13,7 @@ TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")
 
 
 def changed(*texts: str) -> Spec:
-    return applied(TD3BC, [parse(text) for text in texts])
+    return apply_settings(TD3BC, [parse(text) for text in texts])
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def changed(*texts: str) -> Spec:
     ],
 )
 def test_so_many_judge_beside_a_run(spec: Spec, asked: int | None, cores: int, threads: int, judges: int) -> None:
-    assert eval_worker_count(spec, asked=asked, cores=cores, threads=threads) == judges
+    assert eval_worker_count(spec, requested=asked, cores=cores, threads=threads) == judges

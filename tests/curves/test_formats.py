@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rlbench.curves.formats import ImportOptions, imported, resolved_task
+from rlbench.curves.formats import ImportOptions, read_curves, resolved_task
 from rlbench.errors import UnknownName
 from rlbench.records.imported import ImportedCurve
 
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int
 
 
 def read(path: Path, **changes: str) -> list[ImportedCurve]:
-    return imported([path], ImportOptions(**(asdict(PLAIN) | changes)))
+    return read_curves([path], ImportOptions(**(asdict(PLAIN) | changes)))
 
 
 @pytest.mark.parametrize("name", CASES)

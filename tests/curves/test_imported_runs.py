@@ -120,7 +120,7 @@ def test_a_forged_curve_is_refused_by_every_reader(
         imported.read(folder)
     content = {k: v for k, v in json.loads(forged).items() if k != "checksum"}
     if new != "[1.0,2.0]":  # with its checksum mended only a curve is left
-        (folder / imported.FILE).write_text(files.sealed(content) + "\n")
+        (folder / imported.FILE).write_text(files.seal(content) + "\n")
         with pytest.raises(RefusedFile):
             imported.read(folder)
     capsys.readouterr()

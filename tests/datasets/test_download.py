@@ -116,7 +116,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def fetch(patience: float = 5.0) -> list[download.Progress]:
-    return list(dataset_fetch.downloaded(NAME, patience=patience))
+    return list(dataset_fetch.download_dataset(NAME, patience=patience))
 
 
 def nothing_left_behind(target: Path) -> bool:
@@ -128,7 +128,7 @@ def test_a_file_arrives_whole_and_is_recorded(server: Server, content: bytes, ta
     progress = fetch()
     assert target.read_bytes() == content
     assert progress[-1] == (len(content), len(content))
-    seal = checksums.recorded(target)
+    seal = checksums.read_seal(target)
     assert seal is not None
     assert (seal.sha256, seal.size, seal.url) == (sha256(content).hexdigest(), len(content), server.url + PATH)
     assert nothing_left_behind(target)
@@ -159,7 +159,7 @@ def test_what_was_cut_off_goes_on_where_it_stopped(server: Server, content: byte
 
 def test_a_second_call_resumes_what_the_first_had_to_leave(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH], server.cut_after = content, 3000
-    stopped = dataset_fetch.downloaded(NAME)
+    stopped = dataset_fetch.download_dataset(NAME)
     next(stopped)
     stopped.close()  # as Ctrl-C does
     assert not target.exists()
@@ -179,7 +179,7 @@ def test_halves_of_two_files_never_meet(
     server: Server, content: bytes, target: Path, tags: tuple[str | None, str | None], other: bytes
 ) -> None:
     server.files[PATH], server.cut_after, server.tag = content[::-1] + other, 3000, tags[0]
-    stopped = dataset_fetch.downloaded(NAME)
+    stopped = dataset_fetch.download_dataset(NAME)
     next(stopped)
     stopped.close()
     server.files[PATH], server.cut_after, server.tag = content, None, tags[1]
@@ -192,7 +192,7 @@ def test_a_range_that_begins_elsewhere_is_not_joined_to_what_is_there(
     server: Server, content: bytes, target: Path, shift: int
 ) -> None:
     server.files[PATH], server.cut_after, server.tag = content, 3000, None
-    stopped = dataset_fetch.downloaded(NAME)
+    stopped = dataset_fetch.download_dataset(NAME)
     next(stopped)
     stopped.close()
     server.cut_after, server.shift = None, shift
@@ -219,7 +219,7 @@ def test_what_will_not_fit_is_refused_before_a_byte_of_it_is_asked_for_and_room_
     assert not target.exists() and not part_of(target).exists()
     server.cut_after = 3000
     left(size)
-    stopped = dataset_fetch.downloaded(NAME)
+    stopped = dataset_fetch.download_dataset(NAME)
     next(stopped)
     stopped.close()
     server.cut_after = None
@@ -245,7 +245,7 @@ def test_without_ranges_a_download_begins_anew(server: Server, content: bytes, t
 def test_a_whole_part_needs_no_server(server: Server, content: bytes, target: Path) -> None:
     server.files[PATH] = content
     with download.alone(target):
-        list(download.received(server.url + PATH, target))
+        list(download.fetch_file(server.url + PATH, target))
     server.files.clear()
     fetch()
     assert target.read_bytes() == content
@@ -310,7 +310,7 @@ def test_a_server_in_trouble_is_asked_again_and_then_left(server: Server, conten
 def test_nobody_listening_is_one_line(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "PAUSE", 0.0)
     with pytest.raises(ResourceExhausted, match="refused after 0 bytes"):
-        list(download.received("http://127.0.0.1:9/x.hdf5", target))
+        list(download.fetch_file("http://127.0.0.1:9/x.hdf5", target))
 
 
 def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: bytes, target: Path) -> None:
@@ -322,7 +322,7 @@ def test_two_downloads_of_one_file_do_not_share_a_part(server: Server, content: 
 
 def test_no_other_scheme_is_opened(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not an http address"):
-        list(download.received("file:///etc/passwd", tmp_path / "x"))
+        list(download.fetch_file("file:///etc/passwd", tmp_path / "x"))
 
 
 @pytest.mark.parametrize(

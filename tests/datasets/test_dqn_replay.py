@@ -11,7 +11,7 @@ import pytest
 
 from rlbench.datasets import dqn_replay, recording_reader, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -38,11 +38,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path) -> Recorded:
+def read(folder: Path) -> Dataset:
     """The log as it is read when it was imported."""
     (path,) = dqn_replay.logs(folder)
     made = RecordingWriter(folder / "x.frames")
-    recording_writer.finish(folder / "x.frames", made.written, dqn_replay.converted(path, made))
+    recording_writer.finish(folder / "x.frames", made.written, dqn_replay.convert(path, made))
     return recording_reader.read(folder / "x.frames")
 
 
@@ -55,7 +55,7 @@ def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatc
         assert np.flatnonzero(found.terminated).tolist() == [4, 10] and np.flatnonzero(found.truncated).tolist() == [12]
         live = found.obs[:, 0, 0][~found.final]
         assert (found.action[~found.final] == live % 4).all() and (found.reward[~found.final] == live / 2).all()
-        assert recording_reader.told(folder / "x.frames") == {"transitions": 11, "episodes": 2}
+        assert recording_reader.metadata(folder / "x.frames") == {"transitions": 11, "episodes": 2}
 
 
 @pytest.mark.parametrize(("count", "head"), [(19, 7), (22, 10), (12, 0)])
@@ -68,7 +68,7 @@ def test_what_the_ring_buffer_wrote_last_is_not_joined_to_what_is_oldest(folder:
         here = shown[row]
         assert found.terminated[row] or shown[row + 1] == here + 1
         assert here != head - 1 or found.terminated[row]
-    assert recording_reader.told(folder / "x.frames")["transitions"] == (~found.final).sum()
+    assert recording_reader.metadata(folder / "x.frames")["transitions"] == (~found.final).sum()
     assert sorted({*shown}) == list(range(12))
 
 
@@ -98,7 +98,7 @@ def test_rows_of_zeros_before_an_episode_are_no_steps(
     assert found.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
     assert found.final is not None and np.flatnonzero(found.final).tolist() == [3, 5, 9]
     assert np.flatnonzero(found.terminated).tolist() == [2, 4]
-    assert recording_reader.told(tmp_path / "x.frames") == {"transitions": 7, "episodes": 2}
+    assert recording_reader.metadata(tmp_path / "x.frames") == {"transitions": 7, "episodes": 2}
 
 
 def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:

@@ -12,17 +12,17 @@ import pytest
 
 from rlbench.datasets import checksums, hdf5_writer
 from rlbench.datasets.hdf5_writer import write
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 ATTRIBUTES = {"name": "rlb-small", "recipe": '{"steps":5}', "episodes": 2, "return_mean": 1.5}
 
 
-def recorded(rows: int = 5) -> Recorded:
+def recorded(rows: int = 5) -> Dataset:
     """Some steps that differ in every number."""
     numbers = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     flags = np.arange(rows) % 5
-    return Recorded(
+    return Dataset(
         obs=numbers,
         action=-numbers[:, :2] / (3 * rows),
         reward=numbers[:, 0] / 2,
@@ -66,7 +66,7 @@ def test_its_checksum_lies_beside_it(tmp_path: Path) -> None:
     assert written == (path, sha256(raw).hexdigest(), len(raw))
     told = json.loads((tmp_path / "deep" / "rlb-small.hdf5.sha256.json").read_text())
     assert (told["sha256"], told["size"], told["url"]) == (written.sha256, written.bytes, None)
-    assert checksums.sealed(path).sha256 == written.sha256
+    assert checksums.seal_of(path).sha256 == written.sha256
     assert sorted(p.name for p in path.parent.iterdir()) == ["rlb-small.hdf5", "rlb-small.hdf5.sha256.json"]
 
 
@@ -134,11 +134,11 @@ def test_a_checksum_of_an_earlier_version_still_counts(tmp_path: Path) -> None:
     told = json.loads(beside.read_text())
     del told["checksum"]
     beside.write_text(json.dumps(told))
-    assert checksums.verified(path).sha256 == written.sha256
+    assert checksums.verify(path).sha256 == written.sha256
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(RefusedFile, match="recorded was"):
-        checksums.sealed(path)
+        checksums.seal_of(path)
     for broken in ({**told, "url": "elsewhere", "checksum": "0" * 16}, {**told, "more": 1}, {"size": 1}, [1]):
         beside.write_text(json.dumps(broken))
         with pytest.raises(RefusedFile, match="damaged; delete it"):
-            checksums.sealed(path)
+            checksums.seal_of(path)

@@ -38,16 +38,16 @@ def test_every_set_of_d4rl_is_known() -> None:
 
 
 def test_d4rls_scale_has_a_random_policy_at_0_and_the_expert_at_100() -> None:
-    assert catalogue.normalized(-280.178953, "halfcheetah-medium-v2") == pytest.approx(0)
-    assert catalogue.normalized(12135.0, "halfcheetah-medium-v2") == pytest.approx(100)
-    assert catalogue.normalized(3234.3 / 2 - 20.272305 / 2, "hopper-expert-v2") == pytest.approx(50)
+    assert catalogue.normalize(-280.178953, "halfcheetah-medium-v2") == pytest.approx(0)
+    assert catalogue.normalize(12135.0, "halfcheetah-medium-v2") == pytest.approx(100)
+    assert catalogue.normalize(3234.3 / 2 - 20.272305 / 2, "hopper-expert-v2") == pytest.approx(50)
     with pytest.raises(UsageError, match="no reference score"):
-        catalogue.normalized(1.0, "carla-town-full-v0")
+        catalogue.normalize(1.0, "carla-town-full-v0")
 
 
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as missing:
-        locations.found("halfcheetah-medium-v2")
+        locations.find("halfcheetah-medium-v2")
     said = str(missing.value)
     assert missing.value.exit_code == 2
     for part in (
@@ -74,7 +74,7 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: 
 )
 def test_every_kind_of_set_has_its_own_way(name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        locations.found(name)
+        locations.find(name)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_other_names_are_refused(name: str) -> None:
 def test_a_given_path_comes_first(tmp_path: Path) -> None:
     here = tmp_path / "mine.hdf5"
     with pytest.raises(UsageError, match=r"--dataset .*mine\.hdf5: no such file"):
-        locations.found("hopper-medium-v2", here)
+        locations.find("hopper-medium-v2", here)
     here.touch()
-    assert locations.found("hopper-medium-v2", here) == here
+    assert locations.find("hopper-medium-v2", here) == here
 
 
 def test_the_folder_is_the_variables_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,54 +103,54 @@ def test_sets_are_imported_listed_and_found(
     tmp_path: Path, columns: Columns, write_flat: Callable[..., Path], write_minari: Callable[..., Path]
 ) -> None:
     source = write_flat(columns)
-    there = dataset_fetch.imported(source, "rlb-mine")
+    there = dataset_fetch.import_dataset(source, "rlb-mine")
     assert there.path == tmp_path / ".rlbench/datasets/rlb-mine.hdf5"
     assert there.path.read_bytes() == source.read_bytes()
-    assert checksums.recorded(there.path) is not None
+    assert checksums.read_seal(there.path) is not None
     one = np.zeros((1, 1))
     episode = {"observations": np.zeros((2, 2)), "actions": one, "rewards": one[0], "terminations": one[0]}
-    dataset_fetch.imported(write_minari([{**episode, "truncations": np.ones(1)}]), "toy/walk/medium-v0")
+    dataset_fetch.import_dataset(write_minari([{**episode, "truncations": np.ones(1)}]), "toy/walk/medium-v0")
     assert [(found.name, found.kind) for found in locations.local()] == [
         ("rlb-mine", "own"),
         ("toy/walk/medium-v0", "minari"),
     ]
-    assert len(read(locations.found("toy/walk/medium-v0")).obs) == 1
+    assert len(read(locations.find("toy/walk/medium-v0")).obs) == 1
     with pytest.raises(UsageError, match="already"):
-        dataset_fetch.imported(source, "rlb-mine")
+        dataset_fetch.import_dataset(source, "rlb-mine")
     with pytest.raises(UsageError, match="names a folder in Minari's layout"):
-        dataset_fetch.imported(source, "toy/other-v0")
+        dataset_fetch.import_dataset(source, "toy/other-v0")
 
 
 def test_no_other_file_takes_the_name_of_a_set_of_d4rl(columns: Columns, write_flat: Callable[..., Path]) -> None:
     with pytest.raises(RefusedFile, match="observations: 3 numbers a step, hopper-medium-v2 has 11"):
-        dataset_fetch.imported(write_flat(columns), "hopper-medium-v2")
+        dataset_fetch.import_dataset(write_flat(columns), "hopper-medium-v2")
     assert locations.local() == []
 
 
 def test_a_file_is_recorded_on_first_use_and_a_change_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "set.json"
     path.write_bytes(b"one")
-    seal = checksums.sealed(path)
-    assert checksums.recorded(path) == seal
+    seal = checksums.seal_of(path)
+    assert checksums.read_seal(path) == seal
     path.touch()  # another time, the same bytes
-    assert checksums.sealed(path).sha256 == seal.sha256
+    assert checksums.seal_of(path).sha256 == seal.sha256
     path.write_bytes(b"two")
     with pytest.raises(RefusedFile, match=r"SHA-256 .*, recorded was"):
-        checksums.sealed(path)
+        checksums.seal_of(path)
     (tmp_path / "set.json.sha256.json").write_text("{")
     with pytest.raises(RefusedFile, match=r"sha256\.json: damaged; delete it"):
-        checksums.sealed(path)
+        checksums.seal_of(path)
 
 
 def test_a_change_that_keeps_size_and_time_is_noticed_by_verifying(tmp_path: Path) -> None:
     path = tmp_path / "set.json"
     path.write_bytes(b"one")
-    seal = checksums.sealed(path)
+    seal = checksums.seal_of(path)
     path.write_bytes(b"eno")
     os.utime(path, ns=(seal.modified, seal.modified))
-    assert checksums.sealed(path) == seal
+    assert checksums.seal_of(path) == seal
     with pytest.raises(RefusedFile):
-        checksums.verified(path)
+        checksums.verify(path)
 
 
 def test_half_a_file_is_not_what_whole_ones_are_compared_with(tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def test_half_a_file_is_not_what_whole_ones_are_compared_with(tmp_path: Path) ->
         file["rewards"] = np.ones(1000)
     path.write_bytes(whole.read_bytes()[:1000])
     with pytest.raises(RefusedFile, match="no whole HDF5 file"):
-        checksums.sealed(path)
-    assert checksums.recorded(path) is None
+        checksums.seal_of(path)
+    assert checksums.read_seal(path) is None
     path.write_bytes(whole.read_bytes())
-    assert checksums.sealed(path).sha256 == checksums.measured(whole).sha256
+    assert checksums.seal_of(path).sha256 == checksums.measure(whole).sha256
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_half_a_file_is_not_what_whole_ones_are_compared_with(tmp_path: Path) ->
     ],
 )
 def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is_named: bool) -> None:
-    assert locations.named(tmp_path / path, name) is is_named
+    assert locations.has_name(tmp_path / path, name) is is_named
 
 
 def test_a_folder_of_nothing_known_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
-        locations.found("hopper-medium-v2", tmp_path)
+        locations.find("hopper-medium-v2", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_an_own_set_that_is_missing_is_made_as_it_can_be(
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     with pytest.raises(UsageError, match=f"{name}: not in .*; make it: rlbench data {how}"):
-        locations.found(name)
+        locations.find(name)
 
 
 def test_the_folder_of_own_sets_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rlbench.datasets.policies import LARGEST, Policy, parsed, read, serialized
+from rlbench.datasets.policies import LARGEST, Policy, parse_policy, read, serialize
 from rlbench.datasets.recipes import POLICIES, SHA256
 from rlbench.errors import RefusedFile, UsageError
 
@@ -47,7 +47,9 @@ def arrays() -> Arrays:
 def made(changes: Mapping[str, NDArray[np.generic] | None] | None = None, **facts: str) -> Policy:
     """The small policy with some arrays and facts of its own; None takes an array out."""
     chosen = arrays() | dict(changes or {})
-    return parsed(serialized({k: v for k, v in chosen.items() if v is not None}, FACTS | facts), "small.safetensors")
+    return parse_policy(
+        serialize({k: v for k, v in chosen.items() if v is not None}, FACTS | facts), "small.safetensors"
+    )
 
 
 def asked(policy: Policy, *obs: float, elapsed: int = 0, noise: float | None = None) -> float:
@@ -203,15 +205,15 @@ def test_a_file_that_is_no_whole_policy_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"short", b"\xff" * 64, serialized(arrays(), FACTS)[:-1], b"\x02" + b"\0" * 7 + b"[]"]
+    "raw", [b"", b"short", b"\xff" * 64, serialize(arrays(), FACTS)[:-1], b"\x02" + b"\0" * 7 + b"[]"]
 )
 def test_what_is_no_safetensors_is_refused(raw: bytes) -> None:
     with pytest.raises(RefusedFile, match="not "):
-        parsed(raw, "x")
+        parse_policy(raw, "x")
 
 
 def test_a_file_is_read_with_its_checksum_and_never_when_it_is_huge(tmp_path: Path) -> None:
-    path, raw = tmp_path / "p.safetensors", serialized(arrays(), FACTS)
+    path, raw = tmp_path / "p.safetensors", serialize(arrays(), FACTS)
     path.write_bytes(raw)
     assert read(path).sha256 == sha256(raw).hexdigest()
     with pytest.raises(RefusedFile, match=r"nowhere.*: cannot be read"):
@@ -225,10 +227,10 @@ def test_a_file_is_read_with_its_checksum_and_never_when_it_is_huge(tmp_path: Pa
 @pytest.mark.slow
 def test_equal_contents_give_equal_bytes_in_every_process() -> None:
     code = (
-        "import hashlib, numpy as np; from rlbench.datasets.policies import serialized; "
+        "import hashlib, numpy as np; from rlbench.datasets.policies import serialize; "
         "facts = {name: name for name in set('abcdefgh')}; "
         "arrays = {name: np.full(3, ord(name), np.float32) for name in set('xyz')}; "
-        "print(hashlib.sha256(serialized(arrays, facts)).hexdigest())"
+        "print(hashlib.sha256(serialize(arrays, facts)).hexdigest())"
     )
     told = {
         subprocess.run(

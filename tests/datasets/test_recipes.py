@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from rlbench.datasets.policies import read
-from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, named, own, recipe
+from rlbench.datasets.recipes import POLICIES, RECIPES, SHA256, Part, Recipe, load_recipe, own, recipe
 from rlbench.errors import UnknownName, UsageError
 
 ZEROS = "0" * 64
@@ -99,14 +99,14 @@ def test_the_name_of_a_recipe_that_comes_with_rlbench_is_taken() -> None:
 def test_the_named_recipes_are_those_of_the_issue_and_large_enough() -> None:
     assert set(RECIPES) == WANTED
     for name, made in RECIPES.items():
-        assert made.name == name and named(name) is made
+        assert made.name == name and load_recipe(name) is made
         assert made.steps == (400_000 if name.endswith("medium-expert") else 200_000)
         assert all(part.sampled for part in made.parts)
 
 
 def test_a_recipe_that_does_not_exist_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="unknown recipe 'rlb-hoper-medium'; did you mean 'rlb-hopper-medium'"):
-        named("rlb-hoper-medium")
+        load_recipe("rlb-hoper-medium")
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

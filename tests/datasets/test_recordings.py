@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rlbench.datasets import loader, locations, recording_format, recording_reader, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 
 SHAPE = (4, 3)
@@ -86,7 +86,7 @@ def test_any_episodes_are_read_as_they_were_written(tracks: list[list[Episode]],
     assert found.action.dtype == np.int64 and found.reward.dtype == np.float32
 
 
-def check(found: Recorded, whole: Recorded) -> None:
+def check(found: Dataset, whole: Dataset) -> None:
     """Every transition of ``found`` is one of ``whole``, in its order and with its own next frame."""
     assert found.final is not None and whole.final is not None and found.final[-1]
     assert not found.final[0] and not (found.final[1:] & found.final[:-1]).any()
@@ -140,7 +140,7 @@ def test_a_subset_is_the_first_transitions_whether_read_or_written(
         recording_reader.subset(folder, other, count)
         again = recording_reader.read(other)
         assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if a is not None and b is not None)
-        assert recording_reader.told(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
+        assert recording_reader.metadata(other) == {"task": "Toy", "name": "y", "subset_of": "x", "steps": count}
         with pytest.raises(UsageError, match="were requested; request fewer"):
             recording_reader.read(folder, int((~whole.final).sum()) + 1)
 
@@ -166,7 +166,7 @@ def test_a_flipped_byte_in_any_file_is_refused_by_its_name(tmp_path: Path) -> No
             with pytest.raises(RefusedFile, match=path.name):
                 recording_reader.verify(folder)
             with pytest.raises(RefusedFile, match=path.name):  # before anything of it is unpacked
-                recording_writer.unsealed(path) if path.suffix == ".json" else recording_format.read(path)
+                recording_writer.read_sealed(path) if path.suffix == ".json" else recording_format.read(path)
         path.write_bytes(raw[:-3])
         with pytest.raises(RefusedFile, match=path.name):
             recording_reader.read(folder)
@@ -211,7 +211,7 @@ def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path: Path) -> None:
     starts = [0, *(np.flatnonzero(found.final) + 1).tolist()]
     for track, (start, stop) in enumerate(pairwise(starts)):
         np.testing.assert_array_equal(found.obs[start:stop, 0, 0], (track + 3 * np.arange(stop - start)) % 251)
-    assert recording_reader.told(folder) == {"state": "unfinished"} and not recording_reader.finished(folder)
+    assert recording_reader.metadata(folder) == {"state": "unfinished"} and not recording_reader.is_complete(folder)
     with pytest.raises(UsageError, match="is unfinished; make a data set of its steps with rlbench data subset"):
         loader.data_file(folder)
 
@@ -220,11 +220,11 @@ def test_sets_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
     folder = tmp_path / "rlb-toy.frames"
     with pytest.raises(UsageError, match="rlb-toy: not in"):
-        locations.resolved("rlb-toy")
+        locations.resolve("rlb-toy")
     write(folder, [[(5, True)]])
-    assert locations.resolved("rlb-toy") == ("rlb-toy", folder) and locations.resolved(str(folder)) == (None, folder)
+    assert locations.resolve("rlb-toy") == ("rlb-toy", folder) and locations.resolve(str(folder)) == (None, folder)
     assert locations.Place("rlb-toy", "own", folder) in locations.local()
-    assert len(loader.read(folder, "rlb-toy").obs) == 6 and loader.told(folder) == {"task": "Toy"}
+    assert len(loader.read(folder, "rlb-toy").obs) == 6 and loader.metadata(folder) == {"task": "Toy"}
     assert loader.data_file(folder) == folder / "dataset.json"
 
 
@@ -247,7 +247,7 @@ def test_what_had_just_begun_when_it_was_broken_off_is_left_out(tmp_path: Path) 
 def test_a_newer_set_says_so(tmp_path: Path) -> None:
     write(tmp_path / "x.frames", [[(5, True)]])
     path = tmp_path / "x.frames" / "dataset.json"
-    path.write_bytes(recording_writer.sealed({"schema_version": 2, "segments": {}, "told": {}}))
+    path.write_bytes(recording_writer.seal({"schema_version": 2, "segments": {}, "told": {}}))
     with pytest.raises(RefusedFile, match="written by a newer rlbench"):
         recording_reader.read(tmp_path / "x.frames")
     segment = tmp_path / "x.frames" / "play.00000.segment"

@@ -74,40 +74,40 @@ def test_a_data_set_is_listed_downloaded_and_recorded(
     server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert remote.names() == [NAME]
-    assert list(dataset_fetch.downloaded(NAME)) == []
+    assert list(dataset_fetch.download_dataset(NAME)) == []
     local = tmp_path / "local" / DATA
     assert local.read_bytes() == (server / DATA).read_bytes()
     assert read(tmp_path / "local" / NAME).obs.tolist() == [[0, 1], [2, 3], [4, 5]]
-    seal = checksums.recorded(local)
+    seal = checksums.read_seal(local)
     assert seal is not None and seal.size == local.stat().st_size
     assert capsys.readouterr().out == ""
     shutil.rmtree(server)
-    assert list(dataset_fetch.downloaded(NAME)) == []  # without the server
+    assert list(dataset_fetch.download_dataset(NAME)) == []  # without the server
 
 
 def test_half_a_download_is_completed(server: Path, tmp_path: Path) -> None:
     (tmp_path / "local" / NAME / "data").mkdir(parents=True)
-    list(dataset_fetch.downloaded(NAME))
+    list(dataset_fetch.download_dataset(NAME))
     assert (tmp_path / "local" / DATA).read_bytes() == (server / DATA).read_bytes()
 
 
 def test_another_file_than_the_recorded_one_is_refused(server: Path, tmp_path: Path) -> None:
-    list(dataset_fetch.downloaded(NAME))
+    list(dataset_fetch.download_dataset(NAME))
     (tmp_path / "local" / DATA).unlink()
     (server / DATA).write_bytes(b"another file")
     with pytest.raises(RefusedFile, match=r"recorded was [0-9a-f]{12}"):
-        list(dataset_fetch.downloaded(NAME))
+        list(dataset_fetch.download_dataset(NAME))
 
 
 def test_a_storage_format_that_nothing_here_reads_is_refused(server: Path) -> None:
     (server / DATA).unlink()
     with pytest.raises(RefusedFile, match="only the storage format hdf5 is read"):
-        list(dataset_fetch.downloaded(NAME))
+        list(dataset_fetch.download_dataset(NAME))
 
 
 def test_an_unknown_name_or_storage_is_a_mistake_of_the_user(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"Couldn't find any version .* `rlbench data list --remote`"):
-        list(dataset_fetch.downloaded("toy/run/medium-v0"))
+        list(dataset_fetch.download_dataset("toy/run/medium-v0"))
     monkeypatch.setenv("MINARI_REMOTE", "https://example.org")
     with pytest.raises(UsageError, match=r"MINARI_REMOTE=https://example\.org: give hf://ORGANISATION"):
         remote.names()
@@ -120,7 +120,7 @@ def test_a_remote_that_fails_is_one_line(failure: Exception, server: Path, monke
 
     monkeypatch.setitem(remotes._registry, "hf", unreachable)
     with pytest.raises(ResourceExhausted, match="run the same command again") as raised:
-        list(dataset_fetch.downloaded(NAME))
+        list(dataset_fetch.download_dataset(NAME))
     assert "\n" not in str(raised.value)
 
 

@@ -19,16 +19,16 @@ from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.rl_unplugged import Shard
 from rlbench.datasets.shard_conversion import Conversion
 from rlbench.datasets.tfrecord import crc32c, example, records
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError
 from tests.datasets import rl_unplugged_writer
 from tests.datasets.rl_unplugged_writer import Transition, episode, picture, png, shard
 
 
-def read(path: Path, folder: Path) -> Recorded:
+def read(path: Path, folder: Path) -> Dataset:
     """A shard as it is read when it was imported."""
     made = RecordingWriter(folder)
-    counts = rl_unplugged.converted(path, made)
+    counts = rl_unplugged.convert(path, made)
     recording_writer.finish(folder, made.written, counts)
     return recording_reader.read(folder)
 
@@ -116,7 +116,12 @@ def test_a_line_that_begins_in_mid_game_is_led_in_by_what_was_seen_before(tmp_pa
     assert found.final is not None
     assert found.final.tolist() == [False, False, True, True, True, True, False, False, False, True]
     assert found.truncated.tolist() == [False, True, *[False] * 8] and np.flatnonzero(found.terminated).tolist() == [8]
-    assert recording_reader.told(tmp_path / "x.frames") == {"transitions": 5, "lines": 2, "leading": 3, "episodes": 1}
+    assert recording_reader.metadata(tmp_path / "x.frames") == {
+        "transitions": 5,
+        "lines": 2,
+        "leading": 3,
+        "episodes": 1,
+    }
 
 
 def still(number: int, *, action: int = 0) -> Transition:
@@ -216,9 +221,7 @@ def test_a_wrong_checksum_a_cut_gzip_and_no_gzip_are_refused_by_byte(tmp_path: P
 
 def bring(folder: Path, *paths: Path, workers: int = 1) -> list[Conversion]:
     """An import."""
-    return list(
-        shard_conversion.convert_shards(paths, folder, rl_unplugged.converted, workers=workers, origin="a test")
-    )
+    return list(shard_conversion.convert_shards(paths, folder, rl_unplugged.convert, workers=workers, origin="a test"))
 
 
 def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path: Path) -> None:
@@ -240,7 +243,7 @@ def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
     found = recording_reader.read(folder)
     assert len(found.obs) == 5 + 7 + 3 and found.terminated.sum() == 3
-    told = recording_reader.told(folder)
+    told = recording_reader.metadata(folder)
     assert (told["files"], told["transitions"], told["episodes"]) == (3, 12, 3)
     assert all(b.before for b in bring(folder, good, bad, late))
     shard(good, episode(4, 9))
@@ -254,11 +257,11 @@ def test_an_import_that_was_broken_off_goes_on_and_ends_in_the_same_bytes(tmp_pa
     paths = [shard(tmp_path / f"run_1-0000{n}-of-00100", episode(n + 1, 5)) for n in range(3)]
     whole, broken = tmp_path / "whole.frames", tmp_path / "broken.frames"
     bring(whole, *paths)
-    for brought in shard_conversion.convert_shards(paths, broken, rl_unplugged.converted, workers=1, origin="a test"):
+    for brought in shard_conversion.convert_shards(paths, broken, rl_unplugged.convert, workers=1, origin="a test"):
         if brought.path == paths[1]:
             break
     (broken / "run_1-00002-of-00100.00000.segment").write_bytes(b"half a file")
-    assert not recording_reader.finished(broken)
+    assert not recording_reader.is_complete(broken)
     assert [b.before for b in bring(broken, *paths)] == [True, True, False]
     assert {p.name: p.read_bytes() for p in whole.iterdir()} == {p.name: p.read_bytes() for p in broken.iterdir()}
 
@@ -275,7 +278,7 @@ def slow(path: Path, made: RecordingWriter) -> dict[str, int]:
     """Takes its time, but for the first."""
     if not path.name.endswith("0"):
         sleep(30)
-    return rl_unplugged.converted(path, made)
+    return rl_unplugged.convert(path, made)
 
 
 def test_what_is_broken_off_does_not_wait_for_what_is_still_to_come(tmp_path: Path) -> None:

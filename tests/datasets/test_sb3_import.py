@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from rlbench.datasets import torchfile
-from rlbench.datasets.policies import Policy, parsed
-from rlbench.datasets.sb3_import import imported
+from rlbench.datasets.policies import Policy, parse_policy
+from rlbench.datasets.sb3_import import convert_sb3
 from rlbench.datasets.torchfile import tensors
 from rlbench.errors import RefusedFile
 
@@ -65,7 +65,7 @@ def zipped(folder: Path, state: Mapping[str, object] | bytes, data: object = Non
 
 def converted(path: Path) -> Policy:
     """The policy that a zip becomes."""
-    return parsed(imported(path, task="Small-v0"), str(path))
+    return parse_policy(convert_sb3(path, task="Small-v0"), str(path))
 
 
 def replaced(raw: bytes, name: str, content: bytes) -> bytes:
@@ -78,7 +78,7 @@ def replaced(raw: bytes, name: str, content: bytes) -> bytes:
 
 
 def test_a_zip_that_stable_baselines3_wrote_acts_as_it_did() -> None:
-    policy = parsed(imported(REAL, task="Pendulum-v1"), "real")
+    policy = parse_policy(convert_sb3(REAL, task="Pendulum-v1"), "real")
     obs = np.array([[0.1, 0.2, 0.3], [1, -1, 2]], np.float32)
     # SAC("MlpPolicy", …).predict(obs, deterministic=True) of the model before it was saved, halved: torque is within ±2
     assert 2 * policy(obs, np.zeros(2, np.int64)).ravel() == pytest.approx([-0.39951575, -0.5955986], abs=1e-6)
@@ -129,7 +129,7 @@ def test_an_actor_that_cannot_be_converted_is_refused(
     tmp_path: Path, state: dict[str, torch.Tensor], data: object, why: str
 ) -> None:
     with pytest.raises(RefusedFile, match=why) as caught:
-        imported(zipped(tmp_path, state, data), task="Small-v0")
+        convert_sb3(zipped(tmp_path, state, data), task="Small-v0")
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
 
 
@@ -141,16 +141,16 @@ def test_actions_within_one_are_taken_as_they_are(tmp_path: Path) -> None:
 def test_what_is_no_such_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     with pytest.raises(RefusedFile, match="cannot be read"):
-        imported(path, task="Small-v0")
+        convert_sb3(path, task="Small-v0")
     path.write_bytes(b"no zip at all")
     with pytest.raises(RefusedFile, match="not a zip of Stable-Baselines3"):
-        imported(path, task="Small-v0")
+        convert_sb3(path, task="Small-v0")
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("data", "{}")
     with pytest.raises(RefusedFile, match=r"policy.pth is missing"):
-        imported(path, task="Small-v0")
+        convert_sb3(path, task="Small-v0")
     with pytest.raises(RefusedFile, match="data is missing"):
-        imported(_only(path, "policy.pth"), task="Small-v0")
+        convert_sb3(_only(path, "policy.pth"), task="Small-v0")
 
 
 def _only(path: Path, name: str) -> Path:
@@ -165,7 +165,7 @@ def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
     raw[raw.index(b"policy.pth") + 200] ^= 1
     path.write_bytes(raw)
     with pytest.raises(RefusedFile, match="Bad CRC-32"):
-        imported(path, task="Small-v0")
+        convert_sb3(path, task="Small-v0")
 
 
 def test_tensors_come_back_as_torch_saved_them() -> None:
@@ -218,7 +218,7 @@ def test_a_pickle_that_calls_something_is_refused_by_name_and_never_run(
     program = pickle.dumps({"x": Hostile(function, str(witness) if name == "unlink" else command)}, protocol)
     raw = replaced(saved(OrderedDict(PPO)), "data.pkl", program)
     with pytest.raises(RefusedFile, match=rf"holds (the pickle step|[a-z_]+\.{name})") as caught:
-        imported(zipped(tmp_path, raw), task="Small-v0")
+        convert_sb3(zipped(tmp_path, raw), task="Small-v0")
     assert witness.read_text() == "alive" and "never run" in str(caught.value)
     if protocol:
         assert f".{name}, which is never run" in str(caught.value)

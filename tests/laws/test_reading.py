@@ -15,7 +15,7 @@ from rlbench.assembly.environments import describe
 from rlbench.buffers.ring import Ring
 from rlbench.collectors.sync import Collector
 from rlbench.config.online import QLearning
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.nets.q_heads import ExpectedHead
 from rlbench.ops.return_distributions import Expected
@@ -96,7 +96,7 @@ def test_c51_is_a_few_lines_beside_dqn() -> None:
 
 @pytest.mark.slow
 def test_a_step_of_dqn_has_the_shapes_of_the_table() -> None:
-    spec = applied(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), [parse("algo.replay.capacity=1000")])
+    spec = apply_settings(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), [parse("algo.replay.capacity=1000")])
     trainer = online(spec, Runtime(device="cpu", threads=1), describe(spec))
     collector, ring, learner = trainer.collector, trainer.buffer, trainer.learner
     assert isinstance(collector, Collector) and isinstance(ring, Ring) and isinstance(learner, QLearner)

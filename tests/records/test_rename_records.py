@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rlbench import checkpoint, suites
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.ops.state_dict import State
 from rlbench.records import files
@@ -104,7 +104,7 @@ FORMER = {
 
 def spec_of(cell: str) -> Spec:
     suite, algorithm, task = cell.split("/")
-    return applied(suites.spec(suite, algorithm, task, seed=3), [parse("algo.gamma=0.5")])
+    return apply_settings(suites.spec(suite, algorithm, task, seed=3), [parse("algo.gamma=0.5")])
 
 
 def former(spec: Spec, names: dict[str, str]) -> dict[str, object]:
@@ -135,7 +135,7 @@ def recorded(cell: str, results: Path) -> Path:
     store.release()
     head = files.read_sealed(store.folder / "spec.json")
     head |= {"id": "0123456789ab", "spec": former(spec, FORMER[cell])}
-    (store.folder / "spec.json").write_text(files.sealed(head) + "\n", encoding="utf-8")
+    (store.folder / "spec.json").write_text(files.seal(head) + "\n", encoding="utf-8")
     checkpoint.save(store.folder / "checkpoint" / "resume", state(spec, "0123456789ab", "byhand"))
     place = store.folder.parent.with_name("0123456789ab")
     store.folder.parent.rename(place)
@@ -181,11 +181,11 @@ def test_a_second_time_changes_nothing_and_a_baseline_keeps_its_scores(tmp_path:
     text = to_text(Baseline(entries=(entry,), commits=("abc",), machines=("cpu, x",)))
     old = json.loads(text.replace(spec.id, "0123456789ab"))
     old.pop("checksum")
-    (results / "baseline.json").write_text(files.sealed(old), encoding="utf-8")
+    (results / "baseline.json").write_text(files.seal(old), encoding="utf-8")
     place = folder_of(spec, results)
     head = files.read_sealed(place / "spec.json")
     head |= {"id": "0123456789ab", "spec": former(spec, FORMER["toy/ppo/CartPole-v1"])}
-    (place / "spec.json").write_text(files.sealed(head) + "\n", encoding="utf-8")
+    (place / "spec.json").write_text(files.seal(head) + "\n", encoding="utf-8")
     assert run(results).stdout == f"0123456789ab {spec.id}\n"
     assert (results / "baseline.json").read_text(encoding="utf-8") == text
     assert run(results).stdout == ""

@@ -120,7 +120,7 @@ def test_where_a_run_was_resumed_inexactly_is_kept_and_older_outcomes_say_nowher
     assert store.outcome == told
     content = files.read_sealed(folder / "outcome.json")
     assert content.pop("inexact") == [5, 1000]
-    (folder / "outcome.json").write_text(files.sealed(content) + "\n", encoding="utf-8")
+    (folder / "outcome.json").write_text(files.seal(content) + "\n", encoding="utf-8")
     assert store.outcome == outcome("done", 0)
     store.release()
 
@@ -196,8 +196,8 @@ def test_a_newer_schema_is_refused_by_name_and_says_upgrade(record_run: Write, n
     path = record_run([1.0, 2.0]) / name
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
-        content = files.unsealed(line, "test")
-        lines.append(files.sealed({**content, "schema_version": files.SCHEMA_VERSION + 1}))
+        content = files.unseal(line, "test")
+        lines.append(files.seal({**content, "schema_version": files.SCHEMA_VERSION + 1}))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=rf"{name}.*newer rlbench.*upgrade"):
         read(path.parent)
@@ -216,7 +216,7 @@ def test_a_sealed_file_of_another_content_is_refused_by_name(
     record_run: Write, name: str, content: dict[str, object]
 ) -> None:
     path = record_run([1.0]) / name
-    path.write_text(files.sealed(content) + "\n", encoding="utf-8")
+    path.write_text(files.seal(content) + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=name):
         read(path.parent)
 
@@ -353,8 +353,8 @@ def test_results_that_cannot_be_written_are_refused_with_the_option_to_choose_ot
 
 def test_a_reader_sees_the_old_outcome_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    files.replace(path, files.sealed({"a": 1}))
-    files.replace(path, files.sealed({"a": 2}))
+    files.replace(path, files.seal({"a": 1}))
+    files.replace(path, files.seal({"a": 2}))
     assert files.read_sealed(path) == {"a": 2}
     assert list(tmp_path.iterdir()) == [path]
 
@@ -383,10 +383,10 @@ def test_every_line_is_json_that_any_tool_can_read(record_run: Write) -> None:
 def test_the_json_of_a_sealed_line_is_its_content_without_the_seal(content: dict[str, object]) -> None:
     content = {**content, "schema_version": files.SCHEMA_VERSION, "zeta": 1}
     content.pop("checksum", None)
-    line = files.sealed(content)
-    assert json.loads(files.unsealed_json(line, "line")) == files.unsealed(line, "line")
+    line = files.seal(content)
+    assert json.loads(files.unsealed_json(line, "line")) == files.unseal(line, "line")
     reordered = json.dumps(dict(reversed(json.loads(line).items())))
-    assert json.loads(files.unsealed_json(reordered, "line")) == files.unsealed(line, "line")
+    assert json.loads(files.unsealed_json(reordered, "line")) == files.unseal(line, "line")
     forged = line.replace('"zeta":1', '"zeta":2')
     with pytest.raises(RefusedFile, match="line: damaged"):
         files.unsealed_json(forged, "line")
@@ -395,7 +395,7 @@ def test_the_json_of_a_sealed_line_is_its_content_without_the_seal(content: dict
 @pytest.mark.parametrize("returns", [[], ["1"], [1e999], None])
 def test_an_evaluation_without_a_mean_is_refused(record_run: Write, returns: object) -> None:
     path = record_run([1.0]) / "epochs.jsonl"
-    content = files.unsealed(path.read_text(encoding="utf-8").strip(), "line")
+    content = files.unseal(path.read_text(encoding="utf-8").strip(), "line")
     line = json.dumps({**content, "evaluated": {**content["evaluated"], "returns": returns}}, sort_keys=True)
     path.write_text(resealed(line) + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:1: not a record of this schema"):

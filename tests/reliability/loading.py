@@ -19,7 +19,7 @@ if __name__ == "__main__":
     spec = suites.spec("offline", algorithm, "rlb-halfcheetah-medium", seed=0)
     info = describe(spec)
     warm(spec)
-    checksums.sealed(path)
+    checksums.seal_of(path)
     Path("/proc/self/clear_refs").write_text("5")
     base = resident("VmRSS")
     trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(path)), info)

@@ -16,7 +16,7 @@ import torch
 from rlbench import checkpoint, suites
 from rlbench.datasets import hdf5_writer, policies, recording_writer
 from rlbench.datasets.recording_writer import RecordingWriter, last, step
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.records.store import Store
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
 from rlbench.report.baseline import made_of, to_text
@@ -51,12 +51,12 @@ def ended(results: Path, seed: int, status: Status | None) -> None:
     (held.folder / ".lock").unlink(missing_ok=True)
 
 
-def recorded() -> Recorded:
+def recorded() -> Dataset:
     """Eight steps of two episodes."""
     draw, ends = np.random.default_rng(0), np.arange(8) % 4 == 3
     obs = draw.standard_normal((8, 3)).astype(np.float32)
     action = draw.uniform(-1, 1, (8, 2)).astype(np.float32)
-    return Recorded(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), None)
+    return Dataset(obs, action, np.ones(8, np.float32), ends, np.zeros(8, np.bool_), None)
 
 
 def main(target: Path, *folders: Path) -> None:
@@ -83,7 +83,7 @@ def main(target: Path, *folders: Path) -> None:
     arrays = {"mean.weight": np.ones((2, 3), np.float32), "mean.bias": np.zeros(2, np.float32)}
     facts = {"format": "actor-v1", "name": "corpus", "env_evaluated": "Small-v0", "input_dim": "3", "action_dim": "2"}
     facts |= {"hidden_layers": "0", "activation": "none", "squash": "clip", "log_std": "none"}
-    (target / "policy.safetensors").write_bytes(policies.serialized(arrays, facts))
+    (target / "policy.safetensors").write_bytes(policies.serialize(arrays, facts))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from rlbench.assembly.device import keep_memory
 from rlbench.assembly.environments import environments
 from rlbench.buffers.ring import Ring
 from rlbench.config.footprint import footprint
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.records.store import Store
 from rlbench.run import run
@@ -82,4 +82,4 @@ if __name__ == "__main__":
     suite, algorithm, task, folder, *changes = sys.argv[1:]
     dataset = next((c.removeprefix("dataset=") for c in changes if c.startswith("dataset=")), None)
     settings = [parse(change) for change in changes if not change.startswith("dataset=")]
-    print(json.dumps(measured(applied(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201 - to who started it
+    print(json.dumps(measured(apply_settings(suites.spec(suite, algorithm, task), settings), Path(folder), dataset)))  # noqa: T201 - to who started it

@@ -27,7 +27,7 @@ from rlbench.datasets import (
     recording_writer,
     shard_conversion,
 )
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.records import attempts
 from rlbench.records.store import Store, read
@@ -103,7 +103,7 @@ def trained_ending(folder: Path) -> object:
 
 def wrote(words: list[str]) -> int:
     draw = np.random.default_rng(0)
-    recorded = Recorded(
+    recorded = Dataset(
         obs=draw.standard_normal((40, 3), np.float32),
         action=draw.standard_normal((40, 2), np.float32),
         reward=draw.standard_normal(40, np.float32),
@@ -119,12 +119,12 @@ def old_set(folder: Path, golden: Path) -> None:
     path = folder / f"{SET}.hdf5"
     with h5py.File(path, "w") as file:
         file["rewards"] = np.zeros(3)
-    checksums.sealed(path)
+    checksums.seal_of(path)
 
 
 def set_ending(folder: Path) -> object:
     path = folder / f"{SET}.hdf5"
-    checksums.verified(path)
+    checksums.verify(path)
     assert not list(folder.glob("*.part")), "half a data set was left"
     return sha256(path.read_bytes()).hexdigest()
 
@@ -186,7 +186,7 @@ def fetched(words: list[str]) -> int:
     target = Path(words[0]) / "set.hdf5"
     if not target.exists():
         with download.alone(target):
-            for _ in download.received(os.environ["FROM"], target):
+            for _ in download.fetch_file(os.environ["FROM"], target):
                 pass
             download.settle(target)
     return 0
@@ -205,14 +205,14 @@ def source(folder: Path, golden: Path) -> None:
 def copied(words: list[str]) -> int:
     os.environ["RLBENCH_DATASETS"] = str(Path(words[0]) / "own")
     if not (Path(words[0]) / "own" / "rlb-copy.hdf5").exists():
-        dataset_fetch.imported(Path(words[0]) / f"{SET}.hdf5", "rlb-copy")
+        dataset_fetch.import_dataset(Path(words[0]) / f"{SET}.hdf5", "rlb-copy")
     return 0
 
 
 def copied_ending(folder: Path) -> object:
     assert not list((folder / "own").glob("*.hdf5.*.tmp")), "half a copy was left"
     path = folder / "own" / "rlb-copy.hdf5"
-    checksums.sealed(path)
+    checksums.seal_of(path)
     return sha256(path.read_bytes()).hexdigest()
 
 
@@ -220,12 +220,12 @@ def started(words: list[str]) -> int:
     """Log and attempts of a run's process, as a sweep writes them."""
     folder = CATCH.folder(Path(words[0]))
     attempts.open_log(folder).close()
-    attempts.note(folder, {"event": "begun", "number": attempts.begun(folder) + 1})
+    attempts.note(folder, {"event": "begun", "number": attempts.attempt_count(folder) + 1})
     return 0
 
 
 def started_ending(folder: Path) -> object:
-    assert attempts.begun(CATCH.folder(folder)) > 0
+    assert attempts.attempt_count(CATCH.folder(folder)) > 0
     return ending(CATCH.folder(folder))
 
 

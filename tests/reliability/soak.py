@@ -109,7 +109,7 @@ class Ground:
                 told = self.start(self.generate, environ=self.environ, kill_after=patience).output
         if not path.exists():
             raise AssertionError(told)
-        checksums.verified(path)
+        checksums.verify(path)
 
 
 def soaked(minutes: float, seed: int) -> tuple[dict[str, Toll], float]:

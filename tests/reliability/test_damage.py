@@ -19,7 +19,7 @@ from rlbench.cli.app import main
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, recording_reader
-from rlbench.datasets.types import Recorded
+from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State
 from rlbench.records import store
@@ -71,7 +71,7 @@ DAMAGE = st.builds(
 
 def settled(value: object) -> object:
     """Something that can be compared."""
-    if isinstance(value, Recorded):
+    if isinstance(value, Dataset):
         return [None if column is None else (column.shape, column.tobytes()) for column in value]
     return value
 
@@ -109,7 +109,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     carry(RUN.spec(), stopped, stop_after=60)
     wrote([str(sets)])
     played([str(sets)])
-    checksums.sealed(sets / f"{SET}.frames" / "dataset.json")
+    checksums.seal_of(sets / f"{SET}.frames" / "dataset.json")
     return {"done": RUN.folder(done), "stopped": RUN.folder(stopped), "sets": sets}
 
 
@@ -195,7 +195,7 @@ def all_refused(kind: str, places: dict[str, Path], examples: int) -> None:
     of = artefact(kind, places)
     seen: list[str] = []
     if not of.checked and kind != "film":
-        SEALS[of.folder] = checksums.sealed(of.folder / f"{SET}.hdf5")
+        SEALS[of.folder] = checksums.seal_of(of.folder / f"{SET}.hdf5")
 
     @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(st.sampled_from(of.files), DAMAGE)

@@ -18,7 +18,7 @@ import pytest
 from rlbench import disk, suites
 from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
 from rlbench.records.store import Store, read, scores
@@ -116,7 +116,7 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
 
 
 def test_a_disk_that_fills_up_in_mid_run_keeps_the_last_good_state(golden: tuple[object, ...], tmp_path: Path) -> None:
-    spec = applied(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
+    spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     with mounted(tmp_path / "small", 4 * 2**20) as results:
         store = Store.claim(spec, results, {})
         assert store is not None
@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_begins(
 def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
     golden: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    appended = disk.appended
+    appended = disk.open_append
 
     def refused(path: Path) -> object:
         if path.name == "epochs.jsonl":
@@ -176,7 +176,7 @@ def test_a_folder_that_is_closed_in_mid_run_halts_it_and_does_not_fail_it(
         return appended(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "appended", refused)
+        patch.setattr(disk, "open_append", refused)
         assert main(words(tmp_path)) == 5
     assert main(words(tmp_path, "--quiet")) == 0
     assert ending(tmp_path) == golden
@@ -204,7 +204,7 @@ def test_a_run_whose_checkpoints_do_not_fit_is_refused_with_the_number_before_it
 
 def test_what_a_checkpoint_takes_is_at_most_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The free bytes that the check asks for are those with which the run ends."""
-    spec = applied(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
+    spec = apply_settings(suites.spec("toy", "dqn", "CartPole-v1"), [parse(change) for change in SMALL])
     most = [0]
     for record in run(spec, Runtime(device="cpu", threads=1), store := claimed(spec, tmp_path), Stop()):
         del record

@@ -32,9 +32,9 @@ def reseal(path: Path, change: Change) -> None:
     """Change every line of a file as someone does who computes the checksums again."""
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
-        content = files.unsealed(line, str(path))
+        content = files.unseal(line, str(path))
         change(content)
-        lines.append(files.sealed(content) + "\n")
+        lines.append(files.seal(content) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
 
 

@@ -108,8 +108,8 @@ def beside(drawn: object) -> None:
         path = Path(place, "a")
         path.write_bytes(b"a")
         Path(place, "a.sha256.json").write_bytes(spelled(str(drawn)))
-        only_refusals(lambda: checksums.verified(path))
-        only_refusals(lambda: checksums.sealed(path))
+        only_refusals(lambda: checksums.verify(path))
+        only_refusals(lambda: checksums.seal_of(path))
 
 
 def segmented(rest: bytes) -> bytes:
@@ -126,7 +126,7 @@ def played(drawn: object) -> None:
         (folder / name).write_bytes(raw)
         if name.endswith(".segment"):
             (folder / recording_writer.CONTENTS).write_bytes(
-                recording_writer.sealed({"segments": {name: recording_format.named(raw)}, "told": {}})
+                recording_writer.seal({"segments": {name: recording_format.digest_name(raw)}, "told": {}})
             )
         told(["data", "show", str(folder), "--json"])
         told(["data", "verify", str(folder)])
@@ -146,13 +146,13 @@ def contents(document: object) -> bytes:
     given = document if isinstance(document, dict) else {}
     rest = {key: value for key, value in given.items() if key != "sha256"}
     try:
-        return recording_writer.sealed(rest)
+        return recording_writer.seal(rest)
     except (TypeError, ValueError, UnicodeEncodeError):
         return json.dumps(document).encode()
 
 
 def policy(drawn: object) -> None:
-    only_refusals(lambda: policies.parsed(bytes(drawn), "x"))
+    only_refusals(lambda: policies.parse_policy(bytes(drawn), "x"))
 
 
 def safetensors(header: object) -> bytes:
@@ -206,7 +206,7 @@ def zipped(drawn: object) -> None:
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("data", spelled(said))
             file.writestr("policy.pth", state)
-        only_refusals(lambda: sb3_import.imported(path, task="Small-v0"))
+        only_refusals(lambda: sb3_import.convert_sb3(path, task="Small-v0"))
 
 
 def framed(records: list[bytes]) -> bytes:
@@ -214,7 +214,9 @@ def framed(records: list[bytes]) -> bytes:
     made = b""
     for body in records:
         size = struct.pack("<Q", len(body))
-        made += size + struct.pack("<I", tfrecord.masked(size)) + body + struct.pack("<I", tfrecord.masked(body))
+        made += (
+            size + struct.pack("<I", tfrecord.masked_crc(size)) + body + struct.pack("<I", tfrecord.masked_crc(body))
+        )
     return gzip.compress(made, 1)
 
 
@@ -222,7 +224,7 @@ def sharded(drawn: object) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "s.gz")
         path.write_bytes(bytes(drawn))
-        only_refusals(lambda: rl_unplugged.gathered(path))
+        only_refusals(lambda: rl_unplugged.gather(path))
 
 
 def exampled(drawn: object) -> None:

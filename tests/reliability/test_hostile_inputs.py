@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from rlbench import suites
 from rlbench.assembly.environments import environments
 from rlbench.cli.output import emit
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
 from rlbench.report.plots import STYLE
@@ -62,7 +62,7 @@ def test_a_folder_of_roms_is_used_in_silence_or_refused(
     (tmp_path / "roms").mkdir()
     prepare(tmp_path / "roms")
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path / "roms"))
-    task = applied(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), [parse(f"task.env={engine}")]).task
+    task = apply_settings(suites.spec("atari", "dqn", "PongNoFrameskip-v4"), [parse(f"task.env={engine}")]).task
     if good:
         env = environments(task, seeds=(1,), training=True)
         env.reset()

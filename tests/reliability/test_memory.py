@@ -18,7 +18,7 @@ from rlbench.assembly.assemble import build
 from rlbench.buffers.dataset import ring
 from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets import d4rl
 from rlbench.datasets.normalization import scale_of
 from rlbench.records.store import read
@@ -211,7 +211,7 @@ def test_no_number_of_lanes_or_games_is_without_bound(change: tuple[str, ...], t
 
 
 def test_the_lanes_of_a_small_task_are_counted() -> None:
-    spec = applied(
+    spec = apply_settings(
         suites.spec("toy", "dqn", "CartPole-v1"), [parse("protocol.envs=10000"), parse("protocol.episodes=10000")]
     )
     assert footprint(spec).emulators >= 10_000 * 4_300

@@ -17,7 +17,7 @@ import rlbench.run
 from rlbench import suites
 from rlbench.assembly.assemble import build
 from rlbench.cli.app import main
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import RunFailed
 from rlbench.ops.state_dict import State
@@ -53,7 +53,7 @@ Break = Callable[[Any, float], None]
 def spec_of(family: str) -> Spec:
     suite, algorithm, task, changes = FAMILIES[family]
     made = suites.spec(suite, algorithm, task, seed=0).model_copy(update={"smoke": suite == "offline"})
-    return applied(made, [parse(change) for change in (*SHORT, *changes)])
+    return apply_settings(made, [parse(change) for change in (*SHORT, *changes)])
 
 
 def weight(trainer: Any, value: float) -> None:
@@ -143,7 +143,7 @@ def test_what_learns_beside_the_policy_and_what_it_says_are_looked_at_too(
     family: str, into: Break, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened = breaking(2, into, value, monkeypatch)
-    spec = applied(spec_of(family), [parse("budget.segment=600")])  # nothing is saved before an epoch ends
+    spec = apply_settings(spec_of(family), [parse("budget.segment=600")])  # nothing is saved before an epoch ends
     assert "finite" in failed(spec, tmp_path)
     assert happened
 

@@ -77,7 +77,7 @@ def test_the_verbs_read_it(corpus: Path) -> None:
 
 def test_data_policies_and_checkpoints_are_read(corpus: Path) -> None:
     assert loader.read(corpus / "rlb-corpus.hdf5", "rlb-corpus").obs.shape == (8, 3)
-    assert checksums.verified(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
+    assert checksums.verify(corpus / "rlb-corpus.hdf5").size == (corpus / "rlb-corpus.hdf5").stat().st_size
     assert recording_reader.read(corpus / "rlb-corpus.frames").obs.shape == (5, 3, 12)
     assert policies.read(corpus / "policy.safetensors").facts.name == "corpus"
     state = checkpoint.load(corpus / "checkpoint")
@@ -90,7 +90,7 @@ def newer(path: Path, version: int) -> None:
     if path.name == recording_writer.CONTENTS:
         head = json.loads(path.read_text())
         path.write_bytes(
-            recording_writer.sealed({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version})
+            recording_writer.seal({k: v for k, v in head.items() if k != "sha256"} | {"schema_version": version})
         )
         return
     lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]

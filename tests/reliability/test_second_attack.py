@@ -95,7 +95,7 @@ def test_the_description_of_data_that_is_larger_than_any_is_refused(tmp_path: Pa
     with pytest.raises(RefusedFile, match="damaged"):
         minari.metadata(tmp_path)
     with pytest.raises(RefusedFile, match="damaged"):
-        checksums.recorded(tmp_path / "main_data.hdf5")
+        checksums.read_seal(tmp_path / "main_data.hdf5")
 
 
 def test_texts_of_a_records_environment_are_printable_to_whoever_reads_it(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_no_record_and_no_checkpoint_asks_for_a_number_of_threads_that_is_none(t
     resume = tmp_path / "checkpoint" / "resume"
     resume.mkdir(parents=True)
     values = {"device": "cpu", "engine": "eager", "threads": threads, "run/spec": SPEC.id, "run/seed": SPEC.seed}
-    text = files.sealed({"schema_version": 1, "files": {}, "values": values, "split": {}})
+    text = files.seal({"schema_version": 1, "files": {}, "values": values, "split": {}})
     (resume / manifest.NAME).write_text(text)
     with pytest.raises(RefusedFile, match="threads"):
         _saved(SPEC, "cpu", cast("Store", SimpleNamespace(folder=tmp_path)))
@@ -135,7 +135,7 @@ def test_a_baseline_with_an_odd_name_is_refused(field: str, tmp_path: Path) -> N
     content: dict[str, object] = {"kind": baseline.KIND, "schema_version": 1, "commits": [], "machines": []}
     for name, refused in ((cell[field], False), ("a|<b>", True), ("../x", True)):
         content["cells"] = [{**cell, field: name, "scores": {"0": 1.0}, "speeds": {}}]
-        (tmp_path / "b.json").write_text(files.sealed(content))
+        (tmp_path / "b.json").write_text(files.seal(content))
         if refused:
             with pytest.raises(RefusedFile, match="not a baseline"):
                 baseline.read(tmp_path / "b.json")
@@ -209,7 +209,7 @@ def port() -> Iterator[int]:
 
 
 def fetch(url: str, target: Path) -> bytes:
-    list(download.received(url, target))
+    list(download.fetch_file(url, target))
     return download.part_of(target).read_bytes()
 
 

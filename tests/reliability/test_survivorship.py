@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.cli.resolve import smoke
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.records.store import Store
 from rlbench.records.types import Outcome, Status
@@ -64,7 +64,7 @@ def run_of(spec: Spec, means: Curve, status: Status, folder: str, share: float =
 
 @cache
 def spec_of(name: tuple[str, str, str], seed: int, *changes: str) -> Spec:
-    return applied(suites.spec(*name, seed=seed), [parse(text) for text in changes])
+    return apply_settings(suites.spec(*name, seed=seed), [parse(text) for text in changes])
 
 
 def cell_of(name: tuple[str, str, str], runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> Cell:

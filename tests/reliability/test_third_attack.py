@@ -67,10 +67,10 @@ def test_curves_are_appended_to_no_file_with_a_second_name(tmp_path: Path) -> No
 
 READERS: dict[str, Callable[[Path], object]] = {
     "a shard of recordings": recording_format.read,
-    "the head of recordings": recording_writer.unsealed,
+    "the head of recordings": recording_writer.read_sealed,
     "a policy": policies.read,
-    "a policy of Stable-Baselines3": lambda path: sb3_import.imported(path, task="Hopper-v4"),
-    "any data": checksums.measured,
+    "a policy of Stable-Baselines3": lambda path: sb3_import.convert_sb3(path, task="Hopper-v4"),
+    "any data": checksums.measure,
     "a shard of TensorFlow": lambda path: list(tfrecord.records(path)),
     "a short text": disk.content,
 }
@@ -143,7 +143,7 @@ def test_memory_is_foreseen_by_the_rows_of_the_file_that_is_here(
     totals = []
     for steps in (None, 300):
         if steps is not None:
-            write(tmp_path / catalogue.known("hopper-medium-v2").file, steps=steps)
+            write(tmp_path / catalogue.d4rl_dataset("hopper-medium-v2").file, steps=steps)
         totals.append(
             {
                 memory(["show", "offline", "il", "hopper-medium-v2", "--json"], "memory", "total"),
@@ -216,9 +216,9 @@ def test_a_forged_baseline_is_refused(harm: str, tmp_path: Path) -> None:
     cell |= {"scores": {"0": 1.0}, "speeds": {}}
     content = {"kind": baseline.KIND, "schema_version": 1, "commits": [], "machines": []}
     path = tmp_path / "b.json"
-    path.write_text(files.sealed({**content, "cells": [cell]}))
+    path.write_text(files.seal({**content, "cells": [cell]}))
     assert baseline.read(path).entries
-    path.write_text(files.sealed({**content, "cells": BASELINES[harm](cell)}))
+    path.write_text(files.seal({**content, "cells": BASELINES[harm](cell)}))
     with pytest.raises(RefusedFile, match="not a baseline"):
         baseline.read(path)
 
@@ -250,7 +250,7 @@ def test_a_field_of_a_record_whose_name_does_not_print_reaches_no_terminal(tmp_p
     store.release()
     path = store.folder / "spec.json"
     head = files.read_sealed(path)
-    path.write_text(files.sealed({**head, "spec": {**SPEC.model_dump(mode="json"), "\x1b]0;PWNED\x07\u202e": 1}}))
+    path.write_text(files.seal({**head, "spec": {**SPEC.model_dump(mode="json"), "\x1b]0;PWNED\x07\u202e": 1}}))
     code, out, _ = told(["verify", str(tmp_path)])
     assert code == 2 and "not a spec of this schema" in out
     assert all(line.isprintable() for line in out.split("\n"))

@@ -38,7 +38,7 @@ def with_lag(folder: Path, lag: int) -> Path:
     head = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     head["spec"]["algo"]["lag"] = lag
     del head["checksum"]
-    (folder / "spec.json").write_text(files.sealed(head), encoding="utf-8")
+    (folder / "spec.json").write_text(files.seal(head), encoding="utf-8")
     return folder
 
 
@@ -182,7 +182,7 @@ def test_what_a_record_says_is_one_printable_line(record_run: Record, tmp_path: 
     folder = record_run([1.0], status="failed")
     ended = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
     del ended["checksum"]
-    (folder / "outcome.json").write_text(files.sealed({**ended, "reason": "two\nlines \x1b[31mred"}), encoding="utf-8")
+    (folder / "outcome.json").write_text(files.seal({**ended, "reason": "two\nlines \x1b[31mred"}), encoding="utf-8")
     assert only(tmp_path / "results").failed[0].reason == "two lines ?[31mred"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.records.locks import held
+from rlbench.records.locks import is_held
 from rlbench.records.store import Store, read
 from rlbench.report.run_status import standings
 
@@ -41,10 +41,10 @@ def test_a_run_that_is_held_is_running_and_will_end(record_run: Record, tmp_path
 
 def test_looking_at_a_lock_leaves_it_free(record_run: Record, tmp_path: Path) -> None:
     folder = record_run([1.0], status=None)
-    assert not held(folder)
+    assert not is_held(folder)
     store = Store.claim(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), tmp_path / "results", {})
     assert store is not None
-    assert held(folder)
+    assert is_held(folder)
     store.release()
 
 

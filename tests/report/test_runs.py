@@ -21,9 +21,9 @@ RESULTS = Path(__file__).parents[2] / "results"
 def reseal(path: Path, change: Callable[[dict[str, object]], object]) -> None:
     """Change the last line of a file as someone would who knows the checksum."""
     *before, last = path.read_text(encoding="utf-8").strip().split("\n")
-    content = files.unsealed(last, str(path))
+    content = files.unseal(last, str(path))
     change(content)
-    path.write_text("\n".join([*before, files.sealed(content)]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([*before, files.seal(content)]) + "\n", encoding="utf-8")
 
 
 def test_every_committed_run_has_the_numbers_of_its_record() -> None:

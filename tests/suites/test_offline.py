@@ -14,7 +14,7 @@ from rlbench.config.offline import (
     ImplicitQ,
     Offline,
 )
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError
 from rlbench.suites.offline_sources import system
@@ -94,7 +94,7 @@ def test_cql_on_our_own_sets_presses_with_a_fixed_weight_and_on_published_ones_a
 def test_a_cell_is_named_by_its_data_and_other_data_beside_it() -> None:
     spec = suites.spec("offline", "il", "HalfCheetah-v4")
     assert spec.name == "offline/il/HalfCheetah-v4"
-    other = applied(spec, [parse("task.dataset=mine-01234567")])
+    other = apply_settings(spec, [parse("task.dataset=mine-01234567")])
     assert (other.name, other.place) == ("offline/il/HalfCheetah-v4@mine-01234567", "HalfCheetah-v4@mine-01234567")
     assert other.id != spec.id
 
@@ -103,4 +103,4 @@ def test_unknown_data_and_unfit_pairs_are_refused() -> None:
     with pytest.raises(UnknownName, match="halfcheetah-medium-v2"):
         suites.spec("offline", "il", "halfcheetah-medum-v2")
     with pytest.raises(UsageError, match="offline algorithms learn from data sets"):
-        applied(suites.spec("mujoco", "td3", "Hopper-v4"), [parse("algo=offline")])
+        apply_settings(suites.spec("mujoco", "td3", "Hopper-v4"), [parse("algo=offline")])

@@ -17,7 +17,7 @@ from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
 from rlbench.config.offline_discrete import BatchConstrained, Conservative, CriticRegularized, Imitation, OfflineQ
 from rlbench.config.online import Expected, Nature, Quantiles
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import recording_writer
@@ -120,7 +120,7 @@ def test_what_learns_real_actions_alone_is_refused_in_one_line(algorithm: str, t
 )
 def test_parts_that_do_not_fit_are_refused(algorithm: str, text: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        applied(suites.spec("offline", algorithm, "Catch"), [parse(text)])
+        apply_settings(suites.spec("offline", algorithm, "Catch"), [parse(text)])
 
 
 def test_memory_is_a_frame_a_row_once() -> None:

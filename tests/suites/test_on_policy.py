@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from rlbench import suites
 from rlbench.config.online import Mlp, Natural, PolicyGradient, Reinforce, Surrogate
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.errors import UsageError
 
 NINE = (
@@ -95,12 +95,12 @@ def test_the_sanity_suite_plays_numbered_actions_on_policy_and_is_judged_by_the_
 )
 def test_what_contradicts_itself_is_refused(cell: str, change: str, complaint: str) -> None:
     with pytest.raises((UsageError, ValidationError), match=complaint):
-        applied(suites.spec(*cell.split("/")), [parse(change)])
+        apply_settings(suites.spec(*cell.split("/")), [parse(change)])
 
 
 def test_clips_may_be_asked_for_in_any_order() -> None:
     changes = [parse(text) for text in ("algo.method.value_clip=true", "algo.method.clip=0.2")]
-    method = applied(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method
+    method = apply_settings(suites.spec("mujoco", "a2c", "Ant-v4"), changes).algo.method
     assert isinstance(method, Surrogate)
     assert (method.clip, method.value_clip) == (0.2, True)
 

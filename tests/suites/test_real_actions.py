@@ -11,7 +11,7 @@ from rlbench.algorithms.sac import SAC
 from rlbench.assembly import actor_critic
 from rlbench.assembly.environments import describe, environments
 from rlbench.config.online import ActorCritic, Deterministic, Soft
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.envs.base import Box
 from rlbench.errors import UnknownName, UsageError
 
@@ -53,7 +53,7 @@ def test_every_documented_cell_has_the_settings_of_its_document(algorithm: str, 
 def test_only_humanoid_and_inverted_pendulum_take_other_actions_than_those_of_plus_and_minus_one(
     body: str, env: str
 ) -> None:
-    info = describe(applied(suites.spec("mujoco", "sac", f"{body}-v4"), [parse(f"task.env={env}")]))
+    info = describe(apply_settings(suites.spec("mujoco", "sac", f"{body}-v4"), [parse(f"task.env={env}")]))
     bound = {"Humanoid": 0.4, "InvertedPendulum": 3.0}.get(body, 1.0)
     assert isinstance(info.actions, Box)
     assert set(info.actions.low.tolist()) == {np.float32(-bound).item()}
@@ -72,7 +72,7 @@ def test_only_humanoid_and_inverted_pendulum_take_other_actions_than_those_of_pl
 def test_soft_policies_are_built_with_the_units_of_their_environment(
     task: str, changes: list[str], nats: float
 ) -> None:
-    spec = applied(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
+    spec = apply_settings(suites.spec("mujoco", "sac", task), [parse(change) for change in changes])
     assert isinstance(spec.algo, ActorCritic)
     learner = actor_critic.parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     assert isinstance(learner, SAC)
@@ -84,8 +84,8 @@ def test_soft_policies_are_built_with_the_units_of_their_environment(
 def test_records_of_the_other_units_are_those_of_another_setting() -> None:
     """Literal: a committed record of SAC on InvertedPendulum was made with normalized actions."""
     changes = ["budget.steps=100_000", "protocol.stop=1000"]
-    spec = applied(suites.spec("mujoco", "sac", "InvertedPendulum-v4"), [parse(change) for change in changes])
-    normalized = applied(spec, [parse("algo.action_units=normalized")])
+    spec = apply_settings(suites.spec("mujoco", "sac", "InvertedPendulum-v4"), [parse(change) for change in changes])
+    normalized = apply_settings(spec, [parse("algo.action_units=normalized")])
     assert normalized.id == "9c74e944a84d" != spec.id
 
 
@@ -150,17 +150,17 @@ def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
 def test_what_contradicts_itself_is_refused(change: str, complaint: str) -> None:
     changes = [parse(change)] if "capacity" not in change else [parse(change), parse("algo.replay.n_step=100")]
     with pytest.raises(UsageError, match=complaint):
-        applied(suites.spec("mujoco", "sac", "Ant-v4"), changes)
+        apply_settings(suites.spec("mujoco", "sac", "Ant-v4"), changes)
 
 
 def test_critics_are_drawn_by_soft_policies_alone() -> None:
-    with pytest.raises(UsageError, match="only policy=soft draws its critics"):
-        applied(suites.spec("mujoco", "td3", "Ant-v4"), [parse("algo.redq_subset=1")])
+    with pytest.raises(UsageError, match="only policy=soft samples its critics"):
+        apply_settings(suites.spec("mujoco", "td3", "Ant-v4"), [parse("algo.redq_subset=1")])
 
 
 def test_the_documented_limit_of_the_goals_can_be_chosen_and_changes_what_a_run_is() -> None:
     plain = suites.spec("goals", "ddpg+her", "FetchReach-v4")
-    documented = applied(plain, [parse("task.limit_terminates=true")])
+    documented = apply_settings(plain, [parse("task.limit_terminates=true")])
     assert plain.id == "d9c58c22ccd3"  # of the committed records
     assert documented.id != plain.id
     envs = environments(documented.task, seeds=(1,), training=True)

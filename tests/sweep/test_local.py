@@ -45,7 +45,7 @@ def started(results: Path, seeds: str, *more: str, environ: dict[str, str] | Non
 
 def events(results: Path, seed: int) -> list[str]:
     """``begun``, and how each ended, in order."""
-    return [str(line.get("how", line["event"])) for line in attempts.noted(folder(results, seed))]
+    return [str(line.get("how", line["event"])) for line in attempts.read_attempts(folder(results, seed))]
 
 
 def until_said(process: subprocess.Popen[str], text: str) -> None:

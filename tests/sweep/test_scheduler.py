@@ -127,7 +127,7 @@ def test_a_process_that_dies_is_started_again_and_after_too_many_deaths_given_up
     assert [(e.status, e.attempts) for e in endings] == [("done", 3), ("crashed", RETRIES + 1)]
     assert endings[1].reason == "ended by SIGSEGV" and endings[1].log == hopeless.folder / "log.txt"
     assert len(shown.paused) == 2 + RETRIES
-    lines = attempts.noted(mended.folder)
+    lines = attempts.read_attempts(mended.folder)
     assert [line["event"] for line in lines] == ["begun", "ended"] * 3
     assert [line.get("how") for line in lines if line["event"] == "ended"] == ["crashed", "crashed", "done"]
     assert [line["number"] for line in lines if line["event"] == "begun"] == [1, 2, 3]
@@ -211,7 +211,7 @@ def test_a_line_that_is_no_text_loses_no_other(tmp_path: Path) -> None:
     with (tmp_path / attempts.ATTEMPTS).open("ab") as file:
         file.write(b"\xff\xfe")
     attempts.note(tmp_path, {"event": "begun"})
-    assert attempts.begun(tmp_path) == 2
+    assert attempts.attempt_count(tmp_path) == 2
 
 
 def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_who_comes_too_late_for_a_claim_looks_again_and_counts_no_attempt(tmp_pa
     engine = Scripted({0: [*[[Exited(0, "")]] * (RETRIES + 2), late]})
     endings, shown = carried([one], engine)
     assert [(e.status, e.attempts) for e in endings] == [("done", 0)]
-    assert len(shown.paused) == RETRIES + 2 and attempts.noted(one.folder) == []
+    assert len(shown.paused) == RETRIES + 2 and attempts.read_attempts(one.folder) == []
 
 
 def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> None:
@@ -282,4 +282,4 @@ def test_a_torn_line_of_attempts_loses_no_other(tmp_path: Path) -> None:
     with (tmp_path / "attempts.jsonl").open("a") as file:
         file.write('{"checksum":"12')
     attempts.note(tmp_path, {"event": "begun", "number": 2})
-    assert [line["number"] for line in attempts.noted(tmp_path)] == [1, 2]
+    assert [line["number"] for line in attempts.read_attempts(tmp_path)] == [1, 2]
