@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from rlbench.accel.numpy_ppo import Regression, Surrogate
-from rlbench.algorithms import base, cql, ppo, target_networks, trpo
+from rlbench.algorithms import base, ppo, steps, trpo
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.ppo import PPO
@@ -94,9 +94,8 @@ def watched(run: Online | Offline) -> Stopwatch:
     else:
         watch.attach("sample", run.buffer if isinstance(run, Online) else getattr(run.updater, "source"), "sample")  # noqa: B009 - not in the trainer's protocol
     watch.attach("backward", torch.autograd, "grad")
-    for module in (base, cql):
-        watch.attach("optimizer", module, "step")
-    watch.attach("targets", target_networks, "polyak_update")
+    watch.attach("optimizer", steps, "step")
+    watch.attach("targets", steps, "polyak_update")
     watch.attach("bookkeeping", run.updater, "run")  # what is left of it
     return watch
 

@@ -17,7 +17,7 @@ from rlbench.algorithms.cql import CQL
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC
-from rlbench.algorithms.td3bc import TD3BC
+from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import OfflineParts
 from rlbench.assembly.offline_continuous import parts
 from rlbench.config import offline
@@ -105,7 +105,7 @@ def test_the_settings_of_corl_and_robomimic_reach_their_parts() -> None:
 
 
 def iql_optimizers(iql: IQL) -> tuple[torch.optim.Optimizer, ...]:
-    return iql.actor_optimizer, iql.critic_optimizer, iql.value_optimizer
+    return iql.actor_optimizer, iql.critics_optimizer, iql.value_optimizer
 
 
 def test_each_learning_rate_reaches_its_own_network() -> None:
@@ -113,7 +113,7 @@ def test_each_learning_rate_reaches_its_own_network() -> None:
     bcq = parts("x", Offline(method=offline.BatchConstrained(vae_lr=0.3), **algo), INFO, CPU).learner
     assert isinstance(bcq, BCQ)
     pairs = zip(
-        (bcq.proposer_optimizer, bcq.critic_optimizer, bcq.perturbation_optimizer),
+        (bcq.proposer_optimizer, bcq.critics_optimizer, bcq.perturbation_optimizer),
         ((bcq.net.proposer, 0.3), (bcq.net.critics, 0.2), (bcq.net.perturbation, 0.1)),
         strict=True,
     )

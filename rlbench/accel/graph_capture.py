@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from rlbench.algorithms.base import Periodic
 from rlbench.ops.state_dict import State, Stateful
 from rlbench.records.types import Updated
 from rlbench.training.metrics import MeanMetrics
-from rlbench.training.update_protocols import Periodic
 
 MOST: Final = 16
 """Updates in one recording: to launch it then costs less than one of them, and more only take memory."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rlbench.accel.numpy_mlp import Stack, numbers
+from rlbench.algorithms.steps import fused_adam
 
 
 class NumpyOptimizer:
@@ -45,31 +46,12 @@ class NumpyOptimizer:
             length = sqrt(float(self.gradient @ self.gradient))
             if length + 1e-6 > self.max_norm:
                 self.gradient *= np.float32(self.max_norm / (length + 1e-6))
-        self._steps += 1
         if self.adam:
-            self._adam()
+            mean, square = self._moments
+            fused_adam(self.optimizer, self._rows, self._gradients, mean, square, [self._steps])
         else:
+            self._steps += 1
             self._rmsprop()
-
-    def _adam(self) -> None:
-        """The kernel of ``Adam(fused=True)``, called as its ``step`` calls it."""
-        group, (mean, square) = self.optimizer.param_groups[0], self._moments
-        beta1, beta2 = group["betas"]
-        torch._fused_adam_(
-            self._rows,
-            self._gradients,
-            mean,
-            square,
-            [],
-            [self._steps],
-            lr=group["lr"],
-            beta1=beta1,
-            beta2=beta2,
-            eps=group["eps"],
-            weight_decay=0.0,
-            amsgrad=False,
-            maximize=False,
-        )
 
     def _rmsprop(self) -> None:
         group, ((square,),) = self.optimizer.param_groups[0], self._moments

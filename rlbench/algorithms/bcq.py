@@ -7,18 +7,25 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
-from rlbench.algorithms.critic_loss import td_loss
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.config.offline import BatchConstrained
 from rlbench.nets.bcq_vae import BCQPolicy
 from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, vae_loss, weighted_mean
-from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
 class BCQ(Compilable):
     """https://arxiv.org/abs/1812.02900, algorithm 1."""
+
+    saved = (
+        "net",
+        "target_perturbation",
+        "target_critics",
+        "proposer_optimizer",
+        "critics_optimizer",
+        "perturbation_optimizer",
+    )
 
     cycle = 1
 
@@ -35,7 +42,7 @@ class BCQ(Compilable):
     ) -> None:
         super().__init__(compiler)
         self.net, self.config = net, method
-        self.proposer_optimizer, self.critic_optimizer = proposer_optimizer, critic_optimizer
+        self.proposer_optimizer, self.critics_optimizer = proposer_optimizer, critic_optimizer
         self.perturbation_optimizer = perturbation_optimizer
         self.target_perturbation = copy.deepcopy(net.perturbation).requires_grad_(False)
         self.target_critics = copy.deepcopy(net.critics).requires_grad_(False)
@@ -81,7 +88,7 @@ class BCQ(Compilable):
         optimize(model_loss, self.proposer_optimizer)
         here, there = self.proposals(batch)
         critic_loss, q, error = self.critic_loss(batch, there)
-        optimize(critic_loss, self.critic_optimizer)
+        optimize(critic_loss, self.critics_optimizer)
         actor_loss = self.policy_loss(batch, here)
         optimize(actor_loss, self.perturbation_optimizer)
         metrics = {
@@ -102,11 +109,3 @@ class BCQ(Compilable):
     def policy(self) -> BCQPolicy:
         """Proposer, perturbation and critics: all of them act."""
         return self.net
-
-    @property
-    def parts(self) -> Parts:
-        """Five networks and three optimizers."""
-        networks = {"net": self.net, "target_perturbation": self.target_perturbation}
-        optimizers = {"proposer_optimizer": self.proposer_optimizer, "critics_optimizer": self.critic_optimizer}
-        perturbation = {"perturbation_optimizer": self.perturbation_optimizer}
-        return {**networks, "target_critics": self.target_critics, **optimizers, **perturbation}

@@ -5,17 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Periodic, Update, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Periodic, Update, compilable
+from rlbench.algorithms.steps import optimize
 from rlbench.nets.actors import BoundedActor, DeterministicActor
 from rlbench.nets.behavior import BehaviorPolicy
 from rlbench.ops.action_distributions import Deterministic, Discrete
 from rlbench.ops.losses import bc_mse, weighted_mean
-from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
 class Imitation(Compilable):
     """Behaviour cloning (Pomerleau 1991): the documented IL with a deterministic actor, else maximum likelihood."""
+
+    saved = ("actor", "actor_optimizer")
 
     every: tuple[Periodic, ...] = ()
     cycle = 1
@@ -60,8 +62,3 @@ class Imitation(Compilable):
     def policy(self) -> DeterministicActor | BoundedActor | BehaviorPolicy:
         """The actor."""
         return self.actor
-
-    @property
-    def parts(self) -> Parts:
-        """The actor and its optimizer."""
-        return {"actor": self.actor, "actor_optimizer": self.actor_optimizer}

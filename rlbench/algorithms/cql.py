@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import math
 
-from rlbench.algorithms.base import Compilable, Update, compilable, step
-from rlbench.algorithms.critic_loss import squared_td_errors
-from rlbench.algorithms.multiplier import LagrangeMultiplier
+import torch
+from torch import Tensor, nn
+
+from rlbench.algorithms.base import Compilable, Update, compilable
 from rlbench.algorithms.sac import SAC
+from rlbench.algorithms.steps import optimize, squared_td_errors
 from rlbench.config.offline import Conservative
-from rlbench.nets.actors import SquashedActor
 from rlbench.ops.action_distributions import uniform_actions
 from rlbench.ops.losses import conservative_gap, weighted_mean
-from rlbench.ops.state_dict import Parts
-from rlbench.ops.types import Role, Transition
+from rlbench.ops.state_dict import Composite
+from rlbench.ops.types import Transition
+
+
+class LagrangeMultiplier(Composite):
+    """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
+
+    saved = ("log", "optimizer")
+
+    def __init__(
+        self, *, device: torch.device, lagrange_threshold: float | None = None, lr: float = 0.0, max_multiplier: float
+    ) -> None:
+        self.lagrange_threshold, self.max_multiplier = lagrange_threshold, max_multiplier
+        self.log = nn.Parameter(torch.zeros((), device=device))
+        self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
+
+    def value(self) -> Tensor:
+        """The multiplier, ``[]``, of which nothing is learned."""
+        return self.log.detach().exp().clamp(0, self.max_multiplier)
+
+    def learn(self, gap: Tensor, rows: Tensor) -> None:
+        """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
+        if self.lagrange_threshold is not None:
+            excess = torch.where(rows > 0, gap - self.lagrange_threshold, 0.0)
+            optimize(-self.log.exp() * excess, self.optimizer)
+            self.log.data.clamp_(max=math.log(self.max_multiplier))  # the logarithm itself, or it would never come back
 
 
 class CQL(Compilable):
     """https://arxiv.org/abs/2006.04779, CQL(H); actor, temperature and targets are those of a SAC."""
 
     cycle = 1
+    saved = ("sac", "multiplier")
 
     def __init__(self, sac: SAC, *, multiplier: LagrangeMultiplier, method: Conservative) -> None:
         super().__init__(sac.compiler)
         self.sac, self.multiplier, self.config, self.every = sac, multiplier, method, sac.every
+        self.act, self.policy = sac.act, sac.policy
 
     @torch.no_grad()
     def considered(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,35 +87,9 @@ class CQL(Compilable):
             self.sac.update_actor(batch)
         critic_loss, q, error, gap = self.critic_loss(batch)
         multiplier = self.multiplier.value()
-        optimize_each(critic_loss, self.sac.critic_optimizer, max_norm=self.config.max_grad_norm)
+        optimize(critic_loss, self.sac.critic_optimizer, max_norm=self.config.max_grad_norm, each=True)
         self.multiplier.learn(gap, batch.weight.sum())
         if not self.config.actor_first:
             self.sac.update_actor(batch)
         metrics = self.sac.metrics(critic_loss, q)
         return Update({**metrics, "gap": gap, "multiplier": multiplier}, error)
-
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
-        return self.sac.act(obs, role)
-
-    def policy(self) -> SquashedActor:
-        """The actor."""
-        return self.sac.actor
-
-    @property
-    def parts(self) -> Parts:
-        """The SAC and the multiplier."""
-        return {"sac": self.sac, "multiplier": self.multiplier}
-
-
-def optimize_each(critic_loss: Tensor, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
-    """One step of K critics ``[K, ...]``, the gradient of each cut at ``max_norm`` by itself."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    gradients = torch.autograd.grad(critic_loss, parameters)
-    if max_norm is not None:
-        norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()  # [K]
-        share = (max_norm / (norm + 1e-6)).clamp(max=1)[:, None, None]
-        gradients = tuple(g * share for g in gradients)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-    step(optimizer)

@@ -7,20 +7,20 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
-from rlbench.algorithms.critic_loss import squared_td_errors
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.config.offline import CriticRegularized
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics
 from rlbench.ops.action_distributions import Gaussian
 from rlbench.ops.losses import binary_weight, exponential_weight, weighted_mean
-from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 
 class CRR(Compilable):
     """https://arxiv.org/abs/2006.15134; actor and critics move at once, each by what the other said before."""
+
+    saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer")
 
     cycle = 1
 
@@ -93,10 +93,3 @@ class CRR(Compilable):
     def policy(self) -> BoundedActor:
         """The actor."""
         return self.actor
-
-    @property
-    def parts(self) -> Parts:
-        """Four networks and two optimizers."""
-        targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
-        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        return {"actor": self.actor, "critics": self.critics, **targets, **optimizers}

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
 from rlbench.algorithms.sac import Temperature
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.steps import optimize, target_updates
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.ops.action_distributions import Discrete
 from rlbench.ops.losses import valid_mean

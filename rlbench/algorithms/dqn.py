@@ -12,8 +12,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.steps import optimize, target_updates
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.losses import valid_mean
 from rlbench.ops.return_distributions import Value

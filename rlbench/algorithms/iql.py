@@ -6,17 +6,15 @@ import copy
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
-from rlbench.algorithms.critic_loss import td_loss
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.config.offline import ImplicitQ
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
 from rlbench.ops.action_distributions import Deterministic
 from rlbench.ops.losses import expectile_loss, exponential_weight, weighted_mean
-from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 ImitatingActor: TypeAlias = BoundedActor | ConditionalActor | DeterministicActor
@@ -24,6 +22,8 @@ ImitatingActor: TypeAlias = BoundedActor | ConditionalActor | DeterministicActor
 
 class IQL(Compilable):
     """https://arxiv.org/abs/2110.06169; all three networks move at once, each by what the others said before."""
+
+    saved = ("actor", "critics", "value", "target_critics", "actor_optimizer", "critics_optimizer", "value_optimizer")
 
     cycle = 1
 
@@ -43,7 +43,7 @@ class IQL(Compilable):
         super().__init__(compiler)
         self.actor, self.critics, self.value = actor, critics, value
         self.target_critics = copy.deepcopy(critics).requires_grad_(False)
-        self.actor_optimizer, self.critic_optimizer = actor_optimizer, critic_optimizer
+        self.actor_optimizer, self.critics_optimizer = actor_optimizer, critic_optimizer
         self.value_optimizer, self.config = value_optimizer, method
         self.every = target_updates((self.target_critics, critics), tau=tau)
 
@@ -81,7 +81,7 @@ class IQL(Compilable):
         critic_loss, q, error = self.critic_loss(batch)
         actor_loss, imitated = self.policy_loss(batch, advantage)
         total = value_loss + critic_loss + actor_loss
-        optimize(total, self.actor_optimizer, self.critic_optimizer, self.value_optimizer)
+        optimize(total, self.actor_optimizer, self.critics_optimizer, self.value_optimizer)
         metrics = {
             "critic_loss": critic_loss.detach(),  # summed over the critics
             "value_loss": value_loss.detach(),
@@ -104,11 +104,3 @@ class IQL(Compilable):
     def policy(self) -> ImitatingActor:
         """The actor."""
         return self.actor
-
-    @property
-    def parts(self) -> Parts:
-        """Four networks and three optimizers."""
-        networks: dict[str, nn.Module] = {"actor": self.actor, "critics": self.critics, "value": self.value}
-        optimizers = {"actor_optimizer": self.actor_optimizer, "critics_optimizer": self.critic_optimizer}
-        networks["target_critics"] = self.target_critics
-        return {**networks, **optimizers, "value_optimizer": self.value_optimizer}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlbench.nets.actor_critic import PolicyValue, SeparateActorCritic, SharedActorCritic
 from rlbench.ops.returns import advantages, fresh, merge_moments
-from rlbench.ops.state_dict import Composite, Parts, State
-from rlbench.ops.types import Metrics, Role, Rollout
+from rlbench.ops.state_dict import Composite, Parts
+from rlbench.ops.types import Rollout
 
 ActorValue: TypeAlias = SeparateActorCritic | SharedActorCritic
 EPSILON = 1e-8  # beneath every root that is divided by, as documented
@@ -18,29 +18,6 @@ EPSILON = 1e-8  # beneath every root that is divided by, as documented
 
 METRICS: Final = ("policy_loss", "value_loss", "entropy", "divergence")
 """Of every on-policy learner; entropy in nats, and the mean of log π_old − log π, which estimates KL(π_old ‖ π)."""
-
-
-class OnPolicyLearner(Protocol):
-    """Learns from whole rollouts and acts."""
-
-    @property
-    def steps(self) -> int:
-        """Gradient steps that one update counts as."""
-
-    def update(self, rollout: Rollout) -> Metrics:
-        """Everything that is learned from a rollout; its metrics are means over the gradient steps."""
-
-    def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Actions, ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
-
-    def policy(self) -> nn.Module:
-        """The network that acts."""
-
-    def state_dict(self) -> State:
-        """Everything that learns."""
-
-    def load_state_dict(self, state: State) -> None:
-        """Take it over."""
 
 
 class RolloutBatch(NamedTuple):

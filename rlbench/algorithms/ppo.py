@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, compilable
 from rlbench.algorithms.onpolicy import (
     METRICS,
     ActorValue,
@@ -18,10 +18,10 @@ from rlbench.algorithms.onpolicy import (
     rollout_batch,
     state_values,
 )
+from rlbench.algorithms.steps import optimize
 from rlbench.config.online import Surrogate
 from rlbench.nets.actor_critic import PolicyValue
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Metrics, Role, Rollout
 
 Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
@@ -30,6 +30,8 @@ Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
 
 class PPO(Compilable):
     """https://arxiv.org/abs/1707.06347; without clip and repeats A2C, https://arxiv.org/abs/1602.01783."""
+
+    saved = ("net", "optimizer", "returns", "shuffle")
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class PPO(Compilable):
         """``engine`` computes the steps of a pass faster than ``eagerly``; ``generator`` shuffles."""
         super().__init__(compiler)
         self.net, self.optimizer, self.returns, self.config = net, optimizer, returns, method
-        self.steps, self.greedy, self.generator = method.epochs * method.minibatches, greedy, generator
+        self.steps, self.greedy, self.shuffle = method.epochs * method.minibatches, greedy, generator
         self.engine = engine
 
     def update(self, rollout: Rollout) -> Metrics:
@@ -55,7 +57,7 @@ class PPO(Compilable):
         for repeat in range(self.config.epochs):
             if repeat and self.config.recompute:
                 known = self.recompute_values(known, rollout)
-            order = torch.randperm(len(known.weight), generator=self.generator, device=self.generator.device)
+            order = torch.randperm(len(known.weight), generator=self.shuffle, device=self.shuffle.device)
             batches = order.tensor_split(self.config.minibatches)
             reports.append((self.engine or self.eagerly)(known, batches))
         return dict(zip(METRICS, torch.cat(reports).mean(0).unbind(), strict=True))
@@ -118,8 +120,3 @@ class PPO(Compilable):
     def policy(self) -> ActorValue:
         """Actor and critic."""
         return self.net
-
-    @property
-    def parts(self) -> Parts:
-        """The networks, their optimizer, the scale of returns, and the generator that shuffles."""
-        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns, "shuffle": self.generator}

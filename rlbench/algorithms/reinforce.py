@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, compilable
 from rlbench.algorithms.onpolicy import EPSILON, METRICS
+from rlbench.algorithms.steps import optimize
 from rlbench.nets.actor_critic import DiscreteActor, GaussianActor
 from rlbench.ops.losses import weighted_mean
 from rlbench.ops.returns import discounted_returns, fresh, merge_moments

@@ -8,19 +8,20 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
-from rlbench.algorithms.critic_loss import td_loss
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics, random_subset
 from rlbench.ops.action_distributions import Squashed
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.state_dict import Composite, Parts
+from rlbench.ops.state_dict import Composite
 from rlbench.ops.types import Metrics, Role, Transition
 
 
 class Temperature(Composite):
     """What entropy is worth: α, fixed, or learned so that the entropy meets a target (1812.05905, eq. 18)."""
+
+    saved = ("log", "optimizer")
 
     def __init__(self, start: float, *, device: torch.device, target: float | None = None, lr: float = 0.0) -> None:
         self.target = target  # nats; None leaves α as it is
@@ -44,14 +45,11 @@ class Temperature(Composite):
         """The mean of ``entropy`` ``[B]``, ``[]``; its target if every weight is 0, so that α stays."""
         return torch.where(weight.sum() > 0, weighted_mean(entropy, weight), self.target or 0.0)
 
-    @property
-    def parts(self) -> Parts:
-        """Log α and its optimizer."""
-        return {"log": self.log, "optimizer": self.optimizer}
-
 
 class SAC(Compilable):
     """https://arxiv.org/abs/1812.05905; with ``redq_subset`` and a long ``delay`` REDQ, https://arxiv.org/abs/2101.05982."""
+
+    saved = ("actor", "critics", "target_critics", "actor_optimizer", "critic_optimizer", "temperature", "held")
 
     def __init__(
         self,
@@ -134,10 +132,3 @@ class SAC(Compilable):
     def policy(self) -> SquashedActor:
         """The actor."""
         return self.actor
-
-    @property
-    def parts(self) -> Parts:
-        """Three networks, the temperature, their optimizers, and the actor's last loss and entropy."""
-        networks = {"actor": self.actor, "critics": self.critics, "target_critics": self.target_critics}
-        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        return {**networks, **optimizers, "temperature": self.temperature, "held": self.held}

@@ -1,4 +1,4 @@
-"""TD3, and DDPG, which is TD3 with one critic, no smoothing and no delay."""
+"""TD3, DDPG, which is TD3 with one critic, no smoothing and no delay, and TD3+BC, whose actor also clones behavior."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import copy
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, Update, compilable, optimize
-from rlbench.algorithms.critic_loss import td_loss
-from rlbench.algorithms.target_networks import target_updates
+from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
+from rlbench.algorithms.steps import optimize, target_updates, td_loss
 from rlbench.config import offline
 from rlbench.config.online import Deterministic
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics
-from rlbench.ops.state_dict import Parts
+from rlbench.ops.losses import bc_mse, weighted_mean
 from rlbench.ops.types import Role, Transition
 
 
 class TD3(Compilable):
     """https://arxiv.org/abs/1802.09477; without its three additions DDPG, https://arxiv.org/abs/1509.02971."""
+
+    saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer", "actor_loss")
 
     def __init__(
         self,
@@ -86,10 +87,21 @@ class TD3(Compilable):
         """The actor."""
         return self.actor
 
-    @property
-    def parts(self) -> Parts:
-        """Four networks, two optimizers and the actor's last loss."""
-        targets = {"target_actor": self.target_actor, "target_critics": self.target_critics}
-        optimizers = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        networks = {"actor": self.actor, "critics": self.critics, **targets}
-        return {**networks, **optimizers, "actor_loss": self.actor_loss}
+
+class TD3BC(TD3):
+    """https://arxiv.org/abs/2106.06860."""
+
+    config: offline.TD3BC
+
+    @compilable
+    def policy_loss(self, batch: Transition) -> Tensor:
+        """λ times how bad the first critic thinks the actor's actions, and how far they are from the data's, ``[]``.
+
+        λ is α over the mean size of those values (eq. 5), of the rows that count; nothing is learned through it.
+        """
+        action = self.actor(batch.obs).mode()
+        value = self.critics(batch.obs, action, members=1)[0]
+        size = weighted_mean(value.detach().abs(), batch.weight)
+        scale = self.config.alpha / size.clamp_min(torch.finfo(size.dtype).eps)
+        result: Tensor = (batch.weight * (bc_mse(action, batch.action) - scale * value)).mean()
+        return result

@@ -8,14 +8,14 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compilable, Compiler, compilable, optimize
+from rlbench.algorithms.base import Compilable, Compiler, compilable
 from rlbench.algorithms.onpolicy import METRICS, Returns, RolloutBatch, normalize, rollout_batch
+from rlbench.algorithms.steps import optimize
 from rlbench.config import online as config
 from rlbench.nets.actor_critic import SeparateActorCritic
 from rlbench.ops.action_distributions import Policy
 from rlbench.ops.conjugate_gradient import conjugate_gradient, fisher, flat, unflatten_like
 from rlbench.ops.losses import weighted_mean
-from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Metrics, Role, Rollout
 
 TOLERANCE: Final = 1e-10
@@ -24,6 +24,8 @@ TOLERANCE: Final = 1e-10
 
 class Natural(Compilable):
     """NPG (Kakade 2001, "A natural policy gradient"), and with a trust region TRPO, https://arxiv.org/abs/1502.05477."""
+
+    saved = ("net", "optimizer", "returns")
 
     def __init__(
         self,
@@ -120,8 +122,3 @@ class Natural(Compilable):
     def policy(self) -> SeparateActorCritic:
         """Actor and critic."""
         return self.net
-
-    @property
-    def parts(self) -> Parts:
-        """The networks, the critic's optimizer, and the scale of returns."""
-        return {"net": self.net, "optimizer": self.optimizer, "returns": self.returns}

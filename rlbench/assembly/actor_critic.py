@@ -8,7 +8,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from rlbench.algorithms.base import Compiler, Learner
+from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3
 from rlbench.assembly.components import Parts
@@ -40,7 +40,7 @@ def parts(
 
 def _learner(
     algo: ActorCritic, info: EnvInfo, actions: int, device: torch.device, compiler: Compiler | None
-) -> Learner[Transition]:
+) -> OffPolicyLearner[Transition]:
     policy, widths = algo.policy, algo.widths
     (features,) = info.obs_shape
     units = _units(info) if algo.action_units == "environment" else None

@@ -6,9 +6,8 @@ from typing import assert_never
 
 import torch
 
-from rlbench.algorithms.base import Compiler, Learner
-from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
-from rlbench.algorithms.onpolicy import OnPolicyLearner
+from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
+from rlbench.algorithms.icm import CuriousReplay, CuriousRollouts
 from rlbench.assembly import actor_critic, discrete_sac, dqn, icm, offline, policy_gradient
 from rlbench.assembly.components import Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
@@ -42,8 +41,7 @@ from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.protocols import Schedule
 from rlbench.training.rng_state import RngState
-from rlbench.training.rollout_updates import RolloutUpdater
-from rlbench.training.updates import EagerUpdater
+from rlbench.training.updates import EagerUpdater, RolloutUpdater
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:
@@ -74,7 +72,17 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
     schedules: list[Schedule] = []
     sampler = _sampler(algo.replay, spec.task.envs, seeds.child("replay").torch(device), schedules)
     capacity, num_envs, kind = algo.replay.capacity, spec.task.envs, Ring if spec.async_batch is None else AsyncRing
-    ring = ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=sampler, kind=kind)
+    ring = ring_of(
+        spec,
+        info,
+        parts.action,
+        device,
+        capacity=capacity,
+        num_envs=num_envs,
+        sampler=sampler,
+        n_step=algo.replay.n_step,
+        kind=kind,
+    )
     explorer = parts.training(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set))
     source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
@@ -115,7 +123,7 @@ def _replayed(
     source: Ring | Hindsight,
     info: EnvInfo,
     device: torch.device,
-) -> tuple[Learner[Transition] | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
+) -> tuple[OffPolicyLearner[Transition] | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
     """What learns from the replay, and how."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
         return parts.learner, EagerUpdater(

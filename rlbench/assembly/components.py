@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from rlbench.algorithms.base import Learner
+from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import Explorer, NoExploration
 from rlbench.ops.types import Transition
@@ -17,7 +17,7 @@ from rlbench.training.protocols import Schedule
 class Parts(NamedTuple):
     """One family's share of a run."""
 
-    learner: Learner[Transition]
+    learner: OffPolicyLearner[Transition]
     action: Column  # how an action lies in the ring
     training: Callable[[torch.Generator], Explorer]
     judging: Callable[[torch.Generator], Explorer]
@@ -31,7 +31,7 @@ def _as_preferred(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - no 
 class OfflineParts(NamedTuple):
     """What an algorithm brings to a run that never explores."""
 
-    learner: Learner[Transition]
+    learner: OffPolicyLearner[Transition]
     action: Column  # how an action lies in the ring
     schedules: list[Schedule]  # of the number of updates made, not of steps
     judging: Callable[[torch.Generator], Explorer] = _as_preferred

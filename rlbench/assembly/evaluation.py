@@ -15,9 +15,6 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.base import Actor
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Explorer
-from rlbench.config.offline import Offline
-from rlbench.config.offline_discrete import OfflineQ
-from rlbench.config.online import PolicyGradient
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.envs.normalize import Scaling
@@ -50,7 +47,7 @@ def protocol_evaluation(
     env_seeds = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())
     nobody = Uniform(seeds.torch(device))  # nothing is ever drawn: the ring is there to stack frames
-    capacity = (spec.task.stack + _horizon(spec) + 1) * protocol.envs
+    capacity = (spec.task.stack + 2) * protocol.envs
     return Evaluation(
         actor=stage.actor,
         recorder=ring_of(spec, info, stage.action, device, capacity=capacity, num_envs=protocol.envs, sampler=nobody),
@@ -62,12 +59,6 @@ def protocol_evaluation(
     )
 
 
-def _horizon(spec: Spec) -> int:
-    if isinstance(spec.algo, PolicyGradient | Offline | OfflineQ):
-        return 1  # nothing is drawn of it
-    return spec.algo.replay.n_step
-
-
 def ring_of(
     spec: Spec,
     info: EnvInfo,
@@ -77,6 +68,7 @@ def ring_of(
     capacity: int,
     num_envs: int,
     sampler: Uniform | Prioritized,
+    n_step: int = 1,
     kind: type[Ring] = Ring,
 ) -> Ring:
     """An empty ring with the shapes and dtypes of a run's environments."""
@@ -85,7 +77,7 @@ def ring_of(
         num_envs=num_envs,
         obs=Column(info.obs_shape, DTYPES[np.dtype(info.obs_dtype).name]),
         action=action,
-        n_step=_horizon(spec),
+        n_step=n_step,
         gamma=spec.algo.gamma,
         stack=spec.task.stack,
         sampler=sampler,

@@ -9,14 +9,13 @@ import torch
 from torch import nn
 
 from rlbench.algorithms import bcq, iql
-from rlbench.algorithms.base import Compiler, Learner
+from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.clonedsac import ClonedSAC
-from rlbench.algorithms.cql import CQL
+from rlbench.algorithms.cql import CQL, LagrangeMultiplier
 from rlbench.algorithms.crr import CRR
-from rlbench.algorithms.multiplier import LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
-from rlbench.algorithms.td3bc import TD3BC
+from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import OfflineParts
 from rlbench.buffers.ring import Column
 from rlbench.config import offline
@@ -59,7 +58,7 @@ def parts(
     )
 
 
-def _schedules(algo: Offline, learner: Learner[Transition]) -> list[Schedule]:
+def _schedules(algo: Offline, learner: OffPolicyLearner[Transition]) -> list[Schedule]:
     """By the number of updates: half a cosine to 0 of IQL's actor's rate, and the end of CQL's behaviour cloning."""
     if (
         isinstance(learner, CQL)
@@ -106,7 +105,7 @@ def _shape(name: str, info: EnvInfo, device: torch.device, compiler: Compiler | 
     return Shape(info.obs_shape[0], int(info.actions.low.shape[0]), device, compiler)
 
 
-def _learner(algo: Offline, shape: Shape) -> Learner[Transition]:
+def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
         case offline.Imitation(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)

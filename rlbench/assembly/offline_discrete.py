@@ -6,7 +6,7 @@ from typing import assert_never
 
 import torch
 
-from rlbench.algorithms.base import Compiler, Learner
+from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
@@ -44,7 +44,7 @@ def parts(
 
 def _learner(
     spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None
-) -> Learner[Transition]:
+) -> OffPolicyLearner[Transition]:
     body, actions = torso(algo.torso, spec, info), count(spec, info)
 
     def streams(width: int) -> DuelingMLP:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rlbench.accel import numpy_ppo
 from rlbench.accel.numpy_ppo import Regression
-from rlbench.algorithms.base import Compiler
-from rlbench.algorithms.onpolicy import ActorValue, OnPolicyLearner, Returns
+from rlbench.algorithms.base import Compiler, OnPolicyLearner
+from rlbench.algorithms.onpolicy import ActorValue, Returns
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.algorithms.trpo import Natural

@@ -48,7 +48,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     env_seeds = seeds.child("env").numbers(num_envs)
     generator = seeds.child("explore").torch(device)
     nobody = Uniform(seeds.torch(device))  # never drawn from: this ring only stacks frames
-    capacity = (spec.task.stack + algo.replay.n_step + 1) * num_envs
+    capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
         actor=learner,
         frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=nobody),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,15 @@ class Frozen(BaseModel):
 WIDE: Final = 32_768
 
 LearnsFrom: TypeAlias = Literal["replay", "rollouts", "data"]
+
+
+class Export(NamedTuple):
+    """The form in which a policy file holds an actor."""
+
+    activation: str = "relu"
+    squash: str = "tanh"
+    log_std_bounds: tuple[str, str] = ("", "")
+    log_std: bool = True  # False leaves a std that is added after the squashing out: the format adds it before
 
 
 class Family(Frozen):
@@ -37,6 +46,16 @@ class Family(Frozen):
             batch, widths = values["batch"], values["widths"]
             return isinstance(batch, int) and isinstance(widths, tuple) and batch * max(widths, default=1) >= WIDE
         return values["torso.kind"] == "nature"
+
+    @property
+    def export(self) -> Export | str:
+        """The form of the actor in a policy file, or the reason why there is none."""
+        return "games of Q-learning are recorded with --epsilon; else record another run's"
+
+    @property
+    def normalizes_obs(self) -> bool:
+        """The policy sees normalized observations."""
+        return dict(fields(self)).get("normalize_obs") is True
 
     @property
     def speed_group(self) -> str:

@@ -7,21 +7,30 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from rlbench.config.canonical import Family, Frozen, LearnsFrom
+from rlbench.config.canonical import Export, Family, Frozen, LearnsFrom
 
 Widths: TypeAlias = tuple[Annotated[int, Field(ge=1)], ...]
 Final: TypeAlias = Literal["linear", "xavier", "uniform"]
 """Initialization of an actor's last layer: torch's own, Xavier's with gain 0.01 and no bias, or within ±0.001."""
 
 
-class Imitation(Frozen):
+class OfflineMethod(Frozen):
+    """A method of the family; most have a deterministic actor, or add their std after tanh."""
+
+    @property
+    def export(self) -> Export | str:
+        """The form of the actor in a policy file, or the reason why there is none."""
+        return Export(log_std=False)
+
+
+class Imitation(OfflineMethod):
     """Behavior cloning; of the family's settings it uses only ``widths``, ``actor_lr`` and ``batch``."""
 
     kind: Literal["imitation"] = "imitation"
     policy: Literal["deterministic", "gaussian"] = "deterministic"  # squared error, or likelihood
 
 
-class BatchConstrained(Frozen):
+class BatchConstrained(OfflineMethod):
     """BCQ: the action of the highest value among samples of a VAE of the data's actions."""
 
     kind: Literal["batchconstrained"] = "batchconstrained"
@@ -38,8 +47,13 @@ class BatchConstrained(Frozen):
         default=0.75, ge=0, le=1
     )  # λ: weight of the minimum over critics; 1 − λ is that of the maximum
 
+    @property
+    def export(self) -> str:
+        """The actor is no single network."""
+        return "BCQ's actor chooses among sampled candidates; record another run's"
 
-class Conservative(Frozen):
+
+class Conservative(OfflineMethod):
     """CQL: SAC whose critics are penalized on actions outside the data."""
 
     kind: Literal["conservative"] = "conservative"
@@ -69,6 +83,11 @@ class Conservative(Frozen):
     actor_first: bool = False  # the actor's gradient step precedes the critics'
     bc_steps: int = Field(default=0, ge=0)  # first gradient steps, in which the actor clones the behavior policy
 
+    @property
+    def export(self) -> Export:
+        """Mean and log std before tanh."""
+        return Export(log_std_bounds=(str(self.log_std_min), str(self.log_std_max)))
+
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         if self.log_std_min >= self.log_std_max:
@@ -78,7 +97,7 @@ class Conservative(Frozen):
         return self
 
 
-class CriticRegularized(Frozen):
+class CriticRegularized(OfflineMethod):
     """CRR: behavior cloning weighted by the advantage over the current policy."""
 
     kind: Literal["criticregularized"] = "criticregularized"
@@ -93,7 +112,7 @@ class CriticRegularized(Frozen):
     )  # gradient steps between copies to the targets; None averages by ``tau``
 
 
-class TD3BC(Frozen):
+class TD3BC(OfflineMethod):
     """TD3+BC: TD3 whose actor's loss adds behavior cloning."""
 
     kind: Literal["td3bc"] = "td3bc"
@@ -103,7 +122,7 @@ class TD3BC(Frozen):
     clip: float = Field(default=0.5, gt=0)  # at which the smoothing noise is clipped
 
 
-class ImplicitQ(Frozen):
+class ImplicitQ(OfflineMethod):
     """IQL: an expectile of the data's action values, and advantage-weighted behavior cloning."""
 
     kind: Literal["implicitq"] = "implicitq"
@@ -158,3 +177,8 @@ class Offline(Family):
     def speed_group(self) -> str:
         """The family and its method."""
         return f"{self.family} {self.method.kind}"
+
+    @property
+    def export(self) -> Export | str:
+        """As the method says."""
+        return self.method.export

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from rlbench.config.canonical import Family, Frozen, LearnsFrom
+from rlbench.config.canonical import Export, Family, Frozen, LearnsFrom
 
 
 class Linear(Frozen):
@@ -222,6 +222,13 @@ class ActorCritic(Family):
     learning_starts: int = Field(default=10_000, ge=1)  # live agent steps of uniform actions before the first update
     replay: Replay = Replay(capacity=1_000_000)
 
+    @property
+    def export(self) -> Export:
+        """Mean and, of a Gaussian, log std before tanh."""
+        policy = self.policy
+        bounds = (str(policy.log_std_min), str(policy.log_std_max)) if isinstance(policy, Soft) else ("", "")
+        return Export(log_std_bounds=bounds)
+
     @model_validator(mode="after")
     def _subset_of_critics(self) -> Self:
         if self.redq_subset is not None and self.redq_subset > self.critics:
@@ -326,6 +333,12 @@ class PolicyGradient(Family):
     normalize_obs: bool = True  # by running mean and std, clipped at ±10
     greedy: bool = False  # evaluated by the policy's mode instead of its samples
     curiosity: Curiosity | None = None  # None adds no intrinsic reward
+
+    @property
+    def export(self) -> Export | str:
+        """The mean and one std for all observations."""
+        torso = self.torso
+        return Export(torso.activation, self.bound) if isinstance(torso, Mlp) else super().export
 
 
 OffPolicy: TypeAlias = QLearning | ActorCritic | DiscreteSAC

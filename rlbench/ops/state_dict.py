@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias, Union
+from typing import ClassVar, Protocol, TypeAlias, Union
 
 import torch
 from torch import Tensor
@@ -27,13 +26,16 @@ Parts: TypeAlias = Mapping[str, Part]
 """The parts of an object, each under its name in a checkpoint."""
 
 
-class Composite(ABC):
+class Composite:
     """An object whose state is that of its parts."""
 
+    saved: ClassVar[tuple[str, ...]]
+    """The attributes that a checkpoint stores, each under its own name."""
+
     @property
-    @abstractmethod
     def parts(self) -> Parts:
         """Everything that a checkpoint stores of it."""
+        return {name: getattr(self, name) for name in self.saved}
 
     def state_dict(self) -> State:
         """The state of every part; tensors are shared with the object."""

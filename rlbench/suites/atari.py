@@ -6,8 +6,6 @@ of the table since v0.4.11 (#780), SAC of v0.4.9 (#657).
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from rlbench.config.online import (
     Categorical,
     Curiosity,
@@ -22,6 +20,7 @@ from rlbench.config.online import (
     Replay,
     Surrogate,
 )
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import AtariTask
 
@@ -53,13 +52,16 @@ def task_id(game: str) -> str:
 TASKS = {name: name for name in DOCUMENTED} | {task_id(game): task_id(game) for game in GAMES}
 _GAME = {task_id(game): game for game in GAMES}
 
+STEPS = Replay(n_step=3)
 VALUES = {
-    "dqn": QLearning(),
-    "c51": QLearning(head=Categorical()),
-    "qrdqn": QLearning(head=Quantiles()),
-    "iqn": QLearning(head=Implicit()),
-    "fqf": QLearning(head=Proposed(), lr=5e-5),
-    "rainbow": QLearning(head=Categorical(), dueling=True, noisy=0.1, lr=6.25e-5, replay=Replay(priority=Priority())),
+    "dqn": QLearning(replay=STEPS),
+    "c51": QLearning(head=Categorical(), replay=STEPS),
+    "qrdqn": QLearning(head=Quantiles(), replay=STEPS),
+    "iqn": QLearning(head=Implicit(), replay=STEPS),
+    "fqf": QLearning(head=Proposed(), lr=5e-5, replay=STEPS),
+    "rainbow": QLearning(
+        head=Categorical(), dueling=True, noisy=0.1, lr=6.25e-5, replay=Replay(n_step=3, priority=Priority())
+    ),
 }
 PPO = PolicyGradient(
     # The document asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488 of
@@ -80,30 +82,32 @@ step on Pong) beside rewards of 1. In the scripts they never reached an n-step t
 ALGORITHMS: dict[str, QLearning | DiscreteSAC | PolicyGradient] = {
     **VALUES,
     "ppo": PPO,
-    "sac": DiscreteSAC(),
-    "dqn+icm": QLearning(curiosity=CURIOUS),
+    "sac": DiscreteSAC(replay=STEPS),
+    "dqn+icm": QLearning(replay=STEPS, curiosity=CURIOUS),
     "ppo+icm": PPO.model_copy(update={"curiosity": CURIOUS}),
-    "sac+icm": DiscreteSAC(curiosity=CURIOUS),
+    "sac+icm": DiscreteSAC(replay=STEPS, curiosity=CURIOUS),
 }
-SAC_ON_BREAKOUT = {"actor_lr": 1e-4, "critic_lr": 1e-4}
-"""The documented command of that row, examples/atari/README.md at f2402056b03a: also --n-step 1."""
+BATCH_ON_PONG = 64
+PONG, BREAKOUT, SEAQUEST = (f"{game}NoFrameskip-v4" for game in ("Pong", "Breakout", "Seaquest"))
+EXCEPTIONS: dict[tuple[str, str], tuple[str, ...]] = {
+    # every README row of Pong was made with --batch_size 64
+    **{(name, PONG): (f"algo.batch={BATCH_ON_PONG}", f"algo.learning_starts={10 * BATCH_ON_PONG}") for name in VALUES},
+    **{(name, BREAKOUT): ("algo.replay.n_step=1",) for name in VALUES if name != "dqn"},
+    # the documented command of that row, examples/atari/README.md at f2402056b03a
+    ("sac", BREAKOUT): ("algo.replay.n_step=1", "algo.actor_lr=1e-4", "algo.critic_lr=1e-4"),
+    ("ppo", SEAQUEST): ("algo.lr=1e-4",),
+}
+"""Settings of cells whose documented rows were made with others."""
 
-SLOWER = {("ppo", "SeaquestNoFrameskip-v4"): 1e-4}
-"""Learning rates of documented rows that were made with another."""
-
-ONE_STEP = {(name, "BreakoutNoFrameskip-v4") for name in ("c51", "qrdqn", "iqn", "fqf", "rainbow", "sac")}
-"""Cells whose documented rows were made with 1-step returns; all others with 3."""
-
-BATCH_ON_PONG = 64  # every README row of Pong was made with --batch_size 64
 GAMES_PER_EVALUATION = 100  # README rows of DQN other than Pong: --num_test_envs 100
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The documented settings of one cell of the Atari table."""
     row = algorithm.removesuffix("+icm")  # a curious algorithm's exceptions are those of the plain one
-    algo, pong = _algo(algorithm, row, task), task == "PongNoFrameskip-v4"
+    algo, pong = ALGORITHMS[algorithm], task == PONG
     many = row == "dqn" and not pong
-    return Spec(
+    cell = Spec(
         suite="atari",
         algorithm=algorithm,
         task=AtariTask(id=task, game=_GAME[task]),
@@ -118,24 +122,4 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
         budget=Budget(steps=10_000_000, epoch=100_000, segment=1_000_000),
         seed=seed,
     )
-
-
-def _algo(algorithm: str, row: str, task: str) -> QLearning | DiscreteSAC | PolicyGradient:
-    algo = ALGORITHMS[algorithm]
-    match algo:
-        case QLearning(batch=usual):
-            batch = BATCH_ON_PONG if task == "PongNoFrameskip-v4" else usual
-            return algo.model_copy(
-                update={"batch": batch, "learning_starts": batch * 10, "replay": _replay(algo.replay, row, task)}
-            )
-        case DiscreteSAC():
-            rates = SAC_ON_BREAKOUT if task == "BreakoutNoFrameskip-v4" else {}
-            return algo.model_copy(update={**rates, "replay": _replay(algo.replay, row, task)})
-        case PolicyGradient():
-            return algo.model_copy(update={"lr": SLOWER.get((row, task), algo.lr)})
-        case _:
-            assert_never(algo)
-
-
-def _replay(replay: Replay, row: str, task: str) -> Replay:
-    return replay.model_copy(update={"n_step": 1 if (row, task) in ONE_STEP else 3})
+    return apply_settings(cell, [parse(text) for text in EXCEPTIONS.get((row, task), ())])

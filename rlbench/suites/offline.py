@@ -103,9 +103,9 @@ def sources(algorithm: str, task: str) -> dict[str, str]:
 def _cell(algorithm: str, task: str) -> Spec:
     """A cell with the settings of its primary reference, or ours where no reference documents the cell."""
     steps, algo = SHORT if task in OWN else LONG, ALGORITHMS[algorithm]
-    if algo.method.kind == "implicitq":
+    if algorithm == "iql":
         algo = algo.model_copy(update={"method": ImplicitQ(lr_decay_steps=steps)})
-    if algo.method.kind == "conservative" and task in OWN:
+    if algorithm == "cql" and task in OWN:
         algo = algo.model_copy(update={"method": PRESSED})
     ours = Spec(
         suite="offline",

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from rlbench.config.canonical import Frozen
 from rlbench.config.offline_discrete import (
     BatchConstrained,
     Conservative,
     CriticRegularized,
     Imitation,
-    Method,
     OfflineQ,
 )
 from rlbench.config.online import Expected, Mlp, Quantiles
@@ -66,7 +66,7 @@ def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
         suite="offline",
         algorithm=algorithm,
         task=OfflineTask(id=task, world=_world(task), dataset=dataset),
-        algo=_small(ALGORITHMS[algorithm]) if toy else _weighed(ALGORITHMS[algorithm], task, dataset),
+        algo=_small(algorithm) if toy else _weighed(algorithm, task, dataset),
         protocol=Protocol(name="toy-v1", episodes=20, envs=20)
         if toy
         else Protocol(name="atari-nature-v4", episodes=10, envs=10, epsilon=EPSILON.get(algorithm, 0.0)),
@@ -81,29 +81,26 @@ def _world(task: str) -> World:
     return AtariTask(id=task, game=GAMES[task], envs=1)
 
 
-def _weighed(algo: OfflineQ, task: str, dataset: str) -> OfflineQ:
-    """With the gap's weight for a recording of this size; of unknown data, and of more, that for a million."""
-    if algo.method.kind != "conservative":
+def _weighed(algorithm: str, task: str, dataset: str) -> OfflineQ:
+    """The row of the table; CQL's gap has the weight for a recording of this size, else that of a million."""
+    algo = ALGORITHMS[algorithm]
+    if algorithm != "cql":
         return algo
     said = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
     weight = PRESSURE[task, said[0] if said else "1e6"]
     return algo.model_copy(update={"method": Conservative(conservative_weight=weight)})
 
 
-SMALL_METHODS: Final[Mapping[str, Method]] = {
-    "conservative": Conservative(conservative_weight=20.0),
-    "criticregularized": CriticRegularized(greedy=True),
+SMALL: Final[Mapping[str, Mapping[str, Frozen]]] = {
+    "cql": {"method": Conservative(conservative_weight=20.0), "head": Quantiles(n_quantiles=32)},
+    "crr": {"method": CriticRegularized(greedy=True)},
 }
 
 
-def _small(algo: OfflineQ) -> OfflineQ:
+def _small(algorithm: str) -> OfflineQ:
     """For toys, of which nothing is documented: plain layers, faster steps, and so short a sight that few suffice."""
-    method = SMALL_METHODS.get(algo.method.kind, algo.method)
-    head = Quantiles(n_quantiles=32) if algo.head.kind == "quantiles" else algo.head
-    return algo.model_copy(
+    return ALGORITHMS[algorithm].model_copy(
         update={
-            "method": method,
-            "head": head,
             "torso": Mlp(widths=(64,)),
             "hidden": 64,
             "lr": 1e-3,
@@ -111,5 +108,6 @@ def _small(algo: OfflineQ) -> OfflineQ:
             "gamma": 0.9,
             "n_step": 3,
             "target_update_interval": 50,
+            **SMALL.get(algorithm, {}),
         }
     )

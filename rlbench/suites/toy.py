@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar, assert_never
+from typing import NamedTuple, TypeVar
 
-from rlbench.config.canonical import Frozen
+from rlbench.config.canonical import Frozen, fields
 from rlbench.config.online import (
     ActorCritic,
     Categorical,
@@ -25,6 +25,7 @@ from rlbench.config.online import (
     Soft,
     Surrogate,
 )
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import ToyTask
 
@@ -158,7 +159,7 @@ CURIOUS = Curiosity(torso=Mlp(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.
 SPARSE = {"ppo": LUCKY, "ppo+icm": _with(LUCKY, curiosity=CURIOUS)}
 """What plays Doors: that which never sees a reward there, and that which does."""
 
-ALGORITHMS: dict[str, QLearning | ActorCritic | PolicyGradient] = {
+ALGORITHMS: dict[str, QLearning | ActorCritic | DiscreteSAC | PolicyGradient] = {
     **NUMBERED,
     **VECTORS,
     **ON_POLICY,
@@ -177,16 +178,28 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The settings of one cell of the sanity table."""
     if task == "Doors":
         return _doors(algorithm, SPARSE[algorithm], seed)
-    algo = DISCRETE_ACTOR_CRITIC if algorithm == "sac" and task in GAMES else ALGORITHMS[algorithm]
-    match algo:
-        case ActorCritic():
-            return _pendulum(algorithm, algo, seed)
-        case QLearning() | DiscreteSAC():
-            return _numbered(algorithm, algo, task, seed)
-        case PolicyGradient():
-            return _on_policy(algorithm, algo, task, seed)
-        case _:
-            assert_never(algo)
+    if task == "Pendulum-v1":
+        return _pendulum(algorithm, VECTORS[algorithm], seed)
+    game, algo = GAMES[task], DISCRETE_ACTOR_CRITIC if algorithm == "sac" else ALGORITHMS[algorithm]
+    rolled = algo.learns_from == "rollouts"
+    changes = [] if rolled else [f"algo.replay.n_step={game.n_step}"]
+    if any(path == "head.v_min" for path, _ in fields(algo)):
+        changes += [f"algo.head.v_min={game.support[0]}", f"algo.head.v_max={game.support[1]}"]
+    cell = Spec(
+        suite="toy",
+        algorithm=algorithm,
+        task=ToyTask(id=task),
+        algo=algo,
+        protocol=Protocol(
+            name="toy-v1",
+            episodes=game.episodes,
+            envs=game.episodes,
+            stop=game.rolled_stop if rolled else game.replayed_stop,
+        ),
+        budget=game.rolled if rolled else game.replayed,
+        seed=seed,
+    )
+    return apply_settings(cell, [parse(change) for change in changes])
 
 
 def _pendulum(algorithm: str, algo: ActorCritic, seed: int) -> Spec:
@@ -209,34 +222,5 @@ def _doors(algorithm: str, algo: PolicyGradient, seed: int) -> Spec:
         algo=algo,
         protocol=Protocol(name="toy-v1", episodes=4, envs=4),
         budget=Budget(steps=40_000, epoch=4_000, segment=20_000),
-        seed=seed,
-    )
-
-
-def _numbered(algorithm: str, algo: QLearning | DiscreteSAC, task: str, seed: int) -> Spec:
-    game = GAMES[task]
-    if isinstance(algo, QLearning) and isinstance(algo.head, Categorical):
-        low, high = game.support
-        algo = _with(algo, head=_with(algo.head, v_min=low, v_max=high))
-    return Spec(
-        suite="toy",
-        algorithm=algorithm,
-        task=ToyTask(id=task),
-        algo=_with(algo, replay=_with(algo.replay, n_step=game.n_step)),
-        protocol=Protocol(name="toy-v1", episodes=game.episodes, envs=game.episodes, stop=game.replayed_stop),
-        budget=game.replayed,
-        seed=seed,
-    )
-
-
-def _on_policy(algorithm: str, algo: PolicyGradient, task: str, seed: int) -> Spec:
-    game = GAMES[task]
-    return Spec(
-        suite="toy",
-        algorithm=algorithm,
-        task=ToyTask(id=task),
-        algo=algo,
-        protocol=Protocol(name="toy-v1", episodes=game.episodes, envs=game.episodes, stop=game.rolled_stop),
-        budget=game.rolled,
         seed=seed,
     )

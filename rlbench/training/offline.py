@@ -15,13 +15,14 @@ from typing import Final, NamedTuple, Protocol
 
 import torch
 
+from rlbench.algorithms.base import Learner
 from rlbench.config.run import Budget
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, Stateful, branch, of_module, tensor
 from rlbench.records.store import epoch_of, line_of
 from rlbench.records.types import Epoch, Evaluated, Progress
 from rlbench.training.clock import Clock
-from rlbench.training.protocols import Evaluation, Learner, Schedule, Updater
+from rlbench.training.protocols import Evaluation, Schedule, Updater
 
 STRIDE: Final = 25
 """Gradient steps between two records: a fraction of a second, so that a signal is honoured at once."""

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from rlbench.algorithms.base import Learner
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, Stateful, branch, of_module, tensor
 from rlbench.records.types import Collected, Epoch, Evaluated, Progress
 from rlbench.training.clock import Clock, UpdateSchedule
-from rlbench.training.protocols import Collector, Evaluation, Learner, Schedule, Updater
+from rlbench.training.protocols import Collector, Evaluation, Schedule, Updater
 
 
 class Online:

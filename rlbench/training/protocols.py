@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
-from torch import nn
+from torch import Tensor
 
 from rlbench.ops.state_dict import Stateful
+from rlbench.ops.types import Rollout
 from rlbench.records.types import Evaluated, Updated
 
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
@@ -64,13 +65,6 @@ class Updater(Stateful, Protocol):
         """Means since the last call; None if nothing was learned."""
 
 
-class Learner(Stateful, Protocol):
-    """What learns; the trainer only keeps its state."""
-
-    def policy(self) -> nn.Module:
-        """The network that acts."""
-
-
 class Evaluation(Protocol):
     """An evaluation under way."""
 
@@ -79,3 +73,32 @@ class Evaluation(Protocol):
 
     def result(self) -> Evaluated:
         """What came of it."""
+
+
+class Minibatch(Protocol):
+    """A minibatch."""
+
+    @property
+    def slot(self) -> Tensor:
+        """``[B]`` int64 places in the buffer."""
+
+
+BatchT = TypeVar("BatchT", bound=Minibatch)
+BatchT_co = TypeVar("BatchT_co", bound=Minibatch, covariant=True)
+
+
+class Source(Protocol[BatchT_co]):
+    """A buffer that an off-policy updater samples."""
+
+    def sample(self, batch: int) -> BatchT_co:
+        """Return ``batch`` transitions."""
+
+    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
+        """Store the priorities of slots ``[B]``."""
+
+
+class Rollouts(Protocol):
+    """A buffer whose newest rows an on-policy updater learns from."""
+
+    def rollout(self, rows: int) -> Rollout:
+        """Return the newest rows."""

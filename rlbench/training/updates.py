@@ -1,23 +1,24 @@
-"""Sample, update, reprioritize, K times: the inner loop of every off-policy learner, and nothing else in it."""
+"""The inner loops: sample, update, reprioritize, K times, off-policy; one update on a whole rollout, on-policy."""
 
 from __future__ import annotations
 
 from typing import Generic
 
+from rlbench.algorithms.base import OffPolicyLearner, OnPolicyLearner
 from rlbench.ops.state_dict import State, branch
 from rlbench.records.types import Updated
 from rlbench.training.metrics import MeanMetrics
-from rlbench.training.update_protocols import DrawnT, Learner, Source
+from rlbench.training.protocols import BatchT, Rollouts, Source
 
 
-class EagerUpdater(Generic[DrawnT]):
+class EagerUpdater(Generic[BatchT]):
     """One operation after another."""
 
     def __init__(
         self,
         *,
-        source: Source[DrawnT],
-        learner: Learner[DrawnT],
+        source: Source[BatchT],
+        learner: OffPolicyLearner[BatchT],
         batch: int,
         metrics: MeanMetrics,
     ) -> None:
@@ -38,6 +39,42 @@ class EagerUpdater(Generic[DrawnT]):
     def take(self) -> Updated | None:
         """Means since the last call; None if nothing was learned."""
         return self.metrics.take()
+
+    def state_dict(self) -> State:
+        """The sums so far."""
+        return {"metrics": self.metrics.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take them over."""
+        self.metrics.load_state_dict(branch(state, "metrics"))
+
+
+class RolloutUpdater:
+    """All that is learned from the newest rows, once they are complete."""
+
+    def __init__(
+        self,
+        *,
+        source: Rollouts,
+        learner: OnPolicyLearner,
+        rows: int,
+        metrics: MeanMetrics,
+    ) -> None:
+        self.source, self.learner, self.rows, self.metrics = source, learner, rows, metrics
+
+    def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
+        """The ``count`` gradient steps of one update.
+
+        Raises:
+            ValueError: there are not as many in one.
+        """
+        if count != self.learner.steps:
+            raise ValueError(f"{count} gradient steps are due; a rollout is learned from in {self.learner.steps}")
+        self.metrics.add(self.learner.update(self.source.rollout(self.rows)))
+
+    def take(self) -> Updated | None:
+        """Means since the last call; None if nothing was learned."""
+        return self.metrics.take(self.learner.steps)
 
     def state_dict(self) -> State:
         """The sums so far."""

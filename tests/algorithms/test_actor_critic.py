@@ -11,9 +11,8 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import optimize
 from rlbench.algorithms.sac import SAC, Temperature
-from rlbench.algorithms.target_networks import polyak_update
+from rlbench.algorithms.steps import optimize, polyak_update
 from rlbench.algorithms.td3 import TD3
 from rlbench.config.online import Deterministic
 from rlbench.nets.actors import DeterministicActor, SquashedActor

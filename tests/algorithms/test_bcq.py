@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.algorithms.base import optimize
 from rlbench.algorithms.bcq import BCQ
+from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import BatchConstrained
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
 from rlbench.nets.critics import Critics
@@ -170,7 +170,7 @@ def test_each_loss_teaches_one_network_and_no_other(taught: str) -> None:
         "perturbation": lambda: learner.policy_loss(b, here),
     }[taught]()
     before = copied(nets(learner))
-    optimizers = {"proposer": learner.proposer_optimizer, "critics": learner.critic_optimizer}
+    optimizers = {"proposer": learner.proposer_optimizer, "critics": learner.critics_optimizer}
     optimize(loss, optimizers.get(taught, learner.perturbation_optimizer))
     assert moved(nets(learner), before) == {taught}
     for name in {"proposer", "critics"} - {taught}:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
-from rlbench.algorithms.base import Learner
+from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.dqn import QLearner
 from rlbench.algorithms.sac import SAC
@@ -39,7 +39,7 @@ def spec_of(cell: str) -> Spec:
     return apply_settings(spec, [parse("algo.replay.capacity=400"), parse("algo.batch=6")])
 
 
-def made(cell: str, seed: int = 0) -> tuple[Learner[Transition], Transition, EnvInfo]:
+def made(cell: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], Transition, EnvInfo]:
     spec = spec_of(cell).model_copy(update={"seed": seed})
     info = describe(spec)
     learner = build(spec, Runtime(device="cpu", threads=1), info).learner
@@ -68,7 +68,7 @@ def made(cell: str, seed: int = 0) -> tuple[Learner[Transition], Transition, Env
     return learner, batch, info
 
 
-def networks(learner: Learner[Transition]) -> dict[str, nn.Module]:
+def networks(learner: OffPolicyLearner[Transition]) -> dict[str, nn.Module]:
     """What learns, by name; targets follow and are not among them."""
     match learner:
         case QLearner():
@@ -81,7 +81,7 @@ def networks(learner: Learner[Transition]) -> dict[str, nn.Module]:
             raise TypeError(type(learner).__name__)
 
 
-def losses(learner: Learner[Transition]) -> dict[str, Callable[[Transition], Tensor]]:
+def losses(learner: OffPolicyLearner[Transition]) -> dict[str, Callable[[Transition], Tensor]]:
     """Every loss as a function of the batch alone, by the network that it teaches."""
     match learner:
         case QLearner():

@@ -10,9 +10,9 @@ import torch
 from scipy import special
 
 from rlbench.algorithms.clonedsac import ClonedSAC, unsquashed
-from rlbench.algorithms.cql import CQL, optimize_each
-from rlbench.algorithms.multiplier import LagrangeMultiplier
+from rlbench.algorithms.cql import CQL, LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
+from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import Conservative
 from rlbench.nets.actors import SquashedActor
 from rlbench.nets.critics import Critics
@@ -202,12 +202,12 @@ def test_each_critics_gradient_is_cut_by_itself() -> None:
     plain = torch.autograd.grad(value.sum(), parameters, retain_graph=True)
     norms = [math.sqrt(sum(float(g[k].square().sum()) for g in whole)) for k in range(2)]
     assert norms[0] > 1 > norms[1]
-    optimize_each(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0)
+    optimize(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0, each=True)
     for parameter, gradient in zip(parameters, whole, strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad[0], gradient[0] / norms[0], rtol=1e-5, atol=1e-12)
         torch.testing.assert_close(parameter.grad[1], gradient[1], rtol=1e-12, atol=0)
-    optimize_each(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), max_norm=None)
+    optimize(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), each=True)
     assert parameters[0].grad is not None
     torch.testing.assert_close(parameters[0].grad, plain[0])
 
@@ -311,4 +311,4 @@ def test_the_actor_climbs_the_critics_of_before_or_after_their_step(*, actor_fir
 
 def critic_step(learner: CQL, b: Transition) -> None:
     loss = learner.critic_loss(b)[0]
-    optimize_each(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm)
+    optimize(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm, each=True)

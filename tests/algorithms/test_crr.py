@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.base import optimize
 from rlbench.algorithms.crr import CRR
+from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import CriticRegularized
 from rlbench.nets.actors import BoundedActor
 from rlbench.nets.critics import Critics

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import optimize
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
+from rlbench.algorithms.steps import optimize
 from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.types import Transition

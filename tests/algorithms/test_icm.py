@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import Periodic, Update
-from rlbench.algorithms.icm import Curiosity
-from rlbench.algorithms.icm_wrappers import CuriousReplay, CuriousRollouts
+from rlbench.algorithms.icm import Curiosity, CuriousReplay, CuriousRollouts
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.buffers.trajectory_view import TrajectoryView

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.base import optimize
 from rlbench.algorithms.iql import IQL, ImitatingActor
+from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import ImplicitQ
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor
 from rlbench.nets.critics import Critics, StateValue
@@ -122,7 +122,7 @@ def test_a_step_of_all_three_at_once_is_one_step_of_each_by_what_the_others_said
     value_loss, advantage = other.value_loss(b)
     losses = (other.policy_loss(b, advantage)[0], other.critic_loss(b)[0], value_loss)
     for loss, optimizer in zip(
-        losses, (other.actor_optimizer, other.critic_optimizer, other.value_optimizer), strict=True
+        losses, (other.actor_optimizer, other.critics_optimizer, other.value_optimizer), strict=True
     ):
         optimize(loss, optimizer)
     for name in ("actor", "critics", "value"):

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlbench.algorithms.base import Learner
+from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.cql import CQL
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.iql import IQL
-from rlbench.algorithms.td3bc import TD3BC
+from rlbench.algorithms.td3 import TD3BC
 from rlbench.assembly.components import OfflineParts
 from rlbench.assembly.offline_continuous import parts
 from rlbench.config import offline
@@ -59,7 +59,7 @@ def brought(name: str, seed: int = 0) -> OfflineParts:
     return parts(name, Offline(method=METHODS[name], widths=(8, 7), actor_lr=1e-3), INFO, torch.device("cpu"))
 
 
-def made(name: str, seed: int = 0) -> tuple[Learner[Transition], Transition]:
+def made(name: str, seed: int = 0) -> tuple[OffPolicyLearner[Transition], Transition]:
     draw = torch.Generator().manual_seed(1)
     batch = Transition(
         obs=torch.randn(BATCH, OBS, generator=draw),
@@ -80,7 +80,7 @@ class Taught(NamedTuple):
     loss: Callable[[Transition], Tensor]
 
 
-def taught(learner: Learner[Transition]) -> tuple[Taught, ...]:
+def taught(learner: OffPolicyLearner[Transition]) -> tuple[Taught, ...]:
     """All that learns; targets follow and are not among them."""
     match learner:
         case Imitation():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algorithms.td3 import TD3
-from rlbench.algorithms.td3bc import TD3BC
+from rlbench.algorithms.td3 import TD3, TD3BC
 from rlbench.config import offline
 from rlbench.nets.actors import DeterministicActor
 from rlbench.nets.critics import Critics

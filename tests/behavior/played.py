@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.rigs import online
 from rlbench import suites
+from rlbench.algorithms.base import Learner
 from rlbench.assembly.environments import describe, environments
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.config.overrides import apply_settings, parse
@@ -17,7 +18,6 @@ from rlbench.config.run import Runtime
 from rlbench.config.tasks import ToyTask
 from rlbench.datasets.episodes import episodes
 from rlbench.datasets.types import Dataset
-from rlbench.training.protocols import Learner
 
 NUM_ENVS = 16
 ACTIONS = {"Catch": 3, "CartPole-v1": 2}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.algorithms.base import Learner
+from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.assembly import offline_discrete
 from rlbench.assembly.environments import describe
 from rlbench.buffers.dataset import ring
@@ -32,7 +32,7 @@ def data(task: str) -> Played:
     return played(half_trained(task, STEPS[task]), task, rows=ROWS[task], epsilon=NOISE)
 
 
-def learned(algorithm: str, task: str, data: Played, seed: int) -> Learner[Transition]:
+def learned(algorithm: str, task: str, data: Played, seed: int) -> OffPolicyLearner[Transition]:
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
     assert isinstance(spec.algo, OfflineQ)

@@ -14,7 +14,8 @@ from benchmarks.report import report
 from benchmarks.shares import picture, steps, table
 from benchmarks.stopwatch import PARTS
 from rlbench import suites
-from rlbench.algorithms import base, cql, ppo, target_networks, trpo
+from rlbench.algorithms import ppo, trpo
+from rlbench.algorithms import steps as shared
 
 
 def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_offline_one():
@@ -28,9 +29,8 @@ def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_o
 def restored(monkeypatch):
     """What a stopwatch is put on belongs to everybody in this process."""
     monkeypatch.setattr(torch.autograd, "grad", torch.autograd.grad)
-    for module in (base, cql):
-        monkeypatch.setattr(module, "step", module.step)
-    monkeypatch.setattr(target_networks, "polyak_update", target_networks.polyak_update)
+    monkeypatch.setattr(shared, "step", shared.step)
+    monkeypatch.setattr(shared, "polyak_update", shared.polyak_update)
     for module, name in ((ppo, "rollout_batch"), (ppo, "state_values"), (trpo, "rollout_batch")):
         monkeypatch.setattr(module, name, getattr(module, name))
     monkeypatch.setattr(profile, "SECONDS", 0.2)

@@ -5,6 +5,7 @@ A new top-level module or package is a new decision: it is refused until it has 
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from tests.laws.source import ROOT, Finding, Import, Module
+from tests.laws.source import ROOT, Finding, Import, Module, dotted
 
 LAYERS: Final = (
     {"errors", "config", "faults", "disk", "signals"},  # 0 what a run is, what can go wrong, safe writing, stopping
@@ -37,6 +38,9 @@ SIDEWAYS: Final = {
     ("__main__", "cli"),
 }  # within a layer, in this direction only
 FORBIDDEN: Final = {("algorithms", "buffers"), ("algorithms", "envs")}  # below, and still not to be known
+
+FAMILIES: Final = {f"rlbench.config.{name}" for name in ("online", "offline", "offline_discrete")}
+"""Modules of the models that are an algorithm, or a part of one."""
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
 LIGHT: Final = {
@@ -92,6 +96,27 @@ def training_sees_protocols(module: Module) -> Iterator[Finding]:
                 yield Finding(
                     found.line, f"training sees only protocols, and {found.target} is none (…base holds them)"
                 )
+
+
+def families_in_assembly(module: Module) -> Iterator[Finding]:
+    """Only ``assembly`` and the config models tell algorithms apart; all others read the data of a family."""
+    if module.unit in {"assembly", "config"}:
+        return
+    for node in ast.walk(module.tree):
+        classes: list[ast.expr] = []
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, union]):
+                classes = [part for part in ast.walk(union) if isinstance(part, ast.Name | ast.Attribute)]
+            case ast.MatchClass(cls=part):
+                classes = [part]
+            case ast.Compare(left=ast.Attribute(attr="kind" | "family", value=part)):
+                if dotted(part).split(".")[-1] in {"algo", "method", "head"}:
+                    yield Finding(node.lineno, f"compares the kind of {dotted(part)}: give the family what differs")
+            case _:
+                pass
+        for part in classes:
+            if module.full(part).rpartition(".")[0] in FAMILIES:
+                yield Finding(part.lineno, f"asks for {module.full(part)}: give the family what differs, as data")
 
 
 def light(module: Module) -> Iterator[Finding]:
@@ -173,4 +198,12 @@ def core() -> frozenset[str]:
     return frozenset(IMPORTED_AS.get(name, name) for name in names)
 
 
-LAWS: Final = (only_known_units, downwards, training_sees_protocols, light, empty_packages, declared)
+LAWS: Final = (
+    only_known_units,
+    downwards,
+    training_sees_protocols,
+    families_in_assembly,
+    light,
+    empty_packages,
+    declared,
+)

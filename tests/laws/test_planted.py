@@ -42,6 +42,17 @@ PLANTED: list[tuple[Law, str, str]] = [
     (layers.downwards, "checkpoint.py", "from rlbench.assembly import build  # !"),
     (layers.training_sees_protocols, "training/online.py", "from rlbench.algorithms.dqn import QLearner  # !"),
     (layers.training_sees_protocols, "training/online.py", "from rlbench.buffers import ring  # !"),
+    (
+        layers.families_in_assembly,
+        "suites/toy.py",
+        "from rlbench.config import online\nif isinstance(x, int | online.Soft):  # !\n    pass",
+    ),
+    (
+        layers.families_in_assembly,
+        "report/cells.py",
+        "from rlbench.config.offline import TD3BC\nmatch x:\n    case TD3BC():  # !\n        pass",
+    ),
+    (layers.families_in_assembly, "suites/offline.py", "if spec.algo.method.kind == 'td3bc':  # !\n    pass"),
     (layers.light, "datasets/torchfile.py", "import torch  # !"),
     (layers.light, "datasets/sb3_import.py", "def f() -> None:\n    import torch  # !"),
     (layers.light, "config/run.py", "import torch  # !"),

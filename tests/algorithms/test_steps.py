@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.algorithms import base
-from rlbench.algorithms.base import optimize, step
+from rlbench.algorithms import steps
+from rlbench.algorithms.steps import optimize, step
 from rlbench.ops.state_dict import into_optimizer, of_optimizer
 
 
@@ -54,7 +54,7 @@ def test_a_move_is_a_step_of_the_optimizer_bit_for_bit(options: dict[str, object
 def test_the_short_way_is_taken_by_what_it_was_made_for_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     kernel = torch._fused_adam_
-    monkeypatch.setattr(base.torch, "_fused_adam_", lambda *a, **k: taken.append(1) or kernel(*a, **k))
+    monkeypatch.setattr(steps.torch, "_fused_adam_", lambda *a, **k: taken.append(1) or kernel(*a, **k))
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: pytest.fail("the long way"))
     net = network()
     plain = adam(net)
