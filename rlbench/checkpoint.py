@@ -1,7 +1,7 @@
 """A tree of tensors and plain values in a folder: safetensors, and JSON with a checksum of every file.
 
-A checkpoint is written beside the old one and renamed into place, so that at any moment there is a whole one.
-Reading takes all of it or refuses by name; nothing in it can run code.
+A checkpoint is written to a temporary folder and renamed into place, so that a whole one exists at any moment.
+Reading loads all of it or raises an error that names the file; nothing in it can run code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEPARATOR = "/"
 
 
 def save(folder: Path, state: State) -> None:
-    """Write ``state`` so that ``folder`` holds all of it or what it held before."""
+    """Write ``state`` to ``folder``, whole or not at all."""
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     with files.writing(folder):
         recover(folder)
@@ -41,7 +41,7 @@ def save(folder: Path, state: State) -> None:
 
 
 def load(folder: Path) -> State:
-    """The state in ``folder``, on the host; changes nothing there, for a run may be at work.
+    """Load the state in ``folder`` on the host; write nothing, since a run may be using it.
 
     Raises:
         RefusedFile: a file is missing, damaged or newer; the message names it.
@@ -49,7 +49,7 @@ def load(folder: Path) -> State:
     folder = manifest.standing(folder)
     head = manifest.read(folder)
     tensors: dict[str, Tensor] = {}
-    filled: dict[str, int] = {}
+    row_counts: dict[str, int] = {}
     for name, digest in head.files.items():
         for key, piece in sorted(_shard(manifest.check(folder, name, digest)).items()):
             whole = key.rpartition("@")[0]
@@ -58,13 +58,13 @@ def load(folder: Path) -> State:
                 tensors[whole] = piece
                 continue
             try:
-                if whole not in tensors:  # filled shard by shard, so that no second copy is ever in memory
+                if whole not in tensors:  # filled shard by shard, so that memory holds one copy
                     tensors[whole] = piece.new_empty(rows, *piece.shape[1:])
-                at = filled.get(whole, 0)
+                at = row_counts.get(whole, 0)
                 tensors[whole][at : at + len(piece)] = piece
-            except (RuntimeError, TypeError) as error:  # torch's words for another shape, and for too large a one
+            except (RuntimeError, TypeError) as error:  # another shape, or one that is too large
                 raise RefusedFile(f"{folder / name}: {whole} is not as the manifest says ({error})") from None
-            filled[whole] = at + len(piece)
+            row_counts[whole] = at + len(piece)
     state: State = {}
     for key, value in {**head.values, **tensors}.items():
         _plant(state, key.split(SEPARATOR), value)
@@ -80,12 +80,12 @@ def _shard(path: Path) -> dict[str, Tensor]:
 
 
 def exists(folder: Path) -> bool:
-    """Whether there is something to load."""
+    """True if a checkpoint can be loaded."""
     return manifest.standing(folder).is_dir()
 
 
 def discard(folder: Path) -> None:
-    """Remove a checkpoint that nothing will resume from, whole: half of one would be taken for damaged."""
+    """Remove a checkpoint at once, by a rename: half of one would be refused as damaged."""
     recover(folder)
     if folder.is_dir():
         with files.writing(folder):
@@ -95,9 +95,9 @@ def discard(folder: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Finish a swap that a crash cut in two, and sweep away what a crash left half written; the lock is ours."""
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Finish a swap that a crash interrupted, and remove its temporary folders; the caller holds the lock."""
+    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
         faults.point("checkpoint.swept")
     old = manifest.before(folder)
     if old.is_dir():
@@ -119,7 +119,7 @@ def _write(folder: Path, state: State) -> None:
         path = folder / f"tensors-{number:03}.safetensors"
         try:
             save_file(shard, path)
-        except SafetensorError as error:  # its own name for a disk that will take no more
+        except SafetensorError as error:  # its error for a full disk
             raise ResourceExhausted(
                 f"{path}: {error}; free some space and run the same command again: it resumes"
             ) from None
@@ -133,10 +133,10 @@ def _write(folder: Path, state: State) -> None:
             values[key] = value
             continue
         rows = max(1, SHARD // max(1, value[:1].nbytes)) if value.dim() else 1
-        divided = value.dim() > 0 and len(value) > rows
-        if divided:
+        splits = value.dim() > 0 and len(value) > rows
+        if splits:
             split[key] = len(value)
-        for i, piece in enumerate(torch.split(value, rows) if divided else (value,)):
+        for i, piece in enumerate(torch.split(value, rows) if splits else (value,)):
             shard[f"{key}@{i:06}"] = piece.detach().contiguous().cpu()
             size += piece.nbytes
             if size >= SHARD:

@@ -72,7 +72,7 @@ def _handle(path: Path, flags: int, largest: int | None) -> int:
 def replace(path: Path, raw: bytes, temporary: Path) -> None:
     """Put ``raw`` in the place of a file by way of ``temporary`` beside it, and wait until the disk has both."""
     try:
-        temporary.unlink(missing_ok=True)  # a crash's or a stranger's: no link is written through
+        temporary.unlink(missing_ok=True)  # of a crash or another program: no link is followed
         with temporary.open("xb") as file:
             file.write(faults.cut("replace.torn", raw))
             file.flush()

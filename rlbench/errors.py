@@ -1,16 +1,16 @@
 """Every error a user can meet, with its exit code.
 
     RlbenchError                1   a bug in rlbench; the message asks for a report
-    ├── UsageError              2   what was asked for cannot be done
-    │   ├── UnknownName         2   a name that does not exist; says which were meant
-    │   └── DoesNotFit          2   more memory than this machine has; says how much
-    ├── RefusedFile             2   a file that is damaged, newer than this version, or not ours
-    ├── BelowReference          3   a score below the document or the baseline
+    ├── UsageError              2   the request cannot be met
+    │   ├── UnknownName         2   a name that does not exist; the message suggests the nearest
+    │   └── DoesNotFit          2   more memory or disk than this machine has
+    ├── RefusedFile             2   a file that is damaged, newer than this version, or of another program
+    ├── BelowReference          3   a score below the reference or the baseline
     ├── Inconclusive            4   the evidence is too thin, under --strict
     ├── RunFailed               5   a run that cannot go on
     │   ├── Diverged            5   NaN or infinity in a loss, a weight or a return
     │   ├── ResourceExhausted   5   a full disk or no memory left; the same command resumes
-    │   └── BrokenEnvironment   5   an environment that broke its contract
+    │   └── BrokenEnvironment   5   an environment that violated its contract
     └── Interrupted   129/130/143   a signal; the state is saved
 
 A message is one line: where, what, and what to do.
@@ -25,7 +25,7 @@ from pathlib import Path
 
 
 class RlbenchError(Exception):
-    """The root of the hierarchy; raised itself only for what should be impossible."""
+    """The root of the hierarchy; raised itself only for a bug."""
 
     exit_code = 1
 
@@ -39,10 +39,10 @@ class UsageError(RlbenchError):
 class UnknownName(UsageError):
     """A name that does not exist, with the nearest ones that do."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
+    def __init__(self, kind: str, name: str, names: Iterable[str], *, where: str = "") -> None:
         self.kind, self.name = kind, name
         prefix = f"{where}: " if where else ""
-        super().__init__(f"{prefix}unknown {kind} {name!r}{suggest(name, known)}")
+        super().__init__(f"{prefix}unknown {kind} {name!r}{suggest(name, names)}")
 
 
 class DoesNotFit(UsageError):
@@ -50,13 +50,13 @@ class DoesNotFit(UsageError):
 
 
 class RefusedFile(RlbenchError):
-    """A file that will not be read: damaged, written by a newer version, or not one of ours."""
+    """A file that is refused: damaged, written by a newer version, or of another program."""
 
     exit_code = 2
 
 
 class BelowReference(RlbenchError):
-    """At least one cell is below its document or its baseline."""
+    """At least one cell is below its reference score or its baseline."""
 
     exit_code = 3
 
@@ -74,7 +74,7 @@ class RunFailed(RlbenchError):
 
 
 class Diverged(RunFailed):
-    """NaN or infinity where a number was due."""
+    """NaN or infinity in a loss, a weight or a return."""
 
 
 class ResourceExhausted(RunFailed):
@@ -93,22 +93,22 @@ class Interrupted(RlbenchError):
         self.exit_code = 128 + signal
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, candidates: Iterable[str]) -> str:
     """``; did you mean 'a' or 'b'?`` from the nearest names, or ``; known: a, b, c`` when none is near."""
-    names = list(known)
-    folded = {n.lower(): n for n in reversed(names)}
+    names = list(candidates)
+    lower = {n.lower(): n for n in reversed(names)}
     low = name.lower()
-    inside = [f for f in folded if name and low in f]
-    begun = [f for f in folded if len(low) > 2 and _begins(f, low)]  # pog: PongNoFrameskip-v4
-    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(low, folded, n=3, cutoff=0.5), *begun]))[:3]
+    inside = [f for f in lower if name and low in f]
+    beginnings = [f for f in lower if len(low) > 2 and _begins(f, low)]  # pog: PongNoFrameskip-v4
+    near = list(dict.fromkeys([*inside, *difflib.get_close_matches(low, lower, n=3, cutoff=0.5), *beginnings]))[:3]
     if near:
-        return f"; did you mean {' or '.join(repr(folded[n]) for n in near)}?"
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"; known: {shown}" if names else ""
+        return f"; did you mean {' or '.join(repr(lower[n]) for n in near)}?"
+    listing = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"; known: {listing}" if names else ""
 
 
 def beside(path: Path) -> str:
-    """``; did you mean 'results/toy'?`` of a path that leads nowhere, from what lies beside its missing part."""
+    """``; did you mean 'results/toy'?`` of a missing path, from the names beside its missing part."""
     near: list[str] = []
     with suppress(OSError, StopIteration, ValueError):
         missing = next(part for part in reversed((path, *path.parents)) if not part.exists())

@@ -1,8 +1,7 @@
-"""Places where a test can end the process as kill -9 would: before, amid and after every change of the disk.
+"""Fault points: places where a test can end the process as kill -9 would, before, during and after every write.
 
-``RLBENCH_FAULT=append.torn`` ends it the first time it comes by, ``append.torn:3`` the third time. Nobody sets it but
-``tests/reliability``, which tries every point and finds what was written whole; a law sees to it that no change of the
-disk is without one.
+``RLBENCH_FAULT=append.torn`` ends it at the first pass, ``append.torn:3`` at the third. Only ``tests/reliability`` sets
+it, tries every point and checks that every file is whole. A law requires a point at every write.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from collections.abc import Mapping
 from typing import AnyStr, Final
 
 VARIABLE: Final = "RLBENCH_FAULT"
-DIED: Final = 137
+EXIT_CODE: Final = 137
 """The exit code, as a shell reports it of kill -9."""
 
 POINTS: Final[Mapping[str, str]] = {
-    # a file that takes the place of another, of a record or of recorded play: disk.py
+    # a file that replaces another, of a record or of recorded play: disk.py
     "replace.torn": "half of the new text is in a temporary file, the old file stands",
     "replace.written": "the new text is on disk under its temporary name, the old file stands",
     "replace.placed": "the new file stands, the folder's list of names may not be on disk",
     # a record: record/files.py and record/store.py
     "append.torn": "half of a line stands at the end of the file",
-    "append.written": "the line is on disk, and nobody was told",
+    "append.written": "the line is on disk, and no event was sent",
     "claim.made": "the run's folder is there and empty",
     "claim.removed": "the lock's file is gone, the folder is still claimed",
     "claim.swept": "what a crash left half written is gone",
@@ -63,23 +62,23 @@ POINTS: Final[Mapping[str, str]] = {
     "copy.written": "the copy of a data set is whole under its temporary name",
     "copy.placed": "the copy of a data set stands",
 }
-"""Every point, and how the disk stands there."""
+"""Every point, and the state of the disk there."""
 
-_passed: Counter[str] = Counter()
+_passes: Counter[str] = Counter()
 
 
 def point(name: str) -> None:
-    """End the process here and now, if that is asked for."""
+    """End the process here if ``RLBENCH_FAULT`` names this point."""
     if _due(name):
-        os._exit(DIED)
-    _passed[name] += 1
+        os._exit(EXIT_CODE)
+    _passes[name] += 1
 
 
 def cut(name: str, content: AnyStr) -> AnyStr:
-    """What is to be written before ``point(name)``: all of it, or half where the process is to die there."""
+    """The content to write before ``point(name)``: all of it, or half if the process ends there."""
     return content[: len(content) // 2] if _due(name) else content
 
 
 def _due(name: str) -> bool:
-    asked, _, time = os.environ.get(VARIABLE, "").partition(":")
-    return asked == name and _passed[name] + 1 == int(time or 1)
+    target, _, time = os.environ.get(VARIABLE, "").partition(":")
+    return target == name and _passes[name] + 1 == int(time or 1)

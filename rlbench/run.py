@@ -37,12 +37,17 @@ from rlbench.training.online import Online
 
 Trainer: TypeAlias = Online | Offline
 
-EXHAUSTED: Final = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "can't start new thread")
-"""What torch, the system and threads say on a machine without memory, which all raise a plain RuntimeError."""
+OUT_OF_MEMORY: Final = (
+    "DefaultCPUAllocator",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "can't start new thread",
+)
+"""Messages of a plain RuntimeError by which torch, the system and threads report exhausted memory."""
 
 
-class Saved(NamedTuple):
-    """The parts of a checkpoint's state that decide how a run goes on, before anything is built."""
+class SavedComputing(NamedTuple):
+    """Device, threads and update engine of a checkpoint, which a resumed run takes over."""
 
     device: str
     threads: int  # of torch
@@ -63,13 +68,13 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     if _has_ended(store):
         return
     trainer: Trainer | None = None
-    begun = False
+    has_begun = False
     try:
-        saved = _saved(spec, device_of(runtime).type, store)
-        trainer = build(spec, _as_saved(runtime, saved), describe(spec), seal)
-        _take_over(trainer, saved, store)
+        previous = _saved_computing(spec, device_of(runtime).type, store)
+        trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
+        _take_over(trainer, previous, store)
         store.note_resumption()
-        recorder, begun = _Recorder(spec, runtime, store, trainer), True
+        recorder, has_begun = _Recorder(spec, runtime, store, trainer), True
         yield trainer.progress()
         for record in trainer:
             if isinstance(record, Epoch):
@@ -79,9 +84,9 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
                 break
         recorder.finish(stop)
     except (Interrupted, ResourceExhausted, RefusedFile):
-        raise  # not the run's fault: its state stays as it was saved
+        raise  # not the run's fault: its checkpoint stays
     except UsageError as error:
-        if not begun:
+        if not has_begun:
             raise
         raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
@@ -100,18 +105,18 @@ def _has_ended(store: Store) -> bool:
 
 
 class _Recorder:
-    """Puts epochs and checkpoints of a running trainer on disk."""
+    """Writes epochs and checkpoints of a running trainer to disk."""
 
     def __init__(self, spec: Spec, runtime: Runtime, store: Store, trainer: Trainer) -> None:
         self.spec, self.runtime, self.store, self.trainer = spec, runtime, store, trainer
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "the budget is spent", tuple[str, ...](), False
-        self._saved, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
+        self._saved_at, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
 
     def keep(self, epoch: Epoch) -> None:
         """Append an epoch, and keep its policy where it is the best so far."""
         _healthy(epoch, self.trainer)
-        _keep(self.spec, self.store, epoch, self.trainer)
+        _store_epoch(self.spec, self.store, epoch, self.trainer)
         self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
 
     def has_reached(self, record: Progress | Epoch) -> bool:
@@ -129,7 +134,7 @@ class _Recorder:
             Interrupted: ``stop`` is set.
         """
         clock, segment = self.trainer.clock, self.trainer.clock.steps // self.spec.budget.segment
-        overdue = monotonic() - self._saved > self.runtime.checkpoint_seconds
+        overdue = monotonic() - self._saved_at > self.runtime.checkpoint_seconds
         until, budget = stop.until, self.spec.budget.steps
         self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
@@ -139,7 +144,7 @@ class _Recorder:
             self.store.assert_held()
             state = {"trainer": self.trainer.state_dict(), "run": {**origin}, **computing}
             checkpoint.save(self.folder / "resume", state)
-            self._saved, self._segment = monotonic(), segment
+            self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
             _finish(self.store, clock, self.trainer.inexact, f"signal {stop.signal}", "interrupted")
             raise Interrupted(
@@ -155,7 +160,9 @@ class _Recorder:
             return
         policy = of_module(trainer.learner.policy())
         store.assert_held()
-        checkpoint.save(self.folder / "last", _kept(self.spec, store, trainer, policy, trainer.clock.epochs - 1))
+        checkpoint.save(
+            self.folder / "last", _policy_state(self.spec, store, trainer, policy, trainer.clock.epochs - 1)
+        )
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", weights(trainer))
         _remove_resume(self.folder)
 
@@ -173,8 +180,8 @@ def _failure(error: Exception, spec: Spec, store: Store, trainer: Trainer | None
     return error if isinstance(error, RlbenchError) else RunFailed(f"{spec.name}: {_first_line(error)}")
 
 
-def lost(store: Store, reason: str) -> None:
-    """Record as failed a run that nobody can ask any more, as far as its epochs are on disk."""
+def fail_lost_run(store: Store, reason: str) -> None:
+    """Record a run as failed whose process is gone, from its epochs on disk."""
     clock = Clock()
     for epoch in store.epochs[-1:]:
         counts = {"env_steps": epoch.env_steps, "rows": 0, "updates": epoch.updates, "epochs": epoch.number}
@@ -183,63 +190,66 @@ def lost(store: Store, reason: str) -> None:
 
 
 def _wants_memory(error: BaseException) -> bool:
-    """Whether it is the machine's memory that is at an end, in the words of whoever noticed it first."""
+    """True if an error reports exhausted memory."""
     words = str(error)
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in EXHAUSTED)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in OUT_OF_MEMORY)
 
 
-def _saved(spec: Spec, device: str, store: Store) -> Saved | None:
-    """What the checkpoint of this run says, made on the same kind of device; None where there is none.
+def _saved_computing(spec: Spec, device: str, store: Store) -> SavedComputing | None:
+    """Device, threads and engine of this run's checkpoint; None without a checkpoint.
 
     Raises:
-        RefusedFile: it is another run's, of older code, or of another device.
+        RefusedFile: the checkpoint is another run's, of older code, or of another device.
     """
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
     values = manifest.read(manifest.standing(folder)).values
     manifest.refuse_foreign(folder, values, spec)
-    made, threads, engine = (values.get(name) for name in Saved._fields)
+    saved_device, threads, engine = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not say whose it is, nor with how many threads it was made"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
     if not 1 <= threads <= MOST_THREADS:
         raise RefusedFile(f"{folder}: was made with {threads:,} threads, at most {MOST_THREADS:,} are; use --force")
-    if made != device:
-        raise RefusedFile(f"{folder}: was made on {made}, not {device}; resume with --device {made}, or use --force")
-    return Saved(device, threads, engine)
+    if saved_device != device:
+        raise RefusedFile(
+            f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
+        )
+    return SavedComputing(device, threads, engine)
 
 
-def _as_saved(runtime: Runtime, saved: Saved | None) -> Runtime:
-    """How to go on to the bit: by the checkpoint's threads, and by its engine unless another one was asked for."""
-    if saved is None:
+def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
+    """Take over the checkpoint's threads and, unless another one is requested, its engine, for a bit-exact resume."""
+    if previous is None:
         return runtime
     names: tuple[EngineName, ...] = get_args(EngineName)
     engine = next(
-        (name for name in names if name == saved.engine and runtime.update_engine == "auto"), runtime.update_engine
+        (name for name in names if name == previous.engine and runtime.update_engine == "auto"),
+        runtime.update_engine,
     )
-    return runtime.model_copy(update={"saved_threads": saved.threads, "update_engine": engine})
+    return runtime.model_copy(update={"saved_threads": previous.threads, "update_engine": engine})
 
 
-def _computing(trainer: Trainer, device: str) -> Saved:
-    """How a trainer computes now."""
-    return Saved(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
+def _computing(trainer: Trainer, device: str) -> SavedComputing:
+    """Device, threads and engine of a trainer."""
+    return SavedComputing(device, torch.get_num_threads(), engaged(trainer.updater, trainer.learner))
 
 
-def _take_over(trainer: Trainer, saved: Saved | None, store: Store) -> None:
-    """Load what was saved, if anything was, and note where the run does not go on to the bit."""
-    if saved is None:
+def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:
+    """Load the checkpoint, if any, and note the step at which the resume is not bit-exact."""
+    if previous is None:
         return
     _resume(trainer, store)
-    if saved != _computing(trainer, saved.device):
+    if previous != _computing(trainer, previous.device):
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 
 def _resume(trainer: Trainer, store: Store) -> None:
-    """Take over the checkpoint's state, no further than the record.
+    """Load the checkpoint's state, if it is no further than the record.
 
     Raises:
-        RefusedFile: it is not the state of this run; what the machine lacks is told as it is.
+        RefusedFile: the state is not this run's; errors of memory pass unchanged.
     """
     folder = store.folder / "checkpoint" / "resume"
     state = checkpoint.load(folder)
@@ -252,10 +262,13 @@ def _resume(trainer: Trainer, store: Store) -> None:
             raise
         reason = f"{type(error).__name__}: {_first_line(error)}"
         raise RefusedFile(f"{folder}: is not this run's state ({reason}); restore it, or use --force") from error
-    here, counted = len(store.epochs), trainer.clock.epochs
-    if counted > here:
+    recorded_epochs, checkpoint_epochs = len(store.epochs), trainer.clock.epochs
+    if checkpoint_epochs > recorded_epochs:
         path = store.folder / "epochs.jsonl"
-        raise RefusedFile(f"{path}: holds {here} epochs, its checkpoint counts {counted}; restore it, or use --force")
+        raise RefusedFile(
+            f"{path}: holds {recorded_epochs} epochs, its checkpoint counts {checkpoint_epochs}; "
+            "restore it, or use --force"
+        )
 
 
 def _first_line(error: BaseException) -> str:
@@ -263,50 +276,50 @@ def _first_line(error: BaseException) -> str:
 
 
 def _keep_outstanding(spec: Spec, store: Store, trainer: Trainer, stop: Stop) -> None:
-    """Record epochs whose evaluation was still under way when training failed."""
+    """Record epochs whose evaluation was pending when training failed."""
     with suppress(RlbenchError, MemoryError):
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
                 _healthy(record, trainer)
-                _keep(spec, store, record, trainer)
+                _store_epoch(spec, store, record, trainer)
             if stop.signal is not None:
                 return
 
 
 def _remove_resume(folder: Path) -> None:
-    """Keep only the policies of a run that has ended."""
+    """Remove the resume checkpoint of a run that has ended; its policies stay."""
     checkpoint.discard(folder / "resume")
-    for kept in ("best", "last"):
-        checkpoint.recover(folder / kept)
+    for name in ("best", "last"):
+        checkpoint.recover(folder / name)
 
 
-def _keep(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
-    """Put an epoch on disk, and its policy beside it where it is the best so far."""
+def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> None:
+    """Write an epoch to disk, and its policy if it is the best so far."""
     best, folder = _best(store.epochs[: epoch.number]), store.folder / "checkpoint" / "best"
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
-        checkpoint.discard(folder)  # of an epoch that is no more
+        checkpoint.discard(folder)  # of an epoch that was replaced
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
-        checkpoint.save(folder, _kept(spec, store, trainer, trainer.judged, epoch.number))
+        checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.judged, epoch.number))
 
 
-def _note_refusals(store: Store, trainer: Trainer, known: tuple[str, ...]) -> tuple[str, ...]:
+def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:
     """Log once each reason why updates are eager although the record names another engine."""
     reasons = refusals(trainer.updater, trainer.learner)
     for reason in reasons:
-        if reason not in known:
+        if reason not in before:
             note(store.folder, {"event": "engine", "updates": f"eager: {reason}"})
     return reasons
 
 
-def _kept(spec: Spec, store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
-    """All that is needed to play as a policy of the trainer's does, and the run that it belongs to."""
+def _policy_state(spec: Spec, store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
+    """A policy's weights, normalization and run: the state from which it can be evaluated again."""
     scale = trainer.scale
     own: State = {"policy": policy, "epoch": epoch, "run": {**manifest.origin(spec, store.environment)}}
     return own if scale is None else {**own, "scale": scale}
 
 
 def weights(trainer: Trainer) -> str:
-    """SHA-256 of the policy's parameters: two runs that agree here agree everywhere."""
+    """SHA-256 of the policy's parameters; equal for two runs of equal results."""
     total = sha256()
     for name, value in sorted(trainer.learner.policy().state_dict().items()):
         total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
@@ -326,7 +339,7 @@ def _finish(
     weights: str | None = None,
 ) -> None:
     epochs = store.epochs
-    judged = [(e.evaluated.mean, -e.number) for e in epochs if e.evaluated is not None]
+    means = [(e.evaluated.mean, -e.number) for e in epochs if e.evaluated is not None]
     store.finish(
         Outcome(
             status=status,
@@ -335,9 +348,9 @@ def _finish(
             updates=clock.updates,
             epochs=len(epochs),
             seconds=clock.seconds,
-            final=judged[-1][0] if judged else None,
-            best=max(judged)[0] if judged else None,
-            best_epoch=-max(judged)[1] if judged else None,
+            final=means[-1][0] if means else None,
+            best=max(means)[0] if means else None,
+            best_epoch=-max(means)[1] if means else None,
             weights=weights,
             inexact=inexact,
         )
@@ -345,7 +358,7 @@ def _finish(
 
 
 def _healthy(epoch: Epoch, trainer: Trainer) -> None:
-    """Raise ``Diverged`` where a number is not one, naming it."""
+    """Raise ``Diverged`` for the first number of an epoch that is not finite."""
     numbers: dict[str, float] = {}
     if epoch.updated is not None:
         numbers |= epoch.updated.means
@@ -353,22 +366,22 @@ def _healthy(epoch: Epoch, trainer: Trainer) -> None:
         numbers["evaluated return"] = epoch.evaluated.mean
     if epoch.collected is not None:
         numbers["collected return"] = sum(epoch.collected.returns)
-    broken = [name for name, value in numbers.items() if not math.isfinite(value)]
-    if broken:
-        raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {broken[0]} is not a finite number")
-    if epoch.updates == trainer.clock.updates:  # else the weights are later ones
+    bad_names = [name for name, value in numbers.items() if not math.isfinite(value)]
+    if bad_names:
+        raise Diverged(f"epoch {epoch.number}, {epoch.steps:,} steps: {bad_names[0]} is not a finite number")
+    if epoch.updates == trainer.clock.updates:  # else training has gone on
         _sound(trainer)
 
 
 def _sound(trainer: Trainer) -> None:
-    """Raise ``Diverged`` where a weight or a sum is no number: nothing broken is kept as a state to go on from."""
+    """Raise ``Diverged`` for a weight or a sum that is not finite, so that no such state is saved."""
     for name, value in _floating({**trainer.learner.state_dict(), "updates": trainer.updater.state_dict()}):
         if not torch.isfinite(value).all():
             raise Diverged(f"{trainer.clock.steps:,} steps: {name} is not a finite number")
 
 
 def _floating(state: State, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of real numbers in a state, by its path."""
+    """Every floating-point tensor of a state, by its path."""
     for key, value in state.items():
         if isinstance(value, dict):
             yield from _floating(value, f"{prefix}{key}.")

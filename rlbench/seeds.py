@@ -1,4 +1,4 @@
-"""One root seed, named streams: adding a consumer never shifts another's numbers."""
+"""Random streams by name from one root seed: a new consumer never shifts another's numbers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Seeds:
         return int(self._sequence().generate_state(1)[0])
 
     def numbers(self, count: int) -> tuple[int, ...]:
-        """``count`` 31-bit seeds, one a lane; no two equal."""
-        found = dict.fromkeys(int(n) >> 1 for n in self._sequence().generate_state(2 * count + 8))
-        return tuple(found)[:count]
+        """``count`` distinct 31-bit seeds, one per env."""
+        seeds = dict.fromkeys(int(n) >> 1 for n in self._sequence().generate_state(2 * count + 8))
+        return tuple(seeds)[:count]
 
     def numpy(self) -> np.random.Generator:
         """A generator for the host."""

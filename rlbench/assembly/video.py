@@ -38,7 +38,7 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
     inner = envs.envs if isinstance(envs, Normalized) else envs
     match task:
         case AtariTask(env="ale"):
-            double = AleVector(task=task, seeds=(seed,), training=False, coloured=True)
+            double = AleVector(task=task, seeds=(seed,), training=False, rgb=True)
             return ShadowEmulator(double, frame_skip=task.frame_skip)
         case AtariTask() if isinstance(inner, GymnasiumVector):
             return Screen(inner.inside(0), frame_skip=task.frame_skip)

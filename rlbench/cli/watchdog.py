@@ -104,7 +104,7 @@ class Watchdog:
         raise error
 
     def _end(self) -> NoReturn:
-        from rlbench.run import lost
+        from rlbench.run import fail_lost_run
 
         store = self.store
         if self.stop_signal is not None:
@@ -114,7 +114,7 @@ class Watchdog:
         if outcome is None or outcome.status != "failed":
             store.explain(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
-                lost(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
+                fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hung()}")
         complain(f"{store.folder}: failed: {self._hung()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 

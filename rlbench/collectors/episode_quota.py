@@ -39,11 +39,11 @@ class EpisodeQuota:
         self.running[over], self.score[over], self.length[over] = False, 0, 0
 
     @property
-    def counted(self) -> int:
+    def count(self) -> int:
         """Number of games so far, over all envs."""
         return sum(map(len, self.games))
 
     @property
     def met(self) -> bool:
         """True once every env has played its share."""
-        return self.counted == self.share * len(self.games)
+        return self.count == self.share * len(self.games)

@@ -52,7 +52,7 @@ class Evaluation:
             ended = step.terminated | step.truncated
             self.recorder.record(action, step.reward, step.terminated, step.truncated)
             obs = self.recorder.observe(step.obs)
-            yield self.quota.counted
+            yield self.quota.count
 
     def result(self) -> Evaluated:
         """Every game, env by env."""

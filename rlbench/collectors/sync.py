@@ -67,11 +67,11 @@ class Collector:
         if self.envs is None:
             raise RuntimeError("open a segment first")
         action = self.explorer(self.actor.act(self.obs, "act"))
-        executed = (action if self.bound is None else self.bound(action)).cpu().numpy()
-        self.envs.send(executed)
+        env_action = (action if self.bound is None else self.bound(action)).cpu().numpy()
+        self.envs.send(env_action)
         step = self.envs.recv()
         if not isinstance(self.envs, Snapshot):
-            self.actions.add(executed)
+            self.actions.add(env_action)
         self.recorder.record(action, step.reward, step.terminated, step.truncated)
         live = ~self.ended
         self.games.add(step.score, live, step.over)

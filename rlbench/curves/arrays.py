@@ -19,7 +19,7 @@ from rlbench.config.names import check_name
 from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
 
-UNPACKED: Final = 2**28  # bytes
+LARGEST_UNPACKED: Final = 2**28  # bytes
 MEMBERS: Final = 1_000
 EVALUATIONS: Final = {"timesteps", "results"}
 
@@ -35,21 +35,23 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as members:
             sizes = [member.file_size for member in members.infolist()]
-        if sum(sizes) > UNPACKED or len(sizes) > MEMBERS:
-            raise RefusedFile(f"{path}: unpacks to {sum(sizes):,} bytes, {UNPACKED:,} are allowed; look at the file")
+        if sum(sizes) > LARGEST_UNPACKED or len(sizes) > MEMBERS:
+            raise RefusedFile(
+                f"{path}: unpacks to {sum(sizes):,} bytes, {LARGEST_UNPACKED:,} are allowed; look at the file"
+            )
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
             return {name: np.asarray(members[name]) for name in members.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, OSError):
         raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
 
 
-def evaluations(found: Arrays, path: Path, label: Label) -> list[Points]:
+def evaluations(arrays: Arrays, path: Path, label: Label) -> list[Points]:
     """``evaluations.npz`` of EvalCallback: ``timesteps [N]``, ``results [N, episodes]`` and ``ep_lengths`` alike.
 
     Raises:
         RefusedFile: the arrays do not fit together.
     """
-    steps, results, lengths = found["timesteps"], found["results"], found.get("ep_lengths")
+    steps, results, lengths = arrays["timesteps"], arrays["results"], arrays.get("ep_lengths")
     unflatten_like = results.ndim == 2 and results.shape[1] > 0 and steps.shape == results.shape[:1]
     unflatten_like &= lengths is None or lengths.shape == results.shape
     if not unflatten_like or not all(array.dtype.kind in "fiu" for array in (steps, results)):
@@ -65,7 +67,7 @@ def evaluations(found: Arrays, path: Path, label: Label) -> list[Points]:
     ]
 
 
-def score_matrices(found: Arrays, path: Path, algorithm: str) -> list[Points]:
+def score_matrices(arrays: Arrays, path: Path, algorithm: str) -> list[Points]:
     """Final scores ``[seeds, tasks]`` an algorithm, named ``ALGO`` or ``SUITE/ALGO``, beside ``tasks`` and ``seeds``.
 
     A NaN is a seed that a task has not. The steps are not known: they are NaN.
@@ -74,11 +76,11 @@ def score_matrices(found: Arrays, path: Path, algorithm: str) -> list[Points]:
         RefusedFile: an array is of another shape, or no names of the tasks are there.
     """
     curves = []
-    for name, scores in found.items():
+    for name, scores in arrays.items():
         suite, _, last = name.rpartition("/")
         if last in {"tasks", "seeds"}:
             continue
-        tasks = found.get(f"{suite}/tasks" if suite else "tasks")
+        tasks = arrays.get(f"{suite}/tasks" if suite else "tasks")
         if tasks is None or tasks.dtype.kind != "U" or scores.ndim != 2 or scores.shape[1:] != tasks.shape:
             raise RefusedFile(
                 f"{path}: {listing([name])} has the shape {scores.shape}; "
@@ -86,7 +88,7 @@ def score_matrices(found: Arrays, path: Path, algorithm: str) -> list[Points]:
             )
         if scores.dtype.kind not in "fiu":
             raise RefusedFile(f"{path}: {listing([name])} holds no numbers; write scores")
-        seeds = found.get(f"{name}/seeds", np.arange(len(scores)))
+        seeds = arrays.get(f"{name}/seeds", np.arange(len(scores)))
         if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
             raise RefusedFile(f"{path}: the seeds of {listing([name])} do not fit; give one number a row")
         for place, seed in np.argwhere(~np.isnan(scores.T.astype(np.float64))):

@@ -136,7 +136,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
         raise RefusedFile(f"{table.where}: no column {missing!r} among {listing(table.header)}; rename one")
     episodes = "episodic" in score
     returns = table.numbers(score, gaps=episodes)
-    kept = np.isfinite(returns) if episodes else np.ones(table.size, bool)
+    finite = np.isfinite(returns) if episodes else np.ones(table.size, bool)
     seed = table.name_of("seed")
     fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
     seeds = table.columns[seed] if seed else [""] * table.size
@@ -144,43 +144,43 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     codes, labels = factorize(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True))
     steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
     lengths = table.numbers(name, gaps=True) if name else None
-    found = []
+    curves = []
     for rows in group(codes):
-        suite, algorithm, task, dataset, stated, number = labels[int(codes[rows[0]])]
-        points = rows[kept[rows]]
+        suite, algorithm, task, dataset, algorithm_label, number = labels[int(codes[rows[0]])]
+        points = rows[finite[rows]]
         own = None if lengths is None else lengths[points]
-        found.append(
+        curves.append(
             Points(
                 label=Label(suite, algorithm, task, dataset, _seed(number, table.where)),
-                kind=kind or _kind(stated, table.where) or ("training" if episodes else "evaluation"),
+                kind=kind or _kind(algorithm_label, table.where) or ("training" if episodes else "evaluation"),
                 steps=steps[points],
                 returns=returns[points],
                 lengths=own if own is not None and np.isfinite(own).all() else None,
-                unknown=() if kind or stated or episodes else ("kind",),
+                unknown=() if kind or algorithm_label or episodes else ("kind",),
                 episodes=episodes,
             )
         )
-    return found
+    return curves
 
 
 def wide(table: Table, *, kind: Kind | None) -> list[Points]:
     """A table with a column a seed beside the steps; an empty cell is a seed that has ended."""
     first = table.name_of("step") or table.header[0]
-    steps, found = table.numbers(first), []
+    steps, curves = table.numbers(first), []
     for name in table.header:
         if name != first:
             returns = table.numbers(name, gaps=True)
-            match, kept = SEED_NAME.fullmatch(name.strip().lower()), np.isfinite(returns)
-            found.append(
+            match, finite = SEED_NAME.fullmatch(name.strip().lower()), np.isfinite(returns)
+            curves.append(
                 Points(
                     label=Label(seed=int(match[1]) if match else None),
                     kind=kind or "evaluation",
-                    steps=steps[kept],
-                    returns=returns[kept],
+                    steps=steps[finite],
+                    returns=returns[finite],
                     unknown=() if kind else ("kind",),
                 )
             )
-    return found
+    return curves
 
 
 def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
@@ -191,24 +191,24 @@ def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     """
     series = {name: match for name in table.header if (match := SERIES.fullmatch(name)) and not match["bound"]}
     metrics = list(dict.fromkeys(match["metric"] for match in series.values()))
-    chosen = tag or metrics[0]
-    if chosen not in metrics or (tag is None and len(metrics) > 1):
+    metric = tag or metrics[0]
+    if metric not in metrics or (tag is None and len(metrics) > 1):
         raise RefusedFile(f"{table.where}: holds the metrics {listing(metrics)}; name one with --tag")
-    steps, found = table.numbers(table.header[0]), []
+    steps, curves = table.numbers(table.header[0]), []
     for name, match in series.items():
-        if match["metric"] == chosen:
+        if match["metric"] == metric:
             returns = table.numbers(name, gaps=True)
-            kept = np.isfinite(returns)
-            found.append(
+            finite = np.isfinite(returns)
+            curves.append(
                 Points(
                     label=label_of(match["run"]),
-                    kind=kind or kind_of(chosen),
-                    steps=steps[kept],
-                    returns=returns[kept],
+                    kind=kind or kind_of(metric),
+                    steps=steps[finite],
+                    returns=returns[finite],
                     unknown=("averaging over steps",),
                 )
             )
-    return found
+    return curves
 
 
 def monitor(text: str, where: str) -> list[Points]:

@@ -45,12 +45,12 @@ def curves(text: str, path: Path, *, algorithm: str, tag: str | None) -> list[Po
             f"{path}: no rows of Agent, Iteration and Value; expected a file of Dopamine's baselines"
         ) from None
     agents = list(dict.fromkeys(row.Agent for row in rows))
-    chosen = [name for name in agents if name == tag or (tag is None and _plain(name) == _plain(algorithm))]
-    if not chosen:
+    matches = [name for name in agents if name == tag or (tag is None and _plain(name) == _plain(algorithm))]
+    if not matches:
         raise RefusedFile(f"{path}: holds the agents {listing(agents)}; name one with --tag")
     runs: list[list[Row]] = []
     for row in rows:
-        if row.Agent == chosen[0]:
+        if row.Agent == matches[0]:
             if not runs or row.Iteration <= runs[-1][-1].Iteration:
                 runs.append([])
             runs[-1].append(row)

@@ -35,7 +35,7 @@ def scalars(raw: bytes, path: Path) -> dict[str, list[tuple[int, float]]]:
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.event_pb2 import Event
 
-    found: dict[str, list[tuple[int, float]]] = {}
+    points: dict[str, list[tuple[int, float]]] = {}
     for body in _records(raw, path):
         try:
             event = Event.FromString(body)
@@ -43,13 +43,13 @@ def scalars(raw: bytes, path: Path) -> dict[str, list[tuple[int, float]]]:
             raise RefusedFile(f"{path}: holds what is no event of TensorBoard; restore it") from None
         for value in event.summary.value:
             if value.HasField("simple_value"):
-                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+                points.setdefault(value.tag, []).append((event.step, value.simple_value))
             elif value.tensor.float_val:
-                found.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
+                points.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
             elif value.tensor.dtype == 1 and len(value.tensor.tensor_content) == 4:
                 number = struct.unpack("<f", value.tensor.tensor_content)[0]
-                found.setdefault(value.tag, []).append((event.step, number))
-    return found
+                points.setdefault(value.tag, []).append((event.step, number))
+    return points
 
 
 def curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> list[Points]:
@@ -58,21 +58,21 @@ def curves(raw: bytes, path: Path, *, tag: str | None, label: Label) -> list[Poi
     Raises:
         RefusedFile: the file is damaged or lacks the tag; the message names those it has.
     """
-    found = scalars(raw, path)
-    chosen = tag or next((name for name in TAGS if name in found), None)
-    if chosen is None or chosen not in found:
-        have = f"has the tags {listing(found)}" if found else "holds no scalar"
+    points = scalars(raw, path)
+    selected_tag = tag or next((name for name in TAGS if name in points), None)
+    if selected_tag is None or selected_tag not in points:
+        have = f"has the tags {listing(points)}" if points else "holds no scalar"
         raise RefusedFile(f"{path}: {have}; name one with --tag")
-    steps, returns = np.array(found[chosen]).T
-    lengths = found.get(EPISODES.get(chosen, ""), [])
+    steps, returns = np.array(points[selected_tag]).T
+    lengths = points.get(EPISODES.get(selected_tag, ""), [])
     return [
         Points(
             label=label,
-            kind=kind_of(chosen),
+            kind=kind_of(selected_tag),
             steps=steps,
             returns=returns,
             lengths=np.array([value for _, value in lengths]) if len(lengths) == len(steps) else None,
-            episodes=chosen in EPISODES,
+            episodes=selected_tag in EPISODES,
         )
     ]
 

@@ -51,16 +51,18 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         UsageError: a file is missing, or an option is needed.
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
-    found: list[tuple[Points, Origin]] = []
+    pairs: list[tuple[Points, Origin]] = []
     for path in (inside for named_path in paths for inside in _files(named_path, options.format)):
         raw = _content(path)
         format_, curves = _read(raw, path, options)
         digest = sha256(raw).hexdigest()
-        found += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
-    if not found:
+        pairs += [(curve, Origin(format=format_, sha256=digest, env_id="", unknown=())) for curve in curves]
+    if not pairs:
         raise UsageError(f"{paths[0]}: holds no file of a known format; known: {', '.join(FORMATS)}; see --format")
-    seeded = number_seeds([points for points, _ in found])
-    return _distinct([_curve(points, origin, options) for points, (_, origin) in zip(seeded, found, strict=True)])
+    numbered_curves = number_seeds([points for points, _ in pairs])
+    return _distinct(
+        [_curve(points, origin, options) for points, (_, origin) in zip(numbered_curves, pairs, strict=True)]
+    )
 
 
 def _files(path: Path, format_: Format | None) -> Iterator[Path]:
@@ -101,10 +103,10 @@ def _content(path: Path) -> bytes:
 def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
     """The curves of a file, and its format."""
     if raw[:4] == b"PK\x03\x04":
-        found = arrays.arrays(raw, path)
-        if set(found) >= arrays.EVALUATIONS:
-            return _as("sb3", options), arrays.evaluations(found, path, label_of(path.parent))
-        return _as("rliable", options), arrays.score_matrices(found, path, options.algorithm)
+        content = arrays.arrays(raw, path)
+        if set(content) >= arrays.EVALUATIONS:
+            return _as("sb3", options), arrays.evaluations(content, path, label_of(path.parent))
+        return _as("rliable", options), arrays.score_matrices(content, path, options.algorithm)
     if "tfevents" in path.name or options.format == "tensorboard":
         curves = events.curves(raw, path, tag=options.tag, label=label_of(path.parent))
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}
@@ -138,21 +140,21 @@ def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list
 
 
 def _as(format_: Format, options: ImportOptions) -> Format:
-    """The format that a file has, or the one that the command line says where both are CSV or event files."""
-    chosen = options.format
-    if chosen is None or chosen == format_:
+    """The format of a file, or the one of the command line if both are CSV or event files."""
+    option = options.format
+    if option is None or option == format_:
         return format_
     alike = ({"csv", "cleanrl", "wandb"}, {"tensorboard", "cleanrl"})
-    if any({format_, chosen} <= group for group in alike):
-        return chosen
-    raise UsageError(f"--format {chosen}: the file is of the format {format_}; leave the option out")
+    if any({format_, option} <= group for group in alike):
+        return option
+    raise UsageError(f"--format {option}: the file is of the format {format_}; leave the option out")
 
 
 def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCurve:
     label = points.label
     suite, algorithm = label.suite or options.suite, label.algorithm or options.algorithm
-    for given, stated in ((options.suite, suite), (options.algorithm, algorithm)):
-        if given and given != stated:
+    for option, value in ((options.suite, suite), (options.algorithm, algorithm)):
+        if option and option != value:
             raise UsageError(
                 f"--as {options.suite}/{options.algorithm}: the file holds {suite}/{algorithm}; leave --as out"
             )
@@ -193,14 +195,14 @@ def resolved_task(suite: str, name: str) -> str:
     Raises:
         UnknownName: the suite has no such task, or does not exist.
     """
-    known = suites.tasks(suite)
-    folded = {task.lower(): task for task in known}
+    names = suites.tasks(suite)
+    lower = {task.lower(): task for task in names}
     last = name.rpartition("/")[2].lower()
     base = re.sub(r"-v\d+$", "", last)
     for candidate in (name.lower(), last, f"{base}-v4", f"{base}noframeskip-v4"):
-        if candidate in folded:
-            return folded[candidate]
-    raise UnknownName("task", name[:LONGEST], known, where=suite)
+        if candidate in lower:
+            return lower[candidate]
+    raise UnknownName("task", name[:LONGEST], names, where=suite)
 
 
 def _in_decisions(points: Points, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:
@@ -236,11 +238,11 @@ def _distinct(curves: list[ImportedCurve]) -> list[ImportedCurve]:
     Raises:
         UsageError: two are.
     """
-    seen = set[Label]()
+    labels = set[Label]()
     for curve in curves:
         label = Label(curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed)
-        if label in seen:
+        if label in labels:
             place = f"{curve.suite}/{curve.algorithm}/{curve.task}"
             raise UsageError(f"{place}: seed {curve.seed} is in two files; import one of them, or name other seeds")
-        seen.add(label)
+        labels.add(label)
     return curves

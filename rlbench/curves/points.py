@@ -65,16 +65,16 @@ def label_of(path: PurePath | str) -> Label:
 
 def number_seeds(curves: Sequence[Points]) -> list[Points]:
     """Curves with a seed each: those without one are numbered in their order, cell by cell."""
-    found, following = [], dict[Hashable, int]()
+    curves_with_seeds, following = [], dict[Hashable, int]()
     for curve in curves:
         if curve.label.seed is None:
             cell = curve.label[:4]
             seed = following[cell] = following.get(cell, -1) + 1
             unknown = (*curve.unknown, "seeds")
-            found.append(replace(curve, label=curve.label._replace(seed=seed), unknown=unknown))
+            curves_with_seeds.append(replace(curve, label=curve.label._replace(seed=seed), unknown=unknown))
         else:
-            found.append(curve)
-    return found
+            curves_with_seeds.append(curve)
+    return curves_with_seeds
 
 
 def clean(curve: Points, where: str) -> Points:

@@ -124,8 +124,8 @@ def _parse(content: dict[str, object], beside: Path) -> Seal:
     if isinstance(version, int) and version > SCHEMA_VERSION:
         newer = f"schema {version} was written by a newer rlbench (this one reads ≤ {SCHEMA_VERSION})"
         raise RefusedFile(f"{beside}: {newer}; upgrade")
-    claimed = content.pop("checksum", None)
-    if len(content) != len(FIELDS) or claimed not in {None, _checksum(content)}:
+    checksum = content.pop("checksum", None)
+    if len(content) != len(FIELDS) or checksum not in {None, _checksum(content)}:
         raise ValueError
     if not (isinstance(size, int) and isinstance(modified, int) and isinstance(digest, str)):
         raise TypeError

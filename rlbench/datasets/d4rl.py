@@ -34,8 +34,8 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
         action = continuous(file, "actions")
         reward = numbers(file, "rewards", rank=1)
         terminated = flags(file, "terminals")
-        stored = present(file, "next_observations")
-        next_obs = numbers(file, "next_observations", rank=2) if stored and not once else None
+        has_next_obs = present(file, "next_observations")
+        next_obs = numbers(file, "next_observations", rank=2) if has_next_obs and not once else None
         timeouts = flags(file, "timeouts") if present(file, "timeouts") else None
         arrays = {"actions": action, "rewards": reward, "terminals": terminated, "timeouts": timeouts}
         for key, array in arrays.items():
@@ -44,12 +44,12 @@ def read(path: Path, *, limit: int | None = None, once: bool = False, room: int 
         if next_obs is not None and next_obs.shape != obs.shape:
             shapes = f"shape {list(next_obs.shape)}, observations have {list(obs.shape)}"
             raise RefusedFile(f"{full_name(file, 'next_observations')}: {shapes}; check the file")
-        jumps = _jumps(file, obs) if stored and once else None
+        jumps = _jumps(file, obs) if has_next_obs and once else None
         if timeouts is None:
-            broken = breaks(obs, next_obs) if next_obs is not None else None if jumps is None else jumps.broken
-            timeouts = _guessed(file, broken, terminated, limit)
-    recorded = Dataset(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
-    return recorded if jumps is None else join_episodes(recorded, jumps)
+            jump_mask = breaks(obs, next_obs) if next_obs is not None else None if jumps is None else jumps.broken
+            timeouts = _infer_timeouts(file, jump_mask, terminated, limit)
+    dataset = Dataset(obs, action, reward, terminated, timeouts & ~terminated, next_obs)
+    return dataset if jumps is None else join_episodes(dataset, jumps)
 
 
 def steps(path: Path) -> int:
@@ -67,33 +67,33 @@ def provenance(path: Path) -> dict[str, str]:
     with open_file(path) as file:
         metadata = {str(key): file.attrs[key] for key in file.attrs}
         for key in PROVENANCE:
-            stored = file.get(key)
-            if isinstance(stored, h5py.Dataset) and stored.shape == () and stored.dtype.kind in "OSiuf":
-                metadata[key] = stored[()]
+            item = file.get(key)
+            if isinstance(item, h5py.Dataset) and item.shape == () and item.dtype.kind in "OSiuf":
+                metadata[key] = item[()]
     return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 
 
 def _jumps(file: h5py.File, obs: NDArray[np.float32]) -> Jumps:
     """Find the steps that do not lead to the next row, chunk by chunk."""
-    broken, led_to = np.ones(len(obs), np.bool_), []
+    jump_mask, next_obs = np.ones(len(obs), np.bool_), []
     for start, piece in pieces(file, "next_observations", obs.shape):
         follow = obs[start + 1 : start + len(piece) + 1]
-        broken[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
-        led_to.append(piece[broken[start : start + len(piece)]])
-    return Jumps(broken, np.concatenate(led_to))
+        jump_mask[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
+        next_obs.append(piece[jump_mask[start : start + len(piece)]])
+    return Jumps(jump_mask, np.concatenate(next_obs))
 
 
-def _guessed(
+def _infer_timeouts(
     file: h5py.File,
-    broken: NDArray[np.bool_] | None,
+    jump_mask: NDArray[np.bool_] | None,
     terminated: NDArray[np.bool_],
     limit: int | None,
 ) -> NDArray[np.bool_]:
     """Mask of truncations ``[N]`` of a file without ``timeouts``."""
-    if broken is not None:
-        cut = broken.copy()
-        cut[-1] = False  # the last row has no successor to compare
-        return cut & ~terminated
+    if jump_mask is not None:
+        truncated = jump_mask.copy()
+        truncated[-1] = False  # the last row has no successor to compare
+        return truncated & ~terminated
     if limit is None:
         raise RefusedFile(
             f"{full_name(file, 'timeouts')}: missing, and next_observations too, so truncations are unknown; "

@@ -62,7 +62,7 @@ def import_dataset(path: Path, name: str, *, room: int | None = None) -> Place:
     _as_recorded(data_file(path), data_file(there.path) if path.is_dir() else there.path)
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     for inside in files:
-        _copied(path / inside, there.path / inside)
+        _copy(path / inside, there.path / inside)
     checksums.seal_of(data_file(there.path))
     return there
 
@@ -80,10 +80,10 @@ def _as_recorded(source: Path, target: Path) -> None:
 def _file(url: str, target: Path, patience: float) -> Iterator[Progress]:
     with download.alone(target):
         if not target.is_file():  # the process that held the lock may have completed it
-            yield from _received(url, target, patience)
+            yield from _fetch(url, target, patience)
 
 
-def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
+def _fetch(url: str, target: Path, patience: float) -> Iterator[Progress]:
     seal = checksums.read_seal(target)
     yield from download.fetch_file(url, target, size=seal.size if seal else None, patience=patience)
     part = part_of(target)
@@ -105,7 +105,7 @@ def _received(url: str, target: Path, patience: float) -> Iterator[Progress]:
         checksums.write(target, now)
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     with disk.writing(target, then="try again"):
         try:

@@ -35,8 +35,8 @@ def dataset_return(path: Path, name: str | None = None) -> DatasetReturn:
         return DatasetReturn(None if returns is None else returns.mean, expert)
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
         return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
-    recorded = episodes(loader.read(path, name))
-    return DatasetReturn(float(recorded.returns[recorded.closed].mean()) if recorded.closed.any() else None, expert)
+    split = episodes(loader.read(path, name))
+    return DatasetReturn(float(split.returns[split.closed].mean()) if split.closed.any() else None, expert)
 
 
 def _number(path: Path, key: str, text: str) -> float:

@@ -37,7 +37,7 @@ PATIENCE = 30.0
 """Seconds without a byte after which a connection is closed."""
 SLOWEST = 1024
 """Bytes a second, over ``PATIENCE``, below which the download stops."""
-UNANNOUNCED = 1 << 33
+UNKNOWN_SIZE = 1 << 33
 """Most bytes of a file whose size the server does not announce."""
 
 
@@ -124,7 +124,7 @@ def settle(target: Path) -> None:
 
 
 def _patiently(url: str, part: Path, size: int | None, patience: float) -> Iterator[Progress]:
-    idle, reached = 0, -1
+    idle, longest = 0, -1
     while not _complete(url, part, size):
         time.sleep(PAUSE * idle)
         reason = "the connection was cut"
@@ -133,7 +133,7 @@ def _patiently(url: str, part: Path, size: int | None, patience: float) -> Itera
         except (OSError, HTTPException) as error:  # errors of the disk are raised as ResourceExhausted already
             reason = _reason(error)
         size_now = part.stat().st_size if part.exists() else 0
-        idle, reached = (0, size_now) if size_now > reached else (idle + 1, reached)
+        idle, longest = (0, size_now) if size_now > longest else (idle + 1, longest)
         if idle == ATTEMPTS - 1:
             raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
@@ -180,7 +180,7 @@ def _receive(
     with writing(part):
         _note(part, Origin(url=url, size=total, validator=_validator(response.headers)))
         file = part.open("r+b" if begin else "wb", buffering=0)  # so that closing writes nothing
-    most = total or size or UNANNOUNCED
+    most = total or size or UNKNOWN_SIZE
     with file:
         done = file.seek(begin)
         for block in _blocks(response, url, patience):
@@ -189,7 +189,7 @@ def _receive(
                 raise RefusedFile(f"{url}: sends more than {most:,} bytes; not kept, the server has another file now")
             try:
                 with writing(part):
-                    _put(file, block)
+                    _write_block(file, block)
             except ResourceExhausted:
                 if total is None:  # a body without a length would keep the disk full
                     part.unlink()
@@ -202,10 +202,10 @@ def _receive(
             _note(part, Origin(url=url, size=done, validator=None))
 
 
-def _fits(folder: Path, needed: int) -> None:
+def _fits(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise DoesNotFit(f"{folder}: {needed:,} bytes are needed, {free:,} are free; free some space")
+    if size > free:
+        raise DoesNotFit(f"{folder}: {size:,} bytes are needed, {free:,} are free; free some space")
 
 
 def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes]:
@@ -226,7 +226,7 @@ def _blocks(response: HTTPResponse, url: str, patience: float) -> Iterator[bytes
             received_bytes, since = 0, time.monotonic()
 
 
-def _put(file: FileIO, block: bytes) -> None:
+def _write_block(file: FileIO, block: bytes) -> None:
     """Write the whole block."""
     rest = memoryview(block)
     while rest:

@@ -49,8 +49,8 @@ def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
     Raises:
         RefusedFile: a file is missing, damaged or of another content; the message names it and the row.
     """
-    with ExitStack() as opened:
-        arrays = {name: opened.enter_context(Array(_beside(path, name), dtype)) for name, dtype in COLUMNS.items()}
+    with ExitStack() as stack:
+        arrays = {name: stack.enter_context(Array(_beside(path, name), dtype)) for name, dtype in COLUMNS.items()}
         lengths = {name: array.length for name, array in arrays.items()}
         if len(set(lengths.values())) != 1:
             raise RefusedFile(f"{path}: its columns have {lengths} rows; download them again")
@@ -58,7 +58,7 @@ def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
         if not total:
             raise RefusedFile(f"{path}: holds no row; download it again")
         head = _head(path, total)
-        episodes, transitions, ended = 0, 0, {}
+        episodes, transitions, metadata = 0, 0, {}
         padding = dict.fromkeys((0, 1), PADDING)
         for start in range(0, total, ROWS):
             columns = {name: array.rows(min(ROWS, total - start)) for name, array in arrays.items()}
@@ -66,11 +66,11 @@ def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
             for chunk in _chunks(columns, start, head, padding):
                 if (reason := odd(chunk.steps)) is not None:
                     raise RefusedFile(f"{path}: after row {start:,}, {reason}; download it and its columns again")
-                ended[chunk.track] = bool(chunk.steps.final[-1])
+                metadata[chunk.track] = bool(chunk.steps.final[-1])
                 transitions += int((~chunk.steps.final).sum())
                 writer.add(chunk)
     writer.flush()
-    return {"transitions": transitions - sum(not end for end in ended.values()), "episodes": episodes}
+    return {"transitions": transitions - sum(not end for end in metadata.values()), "episodes": episodes}
 
 
 class Array:
@@ -82,7 +82,7 @@ class Array:
         if not path.is_file():
             raise RefusedFile(f"{path}: missing; download it again")
         self.file = gzip.open(path, "rb")  # noqa: SIM115 - closed by __exit__
-        shape = self._opened()
+        shape = self._read_header()
         self.length, self.shape = shape[0], shape[1:]
         expected = SIZE if self.dtype == np.uint8 and "observation" in path.name else ()
         if self.shape != expected:
@@ -100,24 +100,24 @@ class Array:
         try:
             raw = self.file.read(size)
         except (OSError, EOFError, zlib.error) as error:
-            raise self._damaged(str(error)) from None
+            raise self._damage(str(error)) from None
         if len(raw) < size:
-            raise self._damaged("it ends before its last row")
+            raise self._damage("it ends before its last row")
         self.read += count
         return np.frombuffer(raw, self.dtype).reshape(count, *self.shape)
 
-    def _opened(self) -> tuple[int, ...]:
+    def _read_header(self) -> tuple[int, ...]:
         try:
             version = npy.read_magic(self.file)
             reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, fortran, dtype = reader(self.file)
         except (OSError, EOFError, zlib.error, ValueError) as error:
-            raise self._damaged(str(error)) from None
+            raise self._damage(str(error)) from None
         if fortran or not shape or dtype.kind not in {self.dtype.kind, "b"} or dtype.itemsize != self.dtype.itemsize:
             raise RefusedFile(f"{self.path}: holds {dtype} {list(shape)}, {self.dtype} were expected")
         return tuple(shape)
 
-    def _damaged(self, reason: str) -> RefusedFile:
+    def _damage(self, reason: str) -> RefusedFile:
         return RefusedFile(f"{self.path}: row {self.read:,} or later: {reason}; download it again")
 
 
@@ -135,14 +135,14 @@ def _chunks(columns: dict[str, NDArray[np.generic]], start: int, head: int, padd
             yield _chunk(track, {name: column[mask] for name, column in own.items()})
 
 
-def _without_padding(columns: dict[str, NDArray[np.generic]], left: int) -> tuple[NDArray[np.bool_], int]:
+def _without_padding(columns: dict[str, NDArray[np.generic]], remaining: int) -> tuple[NDArray[np.bool_], int]:
     """Mask ``[n]`` of a track's rows without padding, of which ``left`` may come first, and the padding left after."""
     empty = ~columns["observation"].any((1, 2)) & (columns["action"] == 0) & (columns["reward"] == 0)
     mask = np.ones(len(empty), np.bool_)
-    for row, (zeros, ended) in enumerate(zip(empty.tolist(), columns["terminal"].tolist(), strict=True)):
-        mask[row] = ended or not zeros or not left
-        left = PADDING if ended else 0 if mask[row] else left - 1
-    return mask, left
+    for row, (zeros, terminal) in enumerate(zip(empty.tolist(), columns["terminal"].tolist(), strict=True)):
+        mask[row] = terminal or not zeros or not remaining
+        remaining = PADDING if terminal else 0 if mask[row] else remaining - 1
+    return mask, remaining
 
 
 def _chunk(track: int, columns: dict[str, NDArray[np.generic]]) -> Chunk:

@@ -9,9 +9,9 @@ from rlbench.datasets.episodes import episodes
 from rlbench.datasets.types import Dataset
 
 
-def episode_returns(recorded: Dataset) -> NDArray[np.float64]:
+def episode_returns(dataset: Dataset) -> NDArray[np.float64]:
     """Undiscounted returns, ``[E]``, in the order of the data; an unmarked episode ends where rows do not continue.
 
     As in ``split_into_trajectories`` of IQL's code: the two halves of a medium-expert data set meet in such a place.
     """
-    return episodes(recorded).returns
+    return episodes(dataset).returns

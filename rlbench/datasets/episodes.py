@@ -28,23 +28,23 @@ class Jumps(NamedTuple):
     led_to: NDArray[np.float32]  # [J, F] their next observations
 
 
-def join_episodes(recorded: Dataset, jumps: Jumps) -> Dataset:
+def join_episodes(dataset: Dataset, jumps: Jumps) -> Dataset:
     """Insert the final observation of every episode as a row of its own, marked ``final``."""
-    last = recorded.terminated | recorded.truncated | jumps.broken
+    last = dataset.terminated | dataset.truncated | jumps.broken
     row = np.arange(len(last)) + np.cumsum(last) - last
     count, behind = len(last) + int(last.sum()), row[last] + 1
-    (ends,), jumped = np.nonzero(last), jumps.broken[last]
+    (ends,), at_jump = np.nonzero(last), jumps.broken[last]
 
     def spread(column: NDArray[ValueT]) -> NDArray[ValueT]:
         wide = np.zeros((count, *column.shape[1:]), column.dtype)
         wide[row] = column
         return wide
 
-    obs, final = spread(np.asarray(recorded.obs, np.float32)), np.zeros(count, np.bool_)
-    obs[behind[jumped]], obs[behind[~jumped]] = jumps.led_to, recorded.obs[ends[~jumped] + 1]
+    obs, final = spread(np.asarray(dataset.obs, np.float32)), np.zeros(count, np.bool_)
+    obs[behind[at_jump]], obs[behind[~at_jump]] = jumps.led_to, dataset.obs[ends[~at_jump] + 1]
     final[behind] = True
-    action, reward = spread(np.asarray(recorded.action, np.float32)), spread(recorded.reward)
-    return Dataset(obs, action, reward, spread(recorded.terminated), spread(recorded.truncated), None, final)
+    action, reward = spread(np.asarray(dataset.action, np.float32)), spread(dataset.reward)
+    return Dataset(obs, action, reward, spread(dataset.terminated), spread(dataset.truncated), None, final)
 
 
 def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[np.bool_]:
@@ -57,34 +57,34 @@ def breaks(obs: NDArray[np.generic], next_obs: NDArray[np.generic]) -> NDArray[n
     return broken
 
 
-def final_rows(recorded: Dataset) -> NDArray[np.bool_]:
+def final_rows(dataset: Dataset) -> NDArray[np.bool_]:
     """Mask ``[N]`` of the rows that hold a final observation and no step."""
-    return np.zeros(len(recorded.reward), np.bool_) if recorded.final is None else recorded.final
+    return np.zeros(len(dataset.reward), np.bool_) if dataset.final is None else dataset.final
 
 
-def ends(recorded: Dataset) -> NDArray[np.bool_]:
+def ends(dataset: Dataset) -> NDArray[np.bool_]:
     """Mask ``[N]`` of the last step of every episode, by marks and by rows that do not continue."""
-    marked, final = recorded.terminated | recorded.truncated, final_rows(recorded)
-    if recorded.next_obs is not None:
-        marked |= breaks(recorded.obs, recorded.next_obs)
-    marked[:-1] |= final[1:]
-    marked[-1] = True
-    return marked & ~final
+    last, final = dataset.terminated | dataset.truncated, final_rows(dataset)
+    if dataset.next_obs is not None:
+        last |= breaks(dataset.obs, dataset.next_obs)
+    last[:-1] |= final[1:]
+    last[-1] = True
+    return last & ~final
 
 
-def terminated_on_end(recorded: Dataset) -> Dataset:
+def terminated_on_end(dataset: Dataset) -> Dataset:
     """Mark each truncation as a termination, as D4RL's ``terminate_on_end`` does."""
-    ended = recorded.terminated | recorded.truncated
-    return recorded._replace(terminated=ended, truncated=np.zeros_like(ended))
+    ended = dataset.terminated | dataset.truncated
+    return dataset._replace(terminated=ended, truncated=np.zeros_like(ended))
 
 
-def episodes(recorded: Dataset) -> Episodes:
+def episodes(dataset: Dataset) -> Episodes:
     """Returns, lengths and marked ends of all episodes."""
-    step = ~final_rows(recorded)
-    last = np.flatnonzero(ends(recorded)[step])
+    step = ~final_rows(dataset)
+    last = np.flatnonzero(ends(dataset)[step])
     first = np.r_[0, last[:-1] + 1]
     return Episodes(
-        returns=np.add.reduceat(recorded.reward[step].astype(np.float64), first),
+        returns=np.add.reduceat(dataset.reward[step].astype(np.float64), first),
         lengths=last - first + 1,
-        closed=(recorded.terminated | recorded.truncated)[step][last],
+        closed=(dataset.terminated | dataset.truncated)[step][last],
     )

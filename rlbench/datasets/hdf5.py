@@ -62,12 +62,12 @@ def numbers(group: h5py.Group, key: str, rank: int) -> NDArray[np.float32]:
     Raises:
         RefusedFile: missing, damaged, not numbers, of another shape, or not finite.
     """
-    stored = _stored(group, key)
+    array = _array(group, key)
     where = full_name(group, key)
-    shape = _shape(stored, where, rank)
+    shape = _shape(array, where, rank)
     try:
         values = np.empty(shape, np.float32)
-        stored.read_direct(values)
+        array.read_direct(values)
     except MemoryError:
         raise RefusedFile(f"{where}: claims the shape {shape}, more than fits into memory; check the file") from None
     except (OSError, RuntimeError) as error:
@@ -83,13 +83,13 @@ def pieces(group: h5py.Group, key: str, shape: tuple[int, ...]) -> Iterator[tupl
     Raises:
         RefusedFile: as ``numbers``.
     """
-    stored, where = _stored(group, key), full_name(group, key)
-    actual = _shape(stored, where, len(shape))
+    array, where = _array(group, key), full_name(group, key)
+    actual = _shape(array, where, len(shape))
     if actual != shape:
         raise RefusedFile(f"{where}: shape {list(actual)}, observations have {list(shape)}; check the file")
     for start in range(0, shape[0], CHUNK):
         try:
-            values = stored[start : start + CHUNK].astype(np.float32)
+            values = array[start : start + CHUNK].astype(np.float32)
         except (OSError, RuntimeError) as error:
             raise damage(where, error) from None
         _finite(values, start, where)
@@ -102,7 +102,7 @@ def rows(group: h5py.Group, key: str) -> int:
     Raises:
         RefusedFile: missing, damaged, not numbers, or of another shape.
     """
-    return _shape(_stored(group, key), full_name(group, key), rank=1)[0]
+    return _shape(_array(group, key), full_name(group, key), rank=1)[0]
 
 
 def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
@@ -111,9 +111,9 @@ def continuous(group: h5py.Group, key: str) -> NDArray[np.float32]:
     Raises:
         RefusedFile: the actions are discrete.
     """
-    stored = _stored(group, key)
-    if stored.dtype.kind != "f":
-        raise RefusedFile(f"{full_name(group, key)}: discrete actions ({stored.dtype}); give float [N, A]")
+    array = _array(group, key)
+    if array.dtype.kind != "f":
+        raise RefusedFile(f"{full_name(group, key)}: discrete actions ({array.dtype}); give float [N, A]")
     return numbers(group, key, rank=2)
 
 
@@ -146,7 +146,7 @@ def _refuse_external(file: h5py.File) -> None:
     for name, kind in links.items():
         if kind == h5py.h5l.TYPE_SOFT:  # a path inside the file
             continue
-        if kind != h5py.h5l.TYPE_HARD or _stored_elsewhere(h5py.h5o.open(file.id, name)):
+        if kind != h5py.h5l.TYPE_HARD or _is_external(h5py.h5o.open(file.id, name)):
             where = f"{file.filename}: {name.decode(errors='replace')}"
             raise RefusedFile(f"{where}: lies in another file, which no checksum covers; copy the data into this one")
 
@@ -155,37 +155,37 @@ def _refuse_oversized(file: h5py.File, room: int) -> None:
     """Refuse a file whose arrays do not fit twice into ``room`` bytes: as read, and in the replay buffer."""
     sizes: list[int] = []
 
-    def add(name: str, stored: object) -> None:
-        if isinstance(stored, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")):
-            sizes.append(2 * 4 * int(stored.size or 0))
+    def add(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset) and UNREAD.isdisjoint(name.split("/")):
+            sizes.append(2 * 4 * int(item.size or 0))
 
     file.visititems(add)
     if sum(sizes) > room:
-        held = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(room)} free"
-        raise RefusedFile(f"{file.filename}: {held}; check the file, or use a larger machine")
+        problem = f"holds numbers that take {size(sum(sizes))} of memory, this machine has {size(room)} free"
+        raise RefusedFile(f"{file.filename}: {problem}; check the file, or use a larger machine")
 
 
-def _stored_elsewhere(stored: object) -> bool:
+def _is_external(item: object) -> bool:
     """True if an array is external raw data, or a virtual data set."""
-    if not isinstance(stored, h5py.h5d.DatasetID):
+    if not isinstance(item, h5py.h5d.DatasetID):
         return False
-    layout = stored.get_create_plist()
+    layout = item.get_create_plist()
     return bool(layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count())
 
 
-def _stored(group: h5py.Group, key: str) -> h5py.Dataset:
+def _array(group: h5py.Group, key: str) -> h5py.Dataset:
     where = full_name(group, key)
     if not present(group, key):
         raise RefusedFile(f"{where}: missing; this is not the layout expected here, check the file")
     try:
-        stored = group[key]
+        array = group[key]
     except (KeyError, OSError, RuntimeError) as error:
         raise damage(where, error) from None
-    if not isinstance(stored, h5py.Dataset):
+    if not isinstance(array, h5py.Dataset):
         raise RefusedFile(f"{where}: a group where an array was expected; check the file")
-    if stored.dtype.kind not in "fiub":
-        raise RefusedFile(f"{where}: holds {_kind(stored.dtype)}, not numbers, and is not read; convert the file")
-    return stored
+    if array.dtype.kind not in "fiub":
+        raise RefusedFile(f"{where}: holds {_kind(array.dtype)}, not numbers, and is not read; convert the file")
+    return array
 
 
 def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
@@ -196,8 +196,8 @@ def _finite(values: NDArray[np.float32], start: int, where: str) -> None:
         raise RefusedFile(f"{where}: NaN or infinity in row {row}; take the file from its source again")
 
 
-def _shape(stored: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
-    shape: tuple[int, ...] = stored.shape or ()
+def _shape(array: h5py.Dataset, where: str, rank: int) -> tuple[int, ...]:
+    shape: tuple[int, ...] = array.shape or ()
     fits = len(shape) == rank or (rank == 1 and len(shape) == 2 and shape[1] == 1)
     if not fits:
         expected = "[steps, numbers]" if rank == 2 else "[steps]"

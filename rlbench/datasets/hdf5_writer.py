@@ -32,7 +32,7 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write(path: Path, recorded: Dataset, attributes: Mapping[str, str | float]) -> Written:
+def write(path: Path, dataset: Dataset, attributes: Mapping[str, str | float]) -> Written:
     """Write a data set to ``path``, and its checksum beside it.
 
     Raises:
@@ -44,7 +44,7 @@ def write(path: Path, recorded: Dataset, attributes: Mapping[str, str | float]) 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()  # two processes that make the same set write it one after the other
-            _put(part, _filled(recorded, attributes))
+            _write_bytes(part, _serialize(dataset, attributes))
             seal = checksums.measure(part)
             faults.point("dataset.filled")
             checksums.forget(path)  # the seal of the replaced set
@@ -61,23 +61,23 @@ def write(path: Path, recorded: Dataset, attributes: Mapping[str, str | float]) 
     return Written(path, seal.sha256, seal.size)
 
 
-def columns(recorded: Dataset) -> dict[str, NDArray[np.generic]]:
+def columns(dataset: Dataset) -> dict[str, NDArray[np.generic]]:
     """Arrays ``[N, ...]`` by their names in D4RL's layout."""
     arrays: dict[str, NDArray[np.generic]] = {
-        "observations": recorded.obs,
-        "actions": recorded.action,
-        "rewards": recorded.reward,
-        "terminals": recorded.terminated,
-        "timeouts": recorded.truncated,
+        "observations": dataset.obs,
+        "actions": dataset.action,
+        "rewards": dataset.reward,
+        "terminals": dataset.terminated,
+        "timeouts": dataset.truncated,
     }
-    return arrays if recorded.next_obs is None else {**arrays, "next_observations": recorded.next_obs}
+    return arrays if dataset.next_obs is None else {**arrays, "next_observations": dataset.next_obs}
 
 
-def _filled(recorded: Dataset, attributes: Mapping[str, str | float]) -> bytes:
+def _serialize(dataset: Dataset, attributes: Mapping[str, str | float]) -> bytes:
     with h5py.File("memory", "w", libver="earliest", track_order=False, driver="core", backing_store=False) as file:
         for name, value in attributes.items():
             file.attrs[name] = value
-        for name, array in columns(recorded).items():
+        for name, array in columns(dataset).items():
             file.create_dataset(
                 name,
                 data=array,
@@ -91,7 +91,7 @@ def _filled(recorded: Dataset, attributes: Mapping[str, str | float]) -> bytes:
     return image
 
 
-def _put(path: Path, raw: bytes) -> None:
+def _write_bytes(path: Path, raw: bytes) -> None:
     """Write a file and wait until it is on the disk."""
     with path.open("wb") as file:
         file.write(faults.cut("dataset.torn", raw))

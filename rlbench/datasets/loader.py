@@ -27,16 +27,16 @@ def read(path: Path, name: str | None = None, *, once: bool = False, room: int |
         return minari.read(path, room=room)
     if path.parts[-2:] == MINARI_DATA.parts:
         return minari.read(path.parents[1], room=room)
-    known = catalogue.d4rl().get(name or "")
-    recorded = d4rl.read(path, limit=known.limit if known else None, once=once, room=room)
-    if known:
-        widths = {"observations": (recorded.obs, known.features), "actions": (recorded.action, known.actions)}
+    entry = catalogue.d4rl().get(name or "")
+    dataset = d4rl.read(path, limit=entry.limit if entry else None, once=once, room=room)
+    if entry:
+        widths = {"observations": (dataset.obs, entry.features), "actions": (dataset.action, entry.actions)}
         for key, (array, width) in widths.items():
             if width is not None and array.shape[1] != width:
                 raise RefusedFile(
-                    f"{path}: {key}: {array.shape[1]} numbers a step, {known.name} has {width}; it is another data set"
+                    f"{path}: {key}: {array.shape[1]} numbers a step, {entry.name} has {width}; it is another data set"
                 )
-    return recorded
+    return dataset
 
 
 def steps(path: Path) -> int | None:
@@ -54,13 +54,13 @@ def steps(path: Path) -> int | None:
     return d4rl.steps(path)
 
 
-def steps_here(name: str, given: Path | None = None) -> int | None:
+def steps_here(name: str, file: Path | None = None) -> int | None:
     """Steps of a data set on this machine; None where it is not here, or its head does not tell.
 
     A file's head is read only when its bytes are those that were hashed: damage could end the process.
     """
     with suppress(UsageError, RefusedFile, OSError):  # which the run itself reports
-        path = locations.find(name, given)
+        path = locations.find(name, file)
         checksums.seal_of(data_file(path))
         return steps(path)
     return None

@@ -81,18 +81,20 @@ def local() -> list[Place]:
     return [there for there in (*own, *d4rl, *minari) if present(there)]
 
 
-def find(name: str, given: Path | None = None) -> Path:
+def find(name: str, dataset: Path | None = None) -> Path:
     """Return the path of a data set: ``given``, or the location of its name.
 
     Raises:
         UsageError: it is missing; the message names the location, the download and a stand-in.
     """
-    if given is not None:
-        if not given.exists():
-            raise UsageError(f"--dataset {given}: no such file{beside(given)}; check the path")
-        if given.is_dir() and not (given / MINARI_DATA).is_file() and not recording_reader.is_frames(given):
-            raise UsageError(f"--dataset {given}: neither a folder of Minari's nor recorded play; name the file itself")
-        return given
+    if dataset is not None:
+        if not dataset.exists():
+            raise UsageError(f"--dataset {dataset}: no such file{beside(dataset)}; check the path")
+        if dataset.is_dir() and not (dataset / MINARI_DATA).is_file() and not recording_reader.is_frames(dataset):
+            raise UsageError(
+                f"--dataset {dataset}: neither a folder of Minari's nor recorded play; name the file itself"
+            )
+        return dataset
     there = place(name)
     if present(there):
         return there.path

@@ -149,14 +149,12 @@ def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) 
         raise RefusedFile(
             f"{full_name(group, key)}: is nested in itself, or deeper than any space of observations; check the file"
         )
-    stored = group.get(key) if present(group, key) else None
-    if not isinstance(stored, h5py.Group):
-        single = isinstance(stored, h5py.Dataset) and len(stored.shape or ()) == 1
+    item = group.get(key) if present(group, key) else None
+    if not isinstance(item, h5py.Group):
+        single = isinstance(item, h5py.Dataset) and len(item.shape or ()) == 1
         values = numbers(group, key, rank=1 if single else 2)
         return values.reshape(len(values), -1)
-    parts = [
-        _observations(stored, name, depth + 1) for name in sorted(stored, key=lambda name: (_number(name), str(name)))
-    ]
+    parts = [_observations(item, name, depth + 1) for name in sorted(item, key=lambda name: (_number(name), str(name)))]
     if not parts or len({len(part) for part in parts}) != 1:
         raise RefusedFile(
             f"{full_name(group, key)}: its parts have {[len(part) for part in parts]} rows; check the file"

@@ -34,10 +34,10 @@ class Scale(NamedTuple):
         return True
 
 
-def scale_of(recorded: Dataset) -> Scale:
+def scale_of(dataset: Dataset) -> Scale:
     """Mean and std of every number of the observations, summed in float64."""
-    (step,) = np.nonzero(~final_rows(recorded))
+    (step,) = np.nonzero(~final_rows(dataset))
     chunks = [step[start : start + CHUNK] for start in range(0, len(step), CHUNK)]
-    mean = sum((recorded.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
-    variance = sum((np.square(recorded.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)
+    mean = sum((dataset.obs[rows].sum(0, dtype=np.float64) for rows in chunks), np.zeros(())) / len(step)
+    variance = sum((np.square(dataset.obs[rows] - mean).sum(0) for rows in chunks), np.zeros(())) / len(step)
     return Scale(mean.astype(np.float32), (np.sqrt(variance) + EPSILON).astype(np.float32))

@@ -92,7 +92,7 @@ class Policy:
         """
         x = self._input(obs, elapsed)
         for layer in self.hidden:
-            x = _activated(layer(x), self.facts.activation)
+            x = _activate(layer(x), self.facts.activation)
         action = self.mean(x)
         if noise is not None:
             action = action + np.exp(self._log_std(x)) * noise
@@ -239,7 +239,7 @@ def _scale(real: Mapping[str, Real], facts: Metadata, where: str) -> tuple[Real,
     return real["obs_mean"], np.sqrt(variance)
 
 
-def _activated(x: Real, activation: Literal["relu", "tanh", "none"]) -> Real:
+def _activate(x: Real, activation: Literal["relu", "tanh", "none"]) -> Real:
     if activation == "none":
         return x
     return np.tanh(x) if activation == "tanh" else np.maximum(x, 0)

@@ -82,7 +82,7 @@ class Segment:
 
     def steps(self, place: Place) -> Steps:
         """Read the steps of a chunk."""
-        stream = self._unpacked(place.steps, place.sizes[0], 13 * place.rows)
+        stream = self._decompress(place.steps, place.sizes[0], 13 * place.rows)
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
         steps = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
         if (reason := odd(steps)) is not None:
@@ -96,11 +96,11 @@ class Segment:
         at = place.steps + place.sizes[0]
         for start, size in zip(range(0, len(out), BLOCK), place.sizes[1:], strict=False):
             count = min(BLOCK, place.rows - start)
-            block = self._unpacked(at, size, count * width).reshape(count, width)
+            block = self._decompress(at, size, count * width).reshape(count, width)
             rows[start : start + count] = block[: len(rows) - start]
             at += size
 
-    def _unpacked(self, start: int, size: int, expected: int) -> NDArray[np.uint8]:
+    def _decompress(self, start: int, size: int, expected: int) -> NDArray[np.uint8]:
         stream = zlib.decompressobj()
         try:
             content = stream.decompress(self.raw[start : start + size], expected + 1)  # a limit for zip bombs

@@ -53,7 +53,7 @@ def read(path: Path, steps: int | None = None, *, room: int | None = None) -> Da
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
     parts = _parts(path)
-    events = _cut(_with_ends(parts), steps, path)
+    events = _truncate(_with_ends(parts), steps, path)
     rows, first = len(events.marks), recording_format.read(parts[0].path)
     _fits(rows, first, room)
     try:
@@ -116,7 +116,7 @@ def subset(path: Path, target: Path, steps: int) -> None:
         UsageError: the set is shorter.
     """
     parts = _parts(path)
-    events = _cut(_with_ends(parts), steps, path)
+    events = _truncate(_with_ends(parts), steps, path)
     recording_writer.clear(target)
     writer, at = recording_writer.RecordingWriter(target), 0
     current: tuple[Path, Segment] | None = None
@@ -169,13 +169,13 @@ def _without_dangling(parts: Sequence[Part]) -> list[Part]:
     for _, own in groupby(parts, key=lambda part: part.track):
         track = list(own)
         marks = np.concatenate([[FINAL], *(part.steps.marks for part in track)])
-        (reached,) = np.nonzero(marks[:-1] & FINAL == 0)  # rows followed by their next observation
-        left = int(reached[-1]) + 1 if len(reached) else 0
+        (steps,) = np.nonzero(marks[:-1] & FINAL == 0)  # rows followed by their next observation
+        stop = int(steps[-1]) + 1 if len(steps) else 0
         for part in track:
-            rows = min(left, len(part.steps.marks))
+            rows = min(stop, len(part.steps.marks))
             if rows:
                 rest.append(part._replace(steps=part.steps.rows(0, rows)))
-            left -= rows
+            stop -= rows
     return rest
 
 
@@ -191,7 +191,7 @@ def _with_ends(parts: Sequence[Part]) -> Steps:
     return _blank(events, marks)
 
 
-def _cut(events: Steps, steps: int | None, path: Path) -> Steps:
+def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
     """Rows of the first ``steps`` transitions, and the row after them."""
     if steps is None:
         return events

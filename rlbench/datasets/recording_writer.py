@@ -58,7 +58,7 @@ class RecordingWriter:
         """
         if not self._count:
             return
-        raw = recording_format.pack([_joined(pieces) for _, pieces in sorted(self._waiting.items())])
+        raw = recording_format.pack([_join(pieces) for _, pieces in sorted(self._waiting.items())])
         name = f"{self.source}.{len(self.written):05}.segment"
         write_file(self.folder / name, raw)
         self.written[name] = recording_format.digest_name(raw)
@@ -76,9 +76,9 @@ def last(track: int, obs: Frames) -> Chunk:
     return Chunk(track, obs[None], _steps(0, 0.0, FINAL))
 
 
-def finish(folder: Path, written: Mapping[str, str], metadata: Metadata) -> None:
+def finish(folder: Path, files: Mapping[str, str], metadata: Metadata) -> None:
     """Write the list of a set's files and its metadata, which makes it whole."""
-    write_file(folder / CONTENTS, seal({"segments": dict(sorted(written.items())), "told": dict(metadata)}))
+    write_file(folder / CONTENTS, seal({"segments": dict(sorted(files.items())), "told": dict(metadata)}))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
@@ -183,7 +183,7 @@ def _steps(action: int, reward: float, marks: int) -> Steps:
     return Steps(np.array([action], np.int64), np.array([reward], np.float32), np.array([marks], np.uint8))
 
 
-def _joined(chunks: list[Chunk]) -> Chunk:
+def _join(chunks: list[Chunk]) -> Chunk:
     obs: NDArray[np.generic] = np.concatenate([chunk.obs for chunk in chunks])
     steps = Steps(*(np.concatenate(column) for column in zip(*(chunk.steps for chunk in chunks), strict=True)))
     return Chunk(chunks[0].track, obs, steps)

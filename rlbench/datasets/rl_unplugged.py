@@ -39,7 +39,7 @@ class Shard:
     path: Path
     number: dict[bytes, int] = field(default_factory=dict)  # index of each PNG
     first: list[int] = field(default_factory=list)  # offset of the first record with each PNG
-    seen: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
+    stacks: list[tuple[int, ...]] = field(default_factory=list)  # [N] stacks, oldest frame first
     led_to: list[tuple[int, ...]] = field(default_factory=list)  # [N]
     action: list[int] = field(default_factory=list)  # [N]
     next_action: list[int] = field(default_factory=list)  # [N]
@@ -65,7 +65,7 @@ class Shard:
             raise ValueError(f"a_t: {scalars['a_t']!r} is no action of Atari, which has {ACTIONS}")
         if not isfinite(float(scalars["r_t"])):
             raise ValueError(f"r_t: {scalars['r_t']!r} is no reward")
-        self.seen.append(tuple(self._frame(at, "o_t", png) for png in record["o_t"]))
+        self.stacks.append(tuple(self._frame(at, "o_t", png) for png in record["o_t"]))
         self.led_to.append(tuple(self._frame(at, "o_tp1", png) for png in record["o_tp1"]))
         self.action.append(int(scalars["a_t"]))
         self.next_action.append(int(scalars["a_tp1"]))
@@ -78,7 +78,7 @@ class Shard:
         after = self._followers()
         followers = set(after.values())
         lines = []
-        for begin in [*(i for i in range(len(self.seen)) if i not in followers), *range(len(self.seen))]:
+        for begin in [*(i for i in range(len(self.stacks)) if i not in followers), *range(len(self.stacks))]:
             line, here = [], begin
             while here in after:  # each is removed as it is visited, which also cuts cycles
                 line.append(here)
@@ -94,7 +94,7 @@ class Shard:
     def _followers(self) -> dict[int, int]:
         """Successor of each record, −1 without one; of several that fit, the next one in the shard."""
         begins: dict[tuple[object, ...], list[int]] = {}
-        for i, stack in enumerate(self.seen):
+        for i, stack in enumerate(self.stacks):
             begins.setdefault((self.episode[i], self.action[i], stack), []).append(i)
         after: dict[int, int] = {}
         for i, stack in enumerate(self.led_to):
@@ -129,7 +129,7 @@ class Frames:
             with Image.open(BytesIO(self.packed[number]), formats=("PNG",)) as image:
                 frame = np.asarray(image, np.uint8)
         except (OSError, SyntaxError, ValueError) as error:
-            raise _refused(self.path, self.first[number], f"a damaged PNG ({error})") from None
+            raise _refusal(self.path, self.first[number], f"a damaged PNG ({error})") from None
         return frame
 
 
@@ -144,8 +144,8 @@ def gather(path: Path) -> Shard:
         try:
             shard.add(at, example(raw))
         except ValueError as error:
-            raise _refused(path, at, str(error)) from None
-    if not shard.seen:
+            raise _refusal(path, at, str(error)) from None
+    if not shard.stacks:
         raise RefusedFile(f"{path}: holds no record; download the shard again")
     return shard
 
@@ -164,7 +164,7 @@ def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
             writer.add(chunk)
     writer.flush()
     return {
-        "transitions": len(shard.seen),
+        "transitions": len(shard.stacks),
         "lines": len(lines),
         "leading": leading,
         "episodes": len(set(shard.episode)),
@@ -173,7 +173,7 @@ def convert(path: Path, writer: RecordingWriter) -> dict[str, int]:
 
 def _chunks(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Chunk]:
     """Yield the rows of a line: the frames before it, its records, and its final observation."""
-    before = [frames(number) for number in shard.seen[line[0]][:-1]]
+    before = [frames(number) for number in shard.stacks[line[0]][:-1]]
     while before and not before[0].any():  # the first stack of an episode is padded with black frames
         before.pop(0)
     if before:
@@ -181,9 +181,9 @@ def _chunks(shard: Shard, frames: Frames, line: list[int]) -> Iterator[Chunk]:
     for start in range(0, len(line), ROWS):
         chunk = line[start : start + ROWS]
         marks = np.zeros(len(chunk) + 1, np.uint8)
-        obs = [frames(shard.seen[i][-1]) for i in chunk]
-        ended = start + len(chunk) == len(line)
-        if ended:
+        obs = [frames(shard.stacks[i][-1]) for i in chunk]
+        complete = start + len(chunk) == len(line)
+        if complete:
             marks[-2:] = TERMINATED if shard.over[chunk[-1]] else TRUNCATED, FINAL
             obs.append(frames(shard.led_to[chunk[-1]][-1]))
         count, idle = len(obs), len(obs) - len(chunk)
@@ -199,5 +199,5 @@ def _nothing(rows: int) -> Steps:
     return Steps(np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.full(rows, FINAL, np.uint8))
 
 
-def _refused(path: Path, at: int, reason: str) -> RefusedFile:
+def _refusal(path: Path, at: int, reason: str) -> RefusedFile:
     return RefusedFile(f"{path}: record at byte {at:,}: {reason}")

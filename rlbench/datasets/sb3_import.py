@@ -54,14 +54,16 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
         RefusedFile: it is no zip of Stable-Baselines3, or its actor cannot be converted.
     """
     data, weights = _members(path)
-    arrays = tensors(weights, f"{path}/policy.pth")
-    family, kind = _family(arrays, path)
-    layers = _layers(arrays, kind, path)
-    log_std = _log_std(arrays, kind, path)
-    _bounded(data, kind, path)
+    modules = tensors(weights, f"{path}/policy.pth")
+    family, kind = _family(modules, path)
+    layers = _layers(modules, kind, path)
+    log_std = _log_std(modules, kind, path)
+    _refuse_other_bounds(data, kind, path)
     hidden = len(layers) - 1
-    named = {f"layers.{i}": layer for i, layer in enumerate(layers[:-1])} | {"mean": layers[-1]}
-    converted = {f"{name}.{part}": array for name, layer in named.items() for part, array in layer.items()} | log_std
+    layer_arrays = {f"layers.{i}": layer for i, layer in enumerate(layers[:-1])} | {"mean": layers[-1]}
+    arrays = {
+        f"{name}.{part}": array for name, layer in layer_arrays.items() for part, array in layer.items()
+    } | log_std
     facts = {
         "format": "actor-v1",
         "name": path.stem,
@@ -77,7 +79,7 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
         "log_std_max": BOUNDS[1] if kind.squash == "tanh" and log_std else "",
         "source": "Stable-Baselines3",
     }
-    return serialize(converted, facts)
+    return serialize(arrays, facts)
 
 
 def _members(path: Path) -> tuple[dict[str, object], bytes]:
@@ -153,7 +155,7 @@ def _activation(data: Mapping[str, object], kind: Kind, path: Path) -> str:
     return ACTIVATIONS[name]
 
 
-def _bounded(data: Mapping[str, object], kind: Kind, path: Path) -> None:
+def _refuse_other_bounds(data: Mapping[str, object], kind: Kind, path: Path) -> None:
     """Refuse an actor that clips its actions to bounds other than ±1."""
     space = data.get("action_space")
     if kind.squash == "clip" and isinstance(space, dict):

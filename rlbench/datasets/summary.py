@@ -13,7 +13,7 @@ from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
 from rlbench.datasets.types import Dataset
 
 BINS = 20
-SEEN = 1e-3  # share of all steps from which a bin counts as covered
+COVERED = 1e-3  # share of all steps from which a bin counts as covered
 WIDE = 2_000  # largest number of steps of the covariance for observations at least as wide
 SAMPLE = 100_000  # steps of the covariance
 
@@ -59,28 +59,28 @@ class Summary:
     directions: float  # participation ratio of the normalized observations
 
 
-def summary(recorded: Dataset) -> Summary:
+def summary(dataset: Dataset) -> Summary:
     """Summarize a data set of continuous actions."""
-    split = episodes(recorded)
-    counted = split.closed if split.closed.any() else ~split.closed
-    returns = split.returns[counted]
-    varying = recorded.obs.max(0) > recorded.obs.min(0)
+    split = episodes(dataset)
+    whole = split.closed if split.closed.any() else ~split.closed
+    returns = split.returns[whole]
+    varying = dataset.obs.max(0) > dataset.obs.min(0)
     return Summary(
-        steps=len(recorded.obs),
-        features=recorded.obs.shape[1],
-        actions=recorded.action.shape[1],
-        next_observations=recorded.next_obs is not None,
+        steps=len(dataset.obs),
+        features=dataset.obs.shape[1],
+        actions=dataset.action.shape[1],
+        next_observations=dataset.next_obs is not None,
         episodes=len(split.returns),
-        terminated=int(recorded.terminated.sum()),
-        truncated=int(recorded.truncated.sum()),
+        terminated=int(dataset.terminated.sum()),
+        truncated=int(dataset.truncated.sum()),
         unfinished=int((~split.closed).sum()),
         returns=_spread(returns),
-        lengths=_spread(split.lengths[counted].astype(np.float64)),
+        lengths=_spread(split.lengths[whole].astype(np.float64)),
         histogram=_histogram(returns),
-        outside=float((np.abs(recorded.action) > 1).mean()),
-        action_cover=_cover(recorded.action.astype(np.float32, copy=False)),
+        outside=float((np.abs(dataset.action) > 1).mean()),
+        action_cover=_cover(dataset.action.astype(np.float32, copy=False)),
         constant=int((~varying).sum()),
-        directions=_directions(recorded),
+        directions=_directions(dataset),
     )
 
 
@@ -130,16 +130,18 @@ def _histogram(values: NDArray[np.float64]) -> tuple[Bar, ...]:
 def _cover(action: NDArray[np.float32]) -> float:
     edges = np.linspace(-1, 1, BINS + 1)
     counts = np.stack([np.histogram(column.clip(-1, 1), edges)[0] for column in action.T])
-    return float((counts >= max(1.0, SEEN * len(action))).mean())
+    return float((counts >= max(1.0, COVERED * len(action))).mean())
 
 
-def _directions(recorded: Dataset) -> float:
+def _directions(dataset: Dataset) -> float:
     """Participation ratio of the correlations, (Σλ)² / Σλ²: 1 on a line, F for independent numbers."""
-    some = recorded.obs[:: max(1, len(recorded.obs) // SAMPLE)]
+    some = dataset.obs[:: max(1, len(dataset.obs) // SAMPLE)]
     if some.shape[1] > WIDE:
         some = some[:: max(1, len(some) // WIDE)][:WIDE]
-    scaled = scale_of(recorded).normalize(some).astype(np.float64)
+    normalized_obs = scale_of(dataset).normalize(some).astype(np.float64)
     # both products have equal trace and norm; for very wide observations the one over steps is smaller
-    covariance = (scaled @ scaled.T if some.shape[1] > WIDE else scaled.T @ scaled) / len(scaled)
+    covariance = (
+        normalized_obs @ normalized_obs.T if some.shape[1] > WIDE else normalized_obs.T @ normalized_obs
+    ) / len(normalized_obs)
     total = float(np.trace(covariance))
     return total**2 / float((covariance**2).sum()) if total > 0 else 0.0

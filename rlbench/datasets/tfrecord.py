@@ -40,14 +40,14 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
             while head := file.read(12):
                 size, check = struct.unpack("<QI", _whole(head, 12))
                 if masked_crc(head[:8]) != check or size > MOST:
-                    raise _damaged(path, at, "the length's CRC-32C is wrong")
+                    raise _damage(path, at, "the length's CRC-32C is wrong")
                 body = _whole(file.read(size + 4), size + 4)
                 if masked_crc(body[:size]) != int.from_bytes(body[size:], "little"):
-                    raise _damaged(path, at, "its CRC-32C is wrong")
+                    raise _damage(path, at, "its CRC-32C is wrong")
                 yield at, body[:size]
                 at += size + 16
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _damaged(path, at, str(error)) from None
+        raise _damage(path, at, str(error)) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); check the path") from None
 
@@ -72,8 +72,8 @@ def crc32c(data: bytes) -> int:
     sums = np.bitwise_xor.reduce(_positions()[np.arange(ROW), rows.reshape(-1, ROW)], axis=1)
     state, (first, second, third, fourth) = 0, _carry()
     for value in sums.tolist():
-        carried = first[state & 0xFF] ^ second[state >> 8 & 0xFF] ^ third[state >> 16 & 0xFF] ^ fourth[state >> 24]
-        state = carried ^ value
+        carry = first[state & 0xFF] ^ second[state >> 8 & 0xFF] ^ third[state >> 16 & 0xFF] ^ fourth[state >> 24]
+        state = carry ^ value
     return state ^ 0xFFFFFFFF
 
 
@@ -168,7 +168,7 @@ def _whole(content: bytes, size: int) -> bytes:
     return content
 
 
-def _damaged(path: Path, at: int, reason: str) -> RefusedFile:
+def _damage(path: Path, at: int, reason: str) -> RefusedFile:
     return RefusedFile(f"{path}: record at byte {at:,}: {reason}; download the shard again")
 
 

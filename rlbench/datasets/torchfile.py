@@ -49,7 +49,7 @@ STEPS: Final = frozenset(
 LATER: Final = frozenset(
     {"FRAME", "MEMOIZE", "SHORT_BINUNICODE"}
 )  # of newer pickles; torch refuses them without a name
-SHARED: Final = frozenset({"GLOBAL", "BINUNICODE", "REDUCE"})  # opcodes whose result may be read from the memo
+MEMO_OPCODES: Final = frozenset({"GLOBAL", "BINUNICODE", "REDUCE"})  # opcodes whose result may be read from the memo
 
 
 def tensors(raw: bytes, where: str) -> dict[str, Array]:
@@ -62,7 +62,7 @@ def tensors(raw: bytes, where: str) -> dict[str, Array]:
 
     try:
         with zipfile.ZipFile(BytesIO(raw)) as file:
-            return _arrays(torch.load(_copied(file, where), map_location="cpu", weights_only=True), where)
+            return _arrays(torch.load(_copy(file, where), map_location="cpu", weights_only=True), where)
     except RefusedFile:
         raise
     except Exception as error:  # noqa: BLE001 - zipfile, its decompressors and torch each raise their own
@@ -90,7 +90,7 @@ def member(file: zipfile.ZipFile, name: str, limit: int, where: str) -> bytes:
     return file.read(info)
 
 
-def _copied(file: zipfile.ZipFile, where: str) -> BytesIO:
+def _copy(file: zipfile.ZipFile, where: str) -> BytesIO:
     """Copy the checked members of the zip, so that torch reads these alone."""
     programs = [name for name in file.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(programs) != 1:
@@ -112,7 +112,7 @@ def _screen(program: bytes, where: str) -> None:
     Raises:
         RefusedFile: it is damaged, or has an opcode or a name that no state_dict needs.
     """
-    shared: set[object] = set()
+    memo: set[object] = set()
     texts, before = ["", ""], ""
     try:
         for step, argument, _ in pickletools.genops(program):
@@ -123,8 +123,8 @@ def _screen(program: bytes, where: str) -> None:
             if step.name == "GLOBAL" and argument not in NAMES:
                 raise _refusal(str(argument).replace(" ", "."), where)
             if step.name.endswith("BINPUT"):
-                (shared.add if before in SHARED else shared.discard)(argument)
-            if step.name.endswith("BINGET") and argument not in shared:
+                (memo.add if before in MEMO_OPCODES else memo.discard)(argument)
+            if step.name.endswith("BINGET") and argument not in memo:
                 raise _refusal("a tuple or dictionary that is used twice", where)
             texts = [texts[1], argument] if isinstance(argument, str) else texts
             before = step.name
@@ -139,14 +139,14 @@ def _arrays(state: object, where: str) -> dict[str, Array]:
     if not isinstance(state, dict) or not state:
         raise RefusedFile(f"{where}: holds no dictionary of tensors; expected a state_dict")
     arrays: dict[str, Array] = {}
-    left = NUMBERS
+    remaining = NUMBERS
     for name, value in state.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise RefusedFile(f"{where}: {name!s:.80} is no tensor; expected a plain dictionary of tensors")
-        left -= value.nbytes
+        remaining -= value.nbytes
         if value.nbytes > value.untyped_storage().nbytes():
             raise _refusal("a tensor that reaches beyond its numbers", where)
-        if left < 0:
+        if remaining < 0:
             raise RefusedFile(f"{where}: holds more than {NUMBERS:,} bytes of numbers; check the file")
         arrays[name] = value.detach().numpy()
     return arrays

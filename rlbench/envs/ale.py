@@ -50,16 +50,16 @@ class _Answer(NamedTuple):
 class AleVector:
     """N envs of one game; ``coloured`` ones return the RGB screen, ``[N, 210, 160, 3]``."""
 
-    def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, coloured: bool = False) -> None:
+    def __init__(self, *, task: AtariTask, seeds: Sequence[int], training: bool, rgb: bool = False) -> None:
         rom = rom_of(task.game, "ale")
         self._task = task
         self._seeds = one_seed_per_env(seeds)
-        self._engines = [_engine(task, rom, coloured=coloured) for _ in seeds]
+        self._engines = [_engine(task, rom, rgb=rgb) for _ in seeds]
         actions = self._engines[0].get_action_set()
         self._fire = task.fire and ale_py.Action.FIRE in actions
         self._referee = referee(task, num_envs=len(seeds), training=training)
         info = atari_info(task, num_envs=len(seeds), actions=len(actions), engine="ale", package="ale-py")
-        self.info: Final = info._replace(obs_shape=SCREEN) if coloured else info
+        self.info: Final = info._replace(obs_shape=SCREEN) if rgb else info
         self._inspection = Inspection(name=f"ale/{task.game}", info=self.info, seeds=seeds)
         self._obs = np.zeros((len(seeds), *self.info.obs_shape), np.uint8)
 
@@ -101,7 +101,7 @@ class AleVector:
         rules = self._referee
         if not rules.active[env_id]:
             return _Answer(self._obs[env_id : env_id + 1])
-        answer = _received(self._engines[env_id])
+        answer = _receive_answer(self._engines[env_id])
         if rules.lost[env_id]:
             return self._fire_reset(env_id, answer)
         if rules.over[env_id]:
@@ -124,18 +124,18 @@ class AleVector:
         if not self._fire or answer.ended:
             return answer
         self._engines[env_id].send(np.array([FIRE]), FULL_STRENGTH)
-        return _received(self._engines[env_id])
+        return _receive_answer(self._engines[env_id])
 
 
-def _engine(task: AtariTask, rom: Path, *, coloured: bool) -> ale_py.ALEVectorInterface:
+def _engine(task: AtariTask, rom: Path, *, rgb: bool) -> ale_py.ALEVectorInterface:
     return ale_py.ALEVectorInterface(
         rom_path=rom,
         num_envs=1,
         frame_skip=task.frame_skip,
         stack_num=1,
-        img_height=SCREEN[0] if coloured else task.size,
-        img_width=SCREEN[1] if coloured else task.size,
-        grayscale=not coloured,
+        img_height=SCREEN[0] if rgb else task.size,
+        img_width=SCREEN[1] if rgb else task.size,
+        grayscale=not rgb,
         maxpool=task.frame_skip > 1,
         noop_max=task.noops + 1,  # exclusive
         use_fire_reset=False,
@@ -152,7 +152,7 @@ def _engine(task: AtariTask, rom: Path, *, coloured: bool) -> ale_py.ALEVectorIn
     )
 
 
-def _received(engine: ale_py.ALEVectorInterface) -> _Answer:
+def _receive_answer(engine: ale_py.ALEVectorInterface) -> _Answer:
     obs, points, ended, _, info = engine.recv()
     return _Answer(
         obs[0],

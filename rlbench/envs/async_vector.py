@@ -46,8 +46,8 @@ class AsyncVector:
         """Wait until any ``async_batch`` envs have answered."""
         first = sorted((self._done.get() for _ in range(self._async_batch)), key=lambda pair: pair[0])
         steps = [_result(env_id, future) for env_id, future in first]
-        joined = Step(*(np.concatenate(column) for column in zip(*steps, strict=True)))
-        return joined._replace(env_id=np.array([env_id for env_id, _ in first]))
+        step = Step(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+        return step._replace(env_id=np.array([env_id for env_id, _ in first]))
 
     def close(self) -> None:
         """Wait for pending steps and close every env; idempotent."""

@@ -26,7 +26,7 @@ from rlbench.errors import UsageError
 Frame: TypeAlias = NDArray[np.uint8]
 Info: TypeAlias = dict[str, Any]
 Game: TypeAlias = gymnasium.Env[Frame, Any]
-Stepped: TypeAlias = tuple[Frame, float, bool, bool, Info]
+StepResult: TypeAlias = tuple[Frame, float, bool, bool, Info]
 REMEDY = 'pip install opencv-python-headless, or env = "ale"'
 
 
@@ -88,7 +88,7 @@ class MaxAndSkip(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         super().__init__(env)
         self.skip = skip
 
-    def step(self, action: Any) -> Stepped:  # noqa: ANN401  # Gymnasium's signature
+    def step(self, action: Any) -> StepResult:  # noqa: ANN401  # Gymnasium's signature
         """Take one agent step, up to the end of the game."""
         frames: list[Frame] = []
         points = 0.0
@@ -119,7 +119,7 @@ class EpisodicLife(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         self.lives = self.base.ale.lives()
         return obs, info
 
-    def step(self, action: Any) -> Stepped:  # noqa: ANN401  # Gymnasium's signature
+    def step(self, action: Any) -> StepResult:  # noqa: ANN401  # Gymnasium's signature
         """Take one step; zero lives are no loss, since some games stay there for a while before they end."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.over = terminated or truncated
@@ -160,7 +160,7 @@ class Clip(gymnasium.Wrapper[Frame, Any, Frame, Any]):
         super().__init__(env)
         self.signs = signs
 
-    def step(self, action: Any) -> Stepped:  # noqa: ANN401  # Gymnasium's signature
+    def step(self, action: Any) -> StepResult:  # noqa: ANN401  # Gymnasium's signature
         """Take one step and clip its reward."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         points = float(reward)

@@ -25,7 +25,7 @@ class Inspection:
         self.info: Final = info
         self.seeds: Final = tuple(seeds)  # of the envs
         self.steps = 0
-        self._unchecked = np.ones(info.num_envs, np.bool_)
+        self._pending = np.ones(info.num_envs, np.bool_)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -81,25 +81,25 @@ class Inspection:
     def check_first_obs(self, env_id: int, obs: Frames, dtype: np.dtype[Any]) -> None:
         """Check shape, type and values of one env's observation ``[*obs_shape]``, as the engine returned it."""
         if obs.shape != self.info.obs_shape:
-            self._broken(env_id, f"observation of shape {list(obs.shape)}, promised {list(self.info.obs_shape)}")
+            self._error(env_id, f"observation of shape {list(obs.shape)}, promised {list(self.info.obs_shape)}")
         if obs.dtype != dtype:
-            self._broken(env_id, f"observation of type {obs.dtype}, promised {dtype}")
+            self._error(env_id, f"observation of type {obs.dtype}, promised {dtype}")
         if obs.dtype.kind == "f" and not np.isfinite(obs).all():
-            self._broken(env_id, "observation is not finite")
+            self._error(env_id, "observation is not finite")
 
     def check_step(self, step: Step) -> Step:
         """Check and return a step: finite rewards and float observations, and every env's first observation in full."""
         self.steps += 1
         finite = np.isfinite(step.reward) & np.isfinite(step.score)
         if not finite.all():
-            self._broken(int(step.env_id[~finite][0]), "reward is not finite")
+            self._error(int(step.env_id[~finite][0]), "reward is not finite")
         if step.obs.dtype.kind == "f" and not np.isfinite(step.obs).all():
-            self._broken(int(step.env_id[_not_finite(step.obs)][0]), "observation is not finite")
-        if self._unchecked.any():
+            self._error(int(step.env_id[_not_finite(step.obs)][0]), "observation is not finite")
+        if self._pending.any():
             for env_id, row in zip(step.env_id, step.obs, strict=True):
-                if self._unchecked[env_id]:
+                if self._pending[env_id]:
                     self.check_first_obs(int(env_id), row, self.info.obs_dtype)
-            self._unchecked[step.env_id] = False
+            self._pending[step.env_id] = False
         return step
 
     def _finite(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
@@ -108,7 +108,7 @@ class Inspection:
             where = f"{self.name}: env {env_id[bad][0]}, step {self.steps}"
             raise Diverged(f"{where}: action is not finite; lower the learning rate")
 
-    def _broken(self, env_id: int, what: str) -> None:
+    def _error(self, env_id: int, what: str) -> None:
         raise BrokenEnvironment(self._message(env_id, what))
 
     def _message(self, env_id: int, what: str) -> str:

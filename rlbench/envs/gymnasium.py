@@ -191,10 +191,10 @@ class ActionScaling(NamedTuple):
     def __call__(self, action: NDArray[Any]) -> NDArray[Any]:
         """``[N]`` or ``[N, A]``, a copy."""
         if isinstance(self.actions, Discrete):
-            scaled: NDArray[Any] = action + self.centre
+            bounded: NDArray[Any] = action + self.centre
         else:
-            scaled = np.minimum(np.maximum(self.half * action + self.centre, self.actions.low), self.actions.high)
-        return scaled
+            bounded = np.minimum(np.maximum(self.half * action + self.centre, self.actions.low), self.actions.high)
+        return bounded
 
 
 def bare(task: str, *, package: str) -> tuple[Callable[[], Env], int | None]:

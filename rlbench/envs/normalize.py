@@ -35,8 +35,8 @@ class Fixed(NamedTuple):
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, F]``, normalized as the data set is."""
-        scaled: NDArray[np.float32] = (obs - self.mean) / self.std
-        return scaled
+        normalized_obs: NDArray[np.float32] = (obs - self.mean) / self.std
+        return normalized_obs
 
 
 class Scale:
@@ -52,8 +52,8 @@ class Scale:
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """``[N, ...]``, with mean 0 and std 1 by the statistics so far."""
         mean, var = self.moments.mean.numpy(), self.moments.var.numpy()
-        scaled: NDArray[np.float64] = (obs - mean) / np.sqrt(var + EPSILON)
-        return scaled.clip(-CLIP, CLIP).astype(np.float32)
+        normalized_obs: NDArray[np.float64] = (obs - mean) / np.sqrt(var + EPSILON)
+        return normalized_obs.clip(-CLIP, CLIP).astype(np.float32)
 
     def state_dict(self) -> State:
         """Mean, variance and count."""

@@ -131,8 +131,8 @@ class Doors:
     def recv(self) -> Step:
         """Try the key of every env."""
         live = ~self._over
-        opened = live & (self._action == KEYS[np.minimum(self._door, len(KEYS) - 1)])
-        self._door = np.where(opened, self._door + 1, 0)
+        advances = live & (self._action == KEYS[np.minimum(self._door, len(KEYS) - 1)])
+        self._door = np.where(advances, self._door + 1, 0)
         self._age = np.where(live, self._age + 1, 0)
         terminated = self._door == len(KEYS)
         truncated = (self._age == LIMIT) & ~terminated

@@ -36,9 +36,9 @@ POLL_INTERVAL: Final = 0.05  # seconds between two polls of a training that does
 LONGEST: Final = 2.0  # most seconds of silence that one poll counts, as after an hour of suspension
 SLACK: Final = 1.0  # seconds beyond ``env_timeout``, for the interval of replies and busy cores
 STARTING: Final = 300.0  # seconds beyond ``env_timeout`` for the imports of a new process
-DUMPED: Final = 1.0  # seconds to write the stack of a hanging process
+DUMP_TIMEOUT: Final = 1.0  # seconds to write the stack of a hanging process
 DUMP: Final = signal.SIGUSR2  # requests that stack
-STOPPED: Final = {
+STOP_SIGNALS: Final = {
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
@@ -51,7 +51,7 @@ class EvalWorker:
     def __init__(self, config: bytes) -> None:
         self.epoch: int | None = None  # None while idle
         self.games, self.silent, self.started = 0, 0.0, False
-        self._polled = monotonic()
+        self._last_poll = monotonic()
         self._unsent, self._partial_line = config, ""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self.replies, reply_end = os.pipe()
@@ -82,7 +82,7 @@ class EvalWorker:
 
     def send(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
         """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
-        self.epoch, self.games, self.silent, self._polled = epoch, 0, 0.0, monotonic()
+        self.epoch, self.games, self.silent, self._last_poll = epoch, 0, 0.0, monotonic()
         self._unsent += messages.frame(EvaluationRequest(epoch), policy)
 
     def poll(self, env_timeout: float) -> Evaluated | None:
@@ -100,15 +100,15 @@ class EvalWorker:
                     self.games = games
                 case EvaluationFailure() as failure:
                     raise _error(failure)
-                case Evaluated() as evaluated:
+                case Evaluated() as evaluation:
                     self.epoch = None
-                    return evaluated
+                    return evaluation
         if code is not None:
-            raise self._died(code)
+            raise self._death(code)
         now = monotonic()
         self.started = self.started or bool(lines)
-        self.silent = 0.0 if lines else self.silent + min(now - self._polled, LONGEST)
-        self._polled = now
+        self.silent = 0.0 if lines else self.silent + min(now - self._last_poll, LONGEST)
+        self._last_poll = now
         if self.silent > env_timeout + (SLACK if self.started else STARTING):
             raise self._hung(env_timeout)
         return None
@@ -139,7 +139,7 @@ class EvalWorker:
         *lines, self._partial_line = text.split("\n")
         return lines
 
-    def _died(self, code: int) -> RunFailed:
+    def _death(self, code: int) -> RunFailed:
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         what = f"the worker that evaluated epoch {self.epoch} ended ({cause})"
         if code == -signal.SIGKILL:
@@ -153,9 +153,9 @@ class EvalWorker:
 
     def _hung(self, env_timeout: float) -> BrokenEnvironment:
         self.process.send_signal(DUMP)
-        end = monotonic() + DUMPED
+        end = monotonic() + DUMP_TIMEOUT
         while monotonic() < end and not self._stderr_text():
-            sleep(DUMPED / 20)
+            sleep(DUMP_TIMEOUT / 20)
         error = BrokenEnvironment(
             f"epoch {self.epoch}: the environments of its evaluation have not answered for {env_timeout:g} s; "
             "failure.txt says where they hang"
@@ -178,7 +178,7 @@ class EvalPool:
         self.pending: dict[int, dict[str, Tensor]] = {}  # policies by epoch, on the host
         self._workers: list[EvalWorker] = []
         self._results: dict[int, Evaluated | Exception] = {}
-        self._polled = monotonic()
+        self._last_poll = monotonic()
 
     def submit(self, epoch: int) -> None:
         """Evaluate a copy of the current policy."""
@@ -191,7 +191,7 @@ class EvalPool:
         Raises:
             RunFailed: the evaluation failed.
         """
-        if epoch not in self._results and (seconds > 0 or monotonic() - self._polled > POLL_INTERVAL):
+        if epoch not in self._results and (seconds > 0 or monotonic() - self._last_poll > POLL_INTERVAL):
             self._dispatch()
             self._poll(seconds)
             self._dispatch()
@@ -255,13 +255,13 @@ class EvalPool:
                 worker.close()
             if epoch is not None and result is not None and not _ended_by_signal(worker):
                 self._results[epoch] = result
-        self._polled = monotonic()
+        self._last_poll = monotonic()
 
 
 def _ended_by_signal(worker: EvalWorker) -> bool:
     """True if a signal for the whole run ended the worker; its evaluation is repeated on resume."""
     code = worker.process.returncode
-    return code is not None and -code in STOPPED
+    return code is not None and -code in STOP_SIGNALS
 
 
 def _error(failure: EvaluationFailure) -> RunFailed | MemoryError:

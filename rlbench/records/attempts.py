@@ -56,10 +56,10 @@ def note(folder: Path, what: Mapping[str, object]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("note.made")
     line = files.seal({"schema_version": files.SCHEMA_VERSION, **what})
-    files.append(path, "\n" + line if _torn(path) else line)
+    files.append(path, "\n" + line if _ends_torn(path) else line)
 
 
-def _torn(path: Path) -> bool:
+def _ends_torn(path: Path) -> bool:
     """Detect a last line without its end; its bytes need be no text."""
     if not path.exists():
         return False
@@ -71,16 +71,16 @@ def _torn(path: Path) -> bool:
 
 def read_attempts(folder: Path) -> list[dict[str, object]]:
     """Read every whole line, in order."""
-    path, found = folder / ATTEMPTS, []
+    path, lines_read = folder / ATTEMPTS, []
     if path.exists():
         with disk.open_regular(path, largest=files.LARGEST) as file:
             lines = file.read().decode(errors="replace").splitlines()
         for line in lines:
             try:
-                found.append(files.unseal(line, str(path)))
+                lines_read.append(files.unseal(line, str(path)))
             except RefusedFile:
                 continue  # torn by a crash
-    return found
+    return lines_read
 
 
 class Resumption(NamedTuple):

@@ -65,7 +65,7 @@ def unsealed_json(text: str, where: str) -> str:
     """Return the JSON of a sealed line, whose checksum is verified; without parsing it where this version wrote it.
 
     Raises:
-        RefusedFile: as ``unsealed``.
+        RefusedFile: as ``unseal``.
     """
     body = "{" + text[SEAL:]
     intact = text.startswith(f'{{"checksum":"{_checksum(body)}",') and len(text) <= LONGEST
@@ -89,10 +89,10 @@ def unseal(text: str, where: str) -> dict[str, object]:
     readable(content.get("schema_version", SCHEMA_VERSION), SCHEMA_VERSION, where)
     checksum = content.pop("checksum")
     try:
-        expected = _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+        computed = _checksum(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
     except (ValueError, RecursionError):  # a lone surrogate, or too deep nesting
-        expected = None
-    if checksum != expected:
+        computed = None
+    if checksum != computed:
         raise RefusedFile(f"{where}: damaged (checksum differs); restore it, or start over with --force")
     return content
 

@@ -67,9 +67,9 @@ def folders(results: Path) -> Iterator[Path]:
     Raises:
         RefusedFile: a curve is reached by a link.
     """
-    for place, names, found in os.walk(results):
+    for place, names, file_names in os.walk(results):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        if FILE in found and Path(place).parent.name == "imported":
+        if FILE in file_names and Path(place).parent.name == "imported":
             files.refuse_links(Path(place), results)
             yield Path(place)
 
@@ -81,7 +81,7 @@ def write(curve: ImportedCurve, results: Path) -> bool:
         UsageError: another curve of that seed is there, or the folder cannot be written.
         RefusedFile: a name is no name, a number is no number, or the folder holds a link.
     """
-    folder = folder_of(_checked(curve, curve.task), results)
+    folder = folder_of(_check(curve, curve.task), results)
     files.refuse_links(folder, results)
     if (folder / FILE).exists():
         if read(folder) == curve:
@@ -107,17 +107,17 @@ def read(folder: Path) -> ImportedCurve:
     path = folder / FILE
     content = files.read_sealed(path)
     content.pop("schema_version", None)
-    return _checked(_parsed(content, path), str(path))
+    return _check(_parse(content, path), str(path))
 
 
-def _parsed(content: Mapping[str, object], path: Path) -> ImportedCurve:
+def _parse(content: Mapping[str, object], path: Path) -> ImportedCurve:
     try:
         return _CURVE.validate_python({**content, "origin": clean_texts(content.get("origin"))})
     except ValidationError as error:
         raise RefusedFile(f"{path}: not a curve of this schema ({one_line(error)})") from None
 
 
-def _checked(curve: ImportedCurve, where: str) -> ImportedCurve:
+def _check(curve: ImportedCurve, where: str) -> ImportedCurve:
     try:
         for name in (curve.suite, curve.algorithm, curve.task, curve.dataset, curve.origin.env_id):
             check_name(name) if name else None

@@ -37,13 +37,13 @@ class Claim:
             self._lock.acquire(timeout=0.2)  # `status` holds a shared lock for a moment
         except Timeout:
             return False
-        self._file = self._found()
+        self._file = self._inode()
         self._sign()
         return True
 
     def intact(self) -> bool:
         """Return whether the locked file is still in its place."""
-        return self._file is not None and self._file == self._found()
+        return self._file is not None and self._file == self._inode()
 
     def release(self) -> None:
         """Unlock the folder."""
@@ -65,7 +65,7 @@ class Claim:
             finally:
                 os.close(handle)
 
-    def _found(self) -> tuple[int, int] | None:
+    def _inode(self) -> tuple[int, int] | None:
         try:
             state = self.path.lstat()
         except OSError:

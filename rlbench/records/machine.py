@@ -58,11 +58,6 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def has_gpu() -> bool:
-    """Return True if the kernel drives an NVIDIA GPU; torch need not be imported."""
-    return Path("/proc/driver/nvidia/version").exists()
-
-
 def commit() -> str | None:
     """Commit of the package's own checkout, with ``+dirty`` where its code differs; None without a checkout.
 
@@ -83,10 +78,10 @@ def commit() -> str | None:
 def available_memory() -> int:
     """Bytes of memory for a new process: free on the machine, or in its control group."""
     free = psutil.virtual_memory().available
-    limit, used = (_cgroup(name) for name in ("memory.max", "memory.current"))
-    if limit is None or used is None:
+    limit, usage = (_cgroup(name) for name in ("memory.max", "memory.current"))
+    if limit is None or usage is None:
         return free
-    return min(free, max(0, limit - used + min(used, _reclaimable())))
+    return min(free, max(0, limit - usage + min(usage, _reclaimable())))
 
 
 def threads() -> dict[str, str]:

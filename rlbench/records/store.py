@@ -36,7 +36,7 @@ from rlbench.records.types import Epoch, Outcome, plain
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
 _OUTCOME = TypeAdapter(Outcome)
-CHANGED = "was changed while the run was under way"
+CHANGED_DURING_RUN = "was changed while the run was under way"
 PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
@@ -75,8 +75,8 @@ def read(folder: Path) -> Record:
     path = folder / "spec.json"
     head = files.read_sealed(path)
     spec = _model(head.get("spec"), path)
-    if (noted := head.get("id")) != spec.id:
-        raise RefusedFile(f"{path}: says it is {printable(str(noted))}, its settings are {spec.id}; restore it")
+    if (stated_id := head.get("id")) != spec.id:
+        raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
     ended = outcome is not None and outcome.status != "interrupted"
     epochs = read_epochs(folder, complete=ended)
@@ -98,7 +98,7 @@ def read(folder: Path) -> Record:
 def read_outcome(folder: Path) -> Outcome | None:
     """Read how the run ended; None while nothing says so."""
     path = folder / "outcome.json"
-    return _parsed(_OUTCOME, files.read_text(path), str(path)) if path.exists() else None
+    return _parse(_OUTCOME, files.read_text(path), str(path)) if path.exists() else None
 
 
 def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
@@ -133,7 +133,7 @@ def epoch_of(line: str, where: str) -> Epoch:
     Raises:
         RefusedFile: it is damaged.
     """
-    epoch = _parsed(_EPOCH, line, where)
+    epoch = _parse(_EPOCH, line, where)
     if epoch.evaluated is not None and not (epoch.evaluated.returns and math.isfinite(epoch.evaluated.mean)):
         raise RefusedFile(f"{where}: not a record of this schema (an evaluation without a mean); restore it")
     return epoch
@@ -239,9 +239,11 @@ class Store:
         """
         lines = self.folder / "epochs.jsonl"
         if not self._claim.intact():
-            raise ResourceExhausted(f"{self._claim.path}: the lock {CHANGED}; type the same command again: it resumes")
+            raise ResourceExhausted(
+                f"{self._claim.path}: the lock {CHANGED_DURING_RUN}; type the same command again: it resumes"
+            )
         if _size(lines) != self._size:
-            raise ResourceExhausted(f"{lines}: {CHANGED}; restore it, or start over with --force")
+            raise ResourceExhausted(f"{lines}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
 
     def finish(self, outcome: Outcome) -> None:
         """Replace the outcome.
@@ -268,11 +270,11 @@ class Store:
         lines = self.folder / "epochs.jsonl"
         try:
             text = files.read_text(lines) if self._epochs else ""
-            unchanged = read(self.folder).spec == self.spec and text == self._text()
+            same = read(self.folder).spec == self.spec and text == self._text()
         except RefusedFile as error:
-            raise ResourceExhausted(f"{error} (it {CHANGED})") from None
-        if not unchanged:
-            raise ResourceExhausted(f"{self.folder}: {CHANGED}; restore it, or start over with --force")
+            raise ResourceExhausted(f"{error} (it {CHANGED_DURING_RUN})") from None
+        if not same:
+            raise ResourceExhausted(f"{self.folder}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
 
     def _text(self) -> str:
         """Content of ``epochs.jsonl``."""
@@ -344,8 +346,10 @@ def _aside(folder: Path, parts: list[Path]) -> Path:
     names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
-    cut = last.is_dir() and not any((last / name).exists() for name in ("spec.json", *(p.name for p in parts)))
-    return last if cut else folder / f"attempt-{number + 1}"
+    interrupted_move = last.is_dir() and not any(
+        (last / name).exists() for name in ("spec.json", *(p.name for p in parts))
+    )
+    return last if interrupted_move else folder / f"attempt-{number + 1}"
 
 
 def scores(epoch: Epoch) -> tuple[object, ...]:
@@ -363,7 +367,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _parsed(adapter: TypeAdapter[RecordT], text: str, where: str) -> RecordT:
+def _parse(adapter: TypeAdapter[RecordT], text: str, where: str) -> RecordT:
     try:
         return adapter.validate_json(files.unsealed_json(text, where), strict=True)
     except ValidationError as error:

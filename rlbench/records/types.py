@@ -55,9 +55,9 @@ def _updated(line: object) -> object:
     """
     if not isinstance(line, dict):
         return line
-    learned = line.get("learned", {})
-    numbers = {**(learned if isinstance(learned, dict) else {"learned": learned}), **line}
-    numbers.pop("learned" if isinstance(learned, dict) else "", None)
+    metrics = line.get("learned", {})
+    numbers = {**(metrics if isinstance(metrics, dict) else {"learned": metrics}), **line}
+    numbers.pop("learned" if isinstance(metrics, dict) else "", None)
     count = numbers.pop("count", None)
     for name, value in [("count", count), *numbers.items()]:
         if not METRIC.fullmatch(name) or type(value) not in {int, float}:

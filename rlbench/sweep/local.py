@@ -27,15 +27,15 @@ class Local:
 
     def __init__(self, machine: Machine, processes: int, words: Words) -> None:
         self.machine, self.processes, self.words = machine, processes, words
-        self._free, self._looked = machine.memory, monotonic()
+        self._free, self._checked_at = machine.memory, monotonic()
         self._workers: dict[str, tuple[Placed, Worker]] = {}
 
     def room(self, job: Job) -> bool:
         """Return whether a job fits beside the running jobs and the other programs of the machine."""
         if self._place(job) is None:
             return False
-        if monotonic() - self._looked > LOOK:
-            self._free, self._looked = available_memory(), monotonic()
+        if monotonic() - self._checked_at > LOOK:
+            self._free, self._checked_at = available_memory(), monotonic()
         return not self._workers or job.memory <= self._free
 
     def start(self, job: Job, *, force: bool) -> None:
@@ -44,17 +44,17 @@ class Local:
         Raises:
             RlbenchError: there is no room.
         """
-        placed = self._place(job)
-        if placed is None:
+        placement = self._place(job)
+        if placement is None:
             raise RlbenchError(f"{job.name}: started without room")
-        order = Order(job, None if placed.gpu is None else f"cuda:{placed.gpu}", force)
+        order = Order(job, None if placement.gpu is None else f"cuda:{placement.gpu}", force)
         worker = Worker(self.words(order), job.folder, environment(job.threads, os.environ))
-        self._workers[job.name] = (placed, worker)
+        self._workers[job.name] = (placement, worker)
 
     def events(self, seconds: float) -> list[tuple[Job, Event]]:
         """Return new events of the jobs; wait at most ``seconds`` for the first."""
         select.select([worker.pipe for _, worker in self._workers.values()], [], [], seconds)
-        events = [(placed.job, event) for placed, worker in self._workers.values() for event in worker.events()]
+        events = [(placement.job, event) for placement, worker in self._workers.values() for event in worker.events()]
         for job, event in events:
             if isinstance(event, Exited):
                 del self._workers[job.name]
@@ -71,4 +71,4 @@ class Local:
             worker.kill()
 
     def _place(self, job: Job) -> Placed | None:
-        return place(job, [placed for placed, _ in self._workers.values()], self.machine, self.processes)
+        return place(job, [placement for placement, _ in self._workers.values()], self.machine, self.processes)

@@ -134,8 +134,8 @@ def jobs_of(
 
 def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int) -> Placed | None:
     """Place a job beside the running ones; None while there is no room."""
-    threads = sum(placed.job.threads for placed in running)
-    memory = sum(placed.job.memory for placed in running)
+    threads = sum(placement.job.threads for placement in running)
+    memory = sum(placement.job.memory for placement in running)
     if len(running) >= processes or (running and threads + job.threads > max(machine.cores, processes)):
         return None
     if memory + job.memory > machine.memory:
@@ -143,9 +143,9 @@ def place(job: Job, running: Sequence[Placed], machine: Machine, processes: int)
     if not job.gpu:
         return Placed(job)
     free = list(machine.gpus)
-    for placed in running:
-        if placed.gpu is not None:
-            free[placed.gpu] -= placed.job.gpu
+    for placement in running:
+        if placement.gpu is not None:
+            free[placement.gpu] -= placement.job.gpu
     gpu = max(range(len(free)), key=lambda number: free[number])
     return Placed(job, gpu) if free[gpu] >= job.gpu else None
 
@@ -156,13 +156,13 @@ def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
         alone = useful_threads(job.spec, gpu=bool(machine.gpus), cores=machine.cores)
         if job.threads != alone:
             return (
-                f"{job.name}: computes with {_counted(job.threads)} of torch here and with {alone} alone, so its "
+                f"{job.name}: computes with {_count_threads(job.threads)} of torch here and with {alone} alone, so its "
                 f"numbers differ by rounding; OMP_NUM_THREADS={job.threads} gives the same ones alone"
             )
     return ""
 
 
-def _counted(threads: int) -> str:
+def _count_threads(threads: int) -> str:
     return f"{threads} thread{'' if threads == 1 else 's'}"
 
 

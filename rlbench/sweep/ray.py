@@ -52,7 +52,7 @@ class RayJob:
     marker: Path  # file in the results folder of the driver
 
 
-Sent = Event | NotShared
+Message = Event | NotShared
 
 
 class Stream(Protocol):
@@ -85,7 +85,7 @@ def connect(address: str | None) -> ModuleType:
     return ray
 
 
-def run_job(task: RayJob) -> Iterator[Sent]:
+def run_job(task: RayJob) -> Iterator[Message]:
     """Run a job in a process on the task's machine and yield its events."""
     if not task.marker.exists():
         yield NotShared(os.uname().nodename)
@@ -93,14 +93,14 @@ def run_job(task: RayJob) -> Iterator[Sent]:
     source = str(Path(rlbench.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
     worker = Worker(task.words, task.job.folder, environment(task.job.threads, {**os.environ, "PYTHONPATH": paths}))
-    sent = 0.0
+    last_sent = 0.0
     try:
         while True:
             select.select([worker.pipe], [], [], INTERVAL)
             for event in worker.events():
-                if isinstance(event, Progress) and monotonic() - sent < INTERVAL:
+                if isinstance(event, Progress) and monotonic() - last_sent < INTERVAL:
                     continue
-                sent = monotonic()
+                last_sent = monotonic()
                 yield event
                 if isinstance(event, Exited):
                     return
@@ -131,7 +131,7 @@ class Cluster:
         self.results.mkdir(parents=True, exist_ok=True)
         self._marker = tempfile.NamedTemporaryFile(prefix=".sweep-", dir=self.results)  # noqa: SIM115 - until close()
         self._tasks: dict[str, tuple[Job, Stream]] = {}
-        self._room, self._looked = 8, float("-inf")
+        self._room, self._checked_at = 8, float("-inf")
 
     def close(self) -> None:
         """Remove the marker file."""
@@ -140,8 +140,8 @@ class Cluster:
     def room(self, job: Job) -> bool:
         """Allow a few more waiting tasks than the machines can run; Ray places them."""
         del job
-        if self.most is None and monotonic() - self._looked > LOOK:
-            self._room, self._looked = 8 + 2 * int(self.ray.cluster_resources().get("CPU", 1)), monotonic()
+        if self.most is None and monotonic() - self._checked_at > LOOK:
+            self._room, self._checked_at = 8 + 2 * int(self.ray.cluster_resources().get("CPU", 1)), monotonic()
         return len(self._tasks) < (self.most or self._room)
 
     def start(self, job: Job, *, force: bool) -> None:
@@ -183,7 +183,7 @@ class Cluster:
     def _next(self, stream: Stream) -> Event:
         errors = self.ray.exceptions
         try:
-            sent: Sent = self.ray.get(next(stream))
+            message: Message = self.ray.get(next(stream))
         except StopIteration:
             return Exited(1, "its task ended without a word")
         except errors.TaskCancelledError:
@@ -192,12 +192,12 @@ class Cluster:
             return Exited(1, f"its task failed: {_last_line(error)}")
         except errors.RayError as error:
             return Exited(1, f"its machine or worker was lost ({type(error).__name__})", lost=True)
-        if isinstance(sent, NotShared):
+        if isinstance(message, NotShared):
             raise UsageError(
-                f"--results {self.results}: {sent.host} does not see this folder; --executor ray needs one that every "
-                "machine of the cluster mounts at the same path"
+                f"--results {self.results}: {message.host} does not see this folder; --executor ray needs one "
+                "that every machine of the cluster mounts at the same path"
             )
-        return sent
+        return message
 
 
 def _last_line(error: Exception) -> str:

@@ -77,7 +77,7 @@ class Display(Protocol):
         """The job has ended."""
 
     def stop(self) -> None:
-        """The running jobs were asked to save their state."""
+        """The running jobs have a signal to save their state."""
 
 
 @dataclass(slots=True)
@@ -120,8 +120,8 @@ class Sweep:
             for job, event in self.executor.events(WAIT):
                 self._handle(job, event)
         self._wind_up()
-        signalled = self.stop.signal is not None
-        reason = f"signal {self.stop.signal}" if signalled else "not started, because another run was halted"
+        has_signal = self.stop.signal is not None
+        reason = f"signal {self.stop.signal}" if has_signal else "not started, because another run was halted"
         for job in self.jobs:
             if job.name not in self.endings:
                 self._end(job, "interrupted", reason, _outcome(job.folder), quiet=True)
@@ -222,11 +222,11 @@ class Sweep:
             return
         self.executor.ask()
         self.display.stop()
-        until, killed = monotonic() + PATIENCE, False
+        until, was_killed = monotonic() + PATIENCE, False
         while self._running:
-            if not killed and (self.stop.again or monotonic() > until):
+            if not was_killed and (self.stop.again or monotonic() > until):
                 self.executor.kill()
-                killed = True
+                was_killed = True
             for job, event in self.executor.events(WAIT):
                 self._handle(job, event)
 

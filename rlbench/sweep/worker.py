@@ -28,7 +28,7 @@ class Worker:
         self.folder = folder
         self.pipe, child_end = os.pipe()
         os.set_blocking(self.pipe, False)
-        self._torn = ""
+        self._partial_line = ""
         try:
             with attempts.open_log(folder) as log:
                 self.process = subprocess.Popen(  # noqa: S603 - our own command line, and no shell
@@ -71,18 +71,18 @@ class Worker:
                 self.process.send_signal(number)
 
     def _lines(self) -> list[str]:
-        text = self._torn
+        text = self._partial_line
         with suppress(BlockingIOError):
             while piece := os.read(self.pipe, 65536):
                 text += piece.decode(errors="replace")
-        *lines, self._torn = text.split("\n")
+        *lines, self._partial_line = text.split("\n")
         return lines
 
 
 def environment(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
     """Environment of a worker: its number of threads, and no setting that its command line repeats."""
-    kept = {name: value for name, value in environ.items() if not _on_command_line(name)}
-    return {**kept, "OMP_NUM_THREADS": str(threads)}
+    inherited = {name: value for name, value in environ.items() if not _on_command_line(name)}
+    return {**inherited, "OMP_NUM_THREADS": str(threads)}
 
 
 def _on_command_line(name: str) -> bool:

@@ -86,7 +86,7 @@ def test_what_moves_too_fast_to_be_shown_is_shown_in_part_but_always_to_its_end(
 
 def test_the_double_of_an_emulator_plays_the_same_game_in_colour() -> None:
     envs = AleVector(task=BREAKOUT, seeds=(5, 6), training=False)
-    double = AleVector(task=BREAKOUT, seeds=(5,), training=False, coloured=True)
+    double = AleVector(task=BREAKOUT, seeds=(5,), training=False, rgb=True)
     watched = RecordVideo(envs, ShadowEmulator(double, frame_skip=4))
     answers = played(watched, 110)
     pictures = watched.frames()
@@ -104,7 +104,7 @@ def test_the_double_of_an_emulator_plays_the_same_game_in_colour() -> None:
 def test_a_double_that_goes_astray_is_noticed() -> None:
     task = BREAKOUT.model_copy(update={"max_frames": 200})
     envs = AleVector(task=BREAKOUT, seeds=(5,), training=False)
-    double = AleVector(task=task, seeds=(5,), training=False, coloured=True)
+    double = AleVector(task=task, seeds=(5,), training=False, rgb=True)
     with pytest.raises(BrokenEnvironment, match="differ; leave --video out"):
         played(RecordVideo(envs, ShadowEmulator(double, frame_skip=4)), 110)
 

@@ -226,7 +226,7 @@ INNOCENT = [
     ("records/machine.py", "def f(**more: object) -> dict[str, object]:\n    return {'a': 1, **more}"),
     ("report/tables.py", "import sys\nfrom rlbench import __version__, suites\nprint('', file=sys.stdout)"),
     ("cli/run.py", "import typer\ndef f() -> None:\n    from rlbench.run import run\n    run()"),
-    ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Saved\n"),
+    ("cli/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rlbench.run import Trainer\n"),
     ("cli/run.py", LONG_COMMAND),
     ("checkpoint.py", "from rlbench import faults\ndef f(path):\n    path.unlink()\n    faults.point('x')"),
     ("records/files.py", "def f(path):\n    return path.open('r'), path.name.replace('a', 'b')"),

@@ -15,7 +15,7 @@ FUNCTIONS: Final = {
     *("os.replace", "os.rename", "os.unlink", "os.remove"),
 }
 ELSEWHERE: Final = {
-    ("rlbench/datasets/hdf5_writer.py", "_filled"): "a file in memory",
+    ("rlbench/datasets/hdf5_writer.py", "_serialize"): "a file in memory",
     ("rlbench/datasets/download.py", "_attempt"): "what it removes was of another file, and is begun anew either way",
 }
 

@@ -86,7 +86,7 @@ def survives(
     died = start([str(folder)], function=scenario.function, environ=environ | {faults.VARIABLE: f"{point}:{time}"})
     if died.status == 0:
         return None
-    assert died.status == faults.DIED, died.output
+    assert died.status == faults.EXIT_CODE, died.output
     before, kept = recorded(run), any((run / "checkpoint" / name).is_dir() for name in KEPT)
     done = (run / "outcome.json").exists()
     assert not verified(folder).faults, "what a crash left behind is no fault"
