@@ -244,6 +244,7 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
         device.device_of(Runtime(device=name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "changes", "kind"),
     [

@@ -66,6 +66,7 @@ def test_the_sdist_makes_the_same_wheel(built: Path, tmp_path: Path) -> None:
     assert (again / WHEEL).read_bytes() == (built / WHEEL).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_wheel_works_away_from_the_checkout(built: Path, tmp_path: Path) -> None:
     home, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -22,6 +22,7 @@ from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.updates import EagerUpdater
 from tests.accel.graph_tape import Refused, Tape
+from tests.slow import slow_but
 
 RUNTIME = Runtime(device="cpu", threads=1, update_engine="eager")
 TD3_CELL, IQL_CELL, RAINBOW = "toy/td3/Pendulum-v1", "offline/iql/halfcheetah-medium-v2", "toy/rainbow/Catch"
@@ -61,7 +62,7 @@ def same(one: Online | Offline, other: Online | Offline) -> None:
         assert torch.equal(value, wanted[name]), name
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", slow_but(CELLS, 0, 9))
 def test_captured_updates_are_the_eager_ones_bit_for_bit(cell: str) -> None:
     plain, quick, recorded = pair(cell)
     strides = STRIDES if "atari" not in cell else (4, 1, 4, 1, 1)

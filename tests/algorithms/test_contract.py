@@ -21,6 +21,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Transition
 from tests.algorithms.contract import compiles_whole, cycled, drawn_from_their_seed, goes_on
+from tests.slow import slow_but
 
 CELLS = (
     "toy/dqn/CartPole-v1",
@@ -179,6 +180,7 @@ def test_equal_seeds_draw_equal_networks_and_others_do_not(cell: str) -> None:
     drawn_from_their_seed(lambda seed: made(cell, seed)[0])
 
 
+@pytest.mark.parametrize("cell", slow_but(CELLS, 4))
 def test_every_loss_compiles_whole(cell: str) -> None:
     learner, batch, _ = made(cell)
     # the partitioner of aot_eager may draw a layer's or a policy's numbers in another order, and they would not compare

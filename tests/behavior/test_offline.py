@@ -32,6 +32,7 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.store import Store, folder_of, read
 from rlbench.training.offline import Offline
 from tests.reliability import run_one
+from tests.slow import slow_but
 
 SMALL = (
     "budget.steps=120", "budget.epoch=40", "budget.segment=50", "algo.batch=16", "algo.widths=16,16",
@@ -91,7 +92,7 @@ def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str
     assert (record.outcome.updates, record.outcome.steps, record.outcome.status) == (120, 120, "done")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", slow_but(ALGORITHMS, 3))
 def test_a_run_that_was_stopped_anywhere_ends_as_the_one_that_never_was(
     algorithm: str, data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -122,7 +123,7 @@ REFERENCED = (
 """A cell of each kind whose settings are CORL's, robomimic's or OfflineRL-Lib's."""
 
 
-@pytest.mark.parametrize(("algorithm", "task"), REFERENCED)
+@pytest.mark.parametrize(("algorithm", "task"), slow_but(REFERENCED, 1))
 def test_a_cell_with_its_references_settings_goes_on_where_it_was_stopped(
     algorithm: str, task: str, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from rlbench.buffers.dataset import ring
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.ops.types import Transition
 from tests.behavior.played import Played, half_trained, played, score
+from tests.slow import slow_but
 
 CPU = torch.device("cpu")
 NOISE = 0.3
@@ -22,7 +23,7 @@ UPDATES = {"Catch": 500, "CartPole-v1": 1_200}
 ABOVE = {"Catch": 0.2, "CartPole-v1": 10.0}
 
 
-@pytest.fixture(scope="module", params=["Catch", "CartPole-v1"])
+@pytest.fixture(scope="module", params=slow_but(["Catch", "CartPole-v1"], 0))
 def task(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -47,7 +48,7 @@ def learned(algorithm: str, task: str, data: Played, seed: int) -> OffPolicyLear
     return learner
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", slow_but([0, 1, 2], 0))
 def test_imitation_is_near_the_agent_and_what_knows_rewards_above_it(task: str, data: Played, seed: int) -> None:
     found = {name: score(learned(name, task, data, seed), task) for name in ("il", "bcq", "cql", "crr")}
     assert found["il"] > data.mean - ABOVE[task]

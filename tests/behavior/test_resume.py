@@ -21,6 +21,7 @@ from rlbench.run import run
 from rlbench.signals import Stop
 from tests.reliability import run_one
 from tests.reliability.run_one import carry
+from tests.slow import slow_but
 
 CATCH = (
     "budget.steps=1200", "budget.epoch=400", "budget.segment=500", "algo.replay.capacity=400", "algo.replay.n_step=3",
@@ -107,7 +108,7 @@ def test_a_run_that_pauses_at_a_step_ends_as_if_it_never_had(
     assert ending(spec, tmp_path) == golden["Catch"]
 
 
-@pytest.mark.parametrize("algorithm", ["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"])
+@pytest.mark.parametrize("algorithm", slow_but(["c51", "qrdqn", "iqn", "fqf", "rainbow", "sac"], 0, 4))
 def test_every_algorithm_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
     tmp_path: Path, algorithm: str
 ) -> None:
@@ -129,7 +130,9 @@ DOORS = (
 
 @pytest.mark.parametrize(
     ("algorithm", "task", "changes"),
-    [("dqn", "Catch", (*CATCH, *CURIOUS)), ("sac", "Catch", (*CATCH, *CURIOUS)), ("ppo+icm", "Doors", DOORS)],
+    slow_but(
+        [("dqn", "Catch", (*CATCH, *CURIOUS)), ("sac", "Catch", (*CATCH, *CURIOUS)), ("ppo+icm", "Doors", DOORS)], 2
+    ),
 )
 def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_never_was(
     tmp_path: Path, algorithm: str, task: str, changes: tuple[str, ...]
@@ -144,7 +147,7 @@ def test_a_curious_run_stopped_in_mid_epoch_and_mid_evaluation_ends_as_if_it_nev
     assert last is not None and last.means["bonus"] > 0
 
 
-@pytest.mark.parametrize("left", [1, 2, 5])
+@pytest.mark.parametrize("left", slow_but([1, 2, 5], 1))
 def test_a_run_stopped_in_its_last_evaluation_still_closes_its_last_epoch(
     golden: dict[str, tuple[object, ...]], tmp_path: Path, left: int
 ) -> None:
@@ -166,16 +169,19 @@ REACH = (*HOPPER, "task.steps=20")
 
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "changes"),
-    [
-        ("toy", "ddpg", "Pendulum-v1", PENDULUM),
-        ("toy", "td3", "Pendulum-v1", PENDULUM),
-        ("toy", "sac", "Pendulum-v1", PENDULUM),
-        ("toy", "redq", "Pendulum-v1", (*PENDULUM, "algo.updates_per_step=1")),
-        ("mujoco", "sac", "Hopper-v4", HOPPER),
-        ("mujoco", "sac", "Humanoid-v4", HOPPER),
-        ("mujoco", "td3", "Walker2d-v4", (*HOPPER, "algo.replay.priority=priority")),
-        ("goals", "ddpg+her", "FetchReach-v4", REACH),
-    ],
+    slow_but(
+        [
+            ("toy", "ddpg", "Pendulum-v1", PENDULUM),
+            ("toy", "td3", "Pendulum-v1", PENDULUM),
+            ("toy", "sac", "Pendulum-v1", PENDULUM),
+            ("toy", "redq", "Pendulum-v1", (*PENDULUM, "algo.updates_per_step=1")),
+            ("mujoco", "sac", "Hopper-v4", HOPPER),
+            ("mujoco", "sac", "Humanoid-v4", HOPPER),
+            ("mujoco", "td3", "Walker2d-v4", (*HOPPER, "algo.replay.priority=priority")),
+            ("goals", "ddpg+her", "FetchReach-v4", REACH),
+        ],
+        1,
+    ),
 )
 def test_real_actions_stopped_in_mid_episode_and_mid_evaluation_end_as_if_they_never_were(
     tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
@@ -194,15 +200,18 @@ PASSES = ("algo.method.epochs=2", "algo.method.minibatches=3")
 
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "changes"),
-    [
-        ("mujoco", "ppo", "Hopper-v4", (*ROLLED, *PASSES)),
-        ("mujoco", "a2c", "Walker2d-v4", ROLLED),
-        ("mujoco", "trpo", "Hopper-v4", ROLLED),
-        ("mujoco", "npg", "Walker2d-v4", ROLLED),
-        ("mujoco", "reinforce", "Hopper-v4", ROLLED),
-        ("toy", "ppo", "Catch", (*ROLLED, *PASSES)),
-        ("toy", "a2c", "CartPole-v1", (*ROLLED, "algo.normalize_obs=true")),
-    ],
+    slow_but(
+        [
+            ("mujoco", "ppo", "Hopper-v4", (*ROLLED, *PASSES)),
+            ("mujoco", "a2c", "Walker2d-v4", ROLLED),
+            ("mujoco", "trpo", "Hopper-v4", ROLLED),
+            ("mujoco", "npg", "Walker2d-v4", ROLLED),
+            ("mujoco", "reinforce", "Hopper-v4", ROLLED),
+            ("toy", "ppo", "Catch", (*ROLLED, *PASSES)),
+            ("toy", "a2c", "CartPole-v1", (*ROLLED, "algo.normalize_obs=true")),
+        ],
+        5,
+    ),
 )
 def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_never_were(
     tmp_path: Path, suite: str, algorithm: str, task: str, changes: tuple[str, ...]
@@ -212,6 +221,7 @@ def test_rollouts_stopped_in_their_middle_and_in_mid_evaluation_end_as_if_they_n
     stopped_four_times_ends_as_whole(spec, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "algorithm", "task", "changes"),
     [
@@ -253,7 +263,7 @@ def test_rainbow_without_noise_dueling_and_priorities_is_c51(tmp_path: Path) -> 
     assert ending(rainbow, tmp_path) == ending(c51, tmp_path)
 
 
-@pytest.mark.parametrize("stop", [40, 195, 400])
+@pytest.mark.parametrize("stop", slow_but([40, 195, 400], 1))
 def test_pong_stopped_in_mid_game_ends_as_if_it_never_was(
     golden: dict[str, tuple[object, ...]], tmp_path: Path, stop: int
 ) -> None:
@@ -304,6 +314,7 @@ def command(results: Path, task: str, changes: tuple[str, ...], suite: str) -> l
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # three processes that start torch and the emulators
 def test_pong_killed_with_minus_nine_and_run_again_ends_as_if_it_never_was(
     golden: dict[str, tuple[object, ...]], tmp_path: Path

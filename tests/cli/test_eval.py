@@ -18,6 +18,7 @@ from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import Rendered
 from rlbench.errors import UsageError
 from tests.reliability.test_output import complaints, schema_of
+from tests.slow import slow_but
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]
@@ -32,9 +33,9 @@ FAMILIES = [
     ("goals", "ddpg+her", "FetchReach-v4"),
     ("offline", "td3bc", "hopper-medium-v2"),  # whose observations are scaled as the data were
     ("offline", "bcq", "hopper-medium-v2"),  # whose policy draws
-    pytest.param("offline", "crr", "PongNoFrameskip-v4", marks=pytest.mark.slow),
-    pytest.param("atari", "dqn", "BreakoutNoFrameskip-v4", marks=pytest.mark.slow),
-    pytest.param("atari", "ppo", "PongNoFrameskip-v4", marks=pytest.mark.slow),
+    ("offline", "crr", "PongNoFrameskip-v4"),
+    ("atari", "dqn", "BreakoutNoFrameskip-v4"),
+    ("atari", "ppo", "PongNoFrameskip-v4"),
 ]
 
 
@@ -87,11 +88,12 @@ def whole(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("suite", "algo", "task"), FAMILIES)
+@pytest.mark.parametrize(("suite", "algo", "task"), slow_but(FAMILIES, 0, 3))
 def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
     suite: str, algo: str, task: str, tmp_path: Path, capsys: Capture
 ) -> None:
     shorter = ["--steps", "500"] if suite in {"mujoco", "goals"} else []
+    shorter += ["--set", "task.max_frames=1200"] if suite == "atari" else []
     assert main(["run", suite, algo, "--task", task, "--smoke", *shorter, "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
     before = whole(tmp_path / "results")

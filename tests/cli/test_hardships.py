@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from rlbench import suites
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.records.store import folder_of
@@ -45,6 +47,7 @@ def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
     line = f"{' '.join(words(tmp_path))} 2>&1 >{tmp_path / 'out'} | head -1"
     subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=True)
@@ -55,6 +58,7 @@ def test_a_reader_that_leaves_stderr_does_not_end_a_run(tmp_path: Path) -> None:
     assert json.loads((folder(tmp_path) / "outcome.json").read_text())["status"] == "done"
 
 
+@pytest.mark.slow
 def test_one_damaged_seed_does_not_hide_the_others(tmp_path: Path) -> None:
     assert run(words(tmp_path, "--seeds", "1")).returncode == 0
     (folder(tmp_path, 1) / "outcome.json").write_text("{")
@@ -76,6 +80,7 @@ def interrupted(results: Path) -> Path:
     return folder(results)
 
 
+@pytest.mark.slow
 def test_a_record_that_lost_its_spec_or_its_last_epochs_is_refused_before_training(tmp_path: Path) -> None:
     where = interrupted(tmp_path)
     if (where / "outcome.json").exists():

@@ -105,6 +105,7 @@ def test_options_that_belong_to_other_recordings_are_refused(run: Path, tmp_path
     assert "wants the folder of a finished Q-learning run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_recording_that_is_killed_can_be_used_as_far_as_it_came(run: Path, home: Path, capsys: Capture) -> None:
     command = [sys.executable, "-m", "rlbench", *line(run, steps="90000000", lanes="200")]
     folder = home / "rlb-catch.frames"

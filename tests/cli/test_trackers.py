@@ -174,6 +174,7 @@ def test_a_run_is_followed_to_its_end_and_again_without_doubling(capsys: Capture
     assert [run["changed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [False]
 
 
+@pytest.mark.slow
 def test_wandb_gets_every_epoch_once_though_the_process_dies_on_the_way(board: Callable[..., Path]) -> None:
     logged = board()
     words = [sys.executable, "-m", "rlbench", *CATCH, "--track", "wandb"]
@@ -255,6 +256,7 @@ def test_what_cannot_track_is_refused_before_anything_is_trained(
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow
 def test_a_sweep_is_followed_by_the_process_that_carries_it(capsys: Capture) -> None:
     assert main([*CATCH, "--seeds", "0-1", "--jobs", "2", "--track", "tensorboard"]) == 0
     capsys.readouterr()

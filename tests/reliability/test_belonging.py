@@ -182,6 +182,7 @@ def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -
     assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json")) == []
 
 
+@pytest.mark.slow
 def test_a_resumed_run_computes_with_the_threads_of_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
+@pytest.mark.slow
 def test_an_environment_that_hangs_in_compiled_code_takes_the_process_with_it_and_the_record_says_so(
     tmp_path: Path,
 ) -> None:
@@ -100,6 +101,7 @@ def test_an_environment_that_hangs_in_compiled_code_takes_the_process_with_it_an
     assert "deadlock" in (found.folder / "failure.txt").read_text()
 
 
+@pytest.mark.slow
 def test_an_environment_that_kills_the_process_is_seen_by_the_next_attempt_with_where_it_died(
     tmp_path: Path, capsys: Capture
 ) -> None:

@@ -51,6 +51,7 @@ def made(
     return {family.name: ending(family.folder(folder / "results", seed=1)) for family in families}
 
 
+@pytest.mark.slow
 def test_neither_process_nor_hash_seed_nor_folder_nor_core_nor_earlier_run_moves_a_bit(tmp_path: Path) -> None:
     """The second process counts its hashes otherwise, stands elsewhere, has one core and runs other seeds before."""
     golden = made(COMPARED, tmp_path / "here", "0")

@@ -239,6 +239,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_making_of_data_and_not_the_process(tmp_path: Path) -> None:
     """HDF5 writing to a full disk ended with a segmentation fault."""
     command = [sys.executable, "-c", GENERATED, "data", "generate", *HOPPER, "--steps", "1000", "--quiet"]

@@ -69,6 +69,7 @@ def test_what_is_judged_beside_is_what_was_judged_within_to_the_bit(
     assert not judges_of_this_process()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("crash", "then"), [(False, 0), (True, 1)])
 def test_what_was_not_judged_when_a_run_was_broken_off_is_judged_after_it_resumed(
     *, crash: bool, then: int, tmp_path: Path, monkeypatch: Patch
@@ -134,6 +135,7 @@ def test_a_judge_that_breaks_fails_the_run_with_what_it_said_and_what_was_judged
     assert not judges_of_this_process()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["killed", pytest.param("memory", marks=pytest.mark.soak)])
 def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "PROGRAM", program(way))
@@ -145,6 +147,7 @@ def test_a_judge_without_memory_halts_the_run_which_then_resumes(way: str, tmp_p
     assert read_status(tmp_path) == "done"
 
 
+@pytest.mark.slow
 def test_what_was_judged_before_a_run_diverged_is_recorded_as_if_it_had_been_judged_within(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -172,6 +175,7 @@ def test_what_was_judged_before_a_run_diverged_is_recorded_as_if_it_had_been_jud
     assert [line["number"] for line in ends[1][1]] == [0, 1], "the third policy is no number"
 
 
+@pytest.mark.slow
 def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_begins_anew(tmp_path: Path) -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
     assert isinstance(trainer, Offline)
@@ -200,6 +204,7 @@ SLOW = (  # however fast the machine, it is not over before the test has looked
 HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlock')}; {SLOW}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "start", "said"),
     [

@@ -139,6 +139,7 @@ def test_each_point_is_passed_by_a_scenario_and_none_is_left_out() -> None:
     assert {name for _, name in CASES} == set(SCENARIOS)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_at_random_ends_as_if_it_never_was(start: Zygote, tmp_path: Path) -> None:
     toll = Ground(tmp_path, start, seed=1).killed_often(CATCH, 5)
     assert toll.kills >= 5

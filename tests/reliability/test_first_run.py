@@ -11,12 +11,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 LINE = "run atari dqn --task PongNoFrameskip-v4"
 SPEED = re.compile(rb"[1-9][\d,]* steps/s")
 LONGEST = 120.0
 
 
+@pytest.mark.slow
 def test_the_first_run_trains_with_a_moving_bar_into_runs(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RLBENCH_")}

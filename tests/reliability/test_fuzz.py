@@ -25,6 +25,7 @@ from rlbench.records.manifest import sha256_of
 from rlbench.report import runs
 from tests.reliability import odd
 from tests.reliability.odd import Tree, changes, damaged, only_refusals, places, sealed, spelled, told
+from tests.slow import slow_but
 
 RUN = Path(__file__).parent / "corpus" / "schema-1" / "results" / "toy" / "dqn" / "Catch" / "dff3a282c094" / "seed=0"
 BASELINE = Path(__file__).parent / "corpus" / "schema-1" / "baseline.json"
@@ -238,7 +239,7 @@ FUZZED = {
 }
 
 
-@pytest.mark.parametrize("kind", FUZZED)
+@pytest.mark.parametrize("kind", slow_but(FUZZED, *range(4, 20)))
 def test_no_traceback_reaches_the_user(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
 

@@ -68,6 +68,7 @@ CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHILDREN)
 def test_no_child_process_imports_from_the_current_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

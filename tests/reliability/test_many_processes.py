@@ -60,6 +60,7 @@ def together(results: Path, processes: int, seeds: int) -> None:
         }
 
 
+@pytest.mark.slow
 def test_four_processes_run_each_of_two_seeds_once(tmp_path: Path) -> None:
     together(tmp_path, processes=4, seeds=2)
 

@@ -236,6 +236,7 @@ sys.exit(main(sys.argv[1:]))
 WANTING = ("import torch; torch.ones(2**30)", "import numpy; numpy.ones(2**30)", "bytearray(2**30)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [WANTING[0], *(pytest.param(w, marks=pytest.mark.soak) for w in WANTING[1:])])
 def test_a_run_whose_memory_ends_is_halted_with_a_hint_and_resumes(what: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED.format(what=what), *words(tmp_path)]

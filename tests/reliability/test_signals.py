@@ -97,6 +97,7 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(number: signal.Sig
         heard(again, f"resumes at {record.outcome.steps:,}/")
 
 
+@pytest.mark.slow
 def test_a_signal_of_somebody_elses_does_not_fail_a_run(tmp_path: Path) -> None:
     """SIGUSR2 is what wakes a hanging call; schedulers send it too."""
     with started(*long(tmp_path, "--json")) as process:
@@ -195,6 +196,7 @@ def test_a_signal_before_a_run_has_begun_ends_it_at_once_and_leaves_nothing_that
     assert {path.name for path in spec.parent.iterdir()} <= {"spec.json", ".lock"}
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_state_to_be_saved(tmp_path: Path) -> None:
     slow = SAVING.replace("time.sleep(1)", "time.sleep(600)")
     with started(*words(tmp_path), program=slow) as process:
@@ -299,6 +301,7 @@ def idle(path: Path, made: recording_writer.RecordingWriter) -> dict[str, int]:
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, tmp_path: Path) -> None:
     for name in ("one", "two"):

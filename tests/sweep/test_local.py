@@ -69,28 +69,29 @@ def complete(results: Path, seed: int) -> tuple[object, ...]:
     return (*map(scores, record.epochs), record.outcome.weights)
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_parent_is_killed_leaves_nobody_behind_and_the_same_command_ends_it(tmp_path: Path) -> None:
-    process = started(tmp_path, "0-2", "--jobs", "2")
+    process = started(tmp_path, "0,1", "--jobs", "2")
     until_said(process, "epoch 1")
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
     assert len(children) == 2 and gone(children)
-    again = started(tmp_path, "0-2", "--jobs", "2", "--json")
+    again = started(tmp_path, "0,1", "--jobs", "2", "--json")
     out, err = again.communicate(timeout=170)
     assert again.returncode == 0, err
     rows = json.loads(out)["runs"]
-    assert [(row["seed"], row["status"]) for row in rows] == [(0, "done"), (1, "done"), (2, "done")]
-    assert len({repr(complete(tmp_path, seed)) for seed in range(3)}) == 3
+    assert [(row["seed"], row["status"]) for row in rows] == [(0, "done"), (1, "done")]
+    assert len({repr(complete(tmp_path, seed)) for seed in range(2)}) == 2
     assert "resumes at" in err
     for row in rows:
         assert events(tmp_path, row["seed"]).count("done") <= 1
         assert row["attempts"] == events(tmp_path, row["seed"]).count("begun")
-    assert 4 <= sum(row["attempts"] for row in rows) <= 5
-    third = started(tmp_path, "0-2", "--jobs", "2")
+    assert 3 <= sum(row["attempts"] for row in rows) <= 4
+    third = started(tmp_path, "0,1", "--jobs", "2")
     third.communicate(timeout=60)
     assert third.returncode == 0
-    assert sum(events(tmp_path, seed).count("begun") for seed in range(3)) <= 5, "what is done was run again"
+    assert sum(events(tmp_path, seed).count("begun") for seed in range(2)) <= 4, "what is done was run again"
 
 
 def test_runs_pause_until_a_step_in_a_sweep_and_alone_and_the_command_without_it_ends_them(tmp_path: Path) -> None:
@@ -198,11 +199,10 @@ def test_a_seed_that_fails_leaves_the_others_untouched_and_is_named_with_its_log
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(PLANTED)
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
-    process = started(tmp_path / "r", "0-2", "--jobs", "2", environ={"PYTHONPATH": path, "PLANTED": how})
+    process = started(tmp_path / "r", "0,1", "--jobs", "2", environ={"PYTHONPATH": path, "PLANTED": how})
     out, err = process.communicate(timeout=500)
     assert process.returncode == 5, err
-    for seed in (0, 2):
-        complete(tmp_path / "r", seed)
+    complete(tmp_path / "r", 0)
     (line,) = [line for line in out.splitlines() if "seed 1" in line]
     log = folder(tmp_path / "r", 1) / "log.txt"
     assert f"seed 1: {status} (" in line and reason in line and str(log) in line
@@ -215,12 +215,12 @@ def test_a_seed_that_fails_leaves_the_others_untouched_and_is_named_with_its_log
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_second_invocation_on_the_same_folder_helps_instead_of_colliding(tmp_path: Path) -> None:
-    pair = [started(tmp_path, "0-3", "--jobs", "1", "--json") for _ in range(2)]
+    pair = [started(tmp_path, "0,1", "--jobs", "1", "--json") for _ in range(2)]
     for process in pair:
         out, err = process.communicate(timeout=500)
         assert process.returncode == 0, err
-        assert [row["status"] for row in json.loads(out)["runs"]] == ["done"] * 4
-    for seed in range(4):
+        assert [row["status"] for row in json.loads(out)["runs"]] == ["done"] * 2
+    for seed in range(2):
         complete(tmp_path, seed)
         assert events(tmp_path, seed) == ["begun", "done"]
 
