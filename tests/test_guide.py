@@ -117,8 +117,23 @@ def test_a_recipe_works_as_it_stands(title: str, copy: Path) -> None:
     assert done >= 2
 
 
-def test_there_are_three_recipes() -> None:
-    assert list(RECIPES) == ["How to add an algorithm", "How to add a task", "How to add a document"]
+def test_there_are_four_recipes() -> None:
+    assert list(RECIPES) == [
+        "How to add an algorithm",
+        "How to add an algorithm of a new kind",
+        "How to add a task",
+        "How to add a document",
+    ]
+
+
+def test_an_algorithm_of_a_new_kind_touches_four_files_besides_its_test() -> None:
+    files = {block.path for block in blocks(RECIPES["How to add an algorithm of a new kind"]) if block.path}
+    assert sorted(files - {"tests/algorithms/test_edac.py"}) == [
+        "rlbench/algorithms/edac.py",
+        "rlbench/assembly/offline_continuous.py",
+        "rlbench/config/offline.py",
+        "rlbench/suites/offline.py",
+    ]
 
 
 def test_an_algorithm_takes_as_many_lines_and_files_as_the_recipe_says_and_fewer_than_sixty() -> None:
