@@ -17,7 +17,7 @@ from benchmarks.cases import Case
 from rlbench import suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe
-from rlbench.assembly.policy_player import policy_player
+from rlbench.assembly.restore import policy_player
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.online import QLearning
 from rlbench.datasets import recording_reader, recording_writer

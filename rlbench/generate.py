@@ -21,7 +21,7 @@ import rlbench
 from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
 from rlbench.assembly.policy_export import export_policy
-from rlbench.assembly.policy_player import able, policy_player
+from rlbench.assembly.restore import able, policy_player
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task

@@ -22,8 +22,8 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
+from rlbench.config.footprint import MOST_THREADS
 from rlbench.config.overrides import apply_settings, parse
-from rlbench.config.resources import MOST_THREADS
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import Task
 from rlbench.envs.async_vector import AsyncVector

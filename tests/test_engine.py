@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlbench import suites
-from rlbench.accel.compiled import Compiled
+from rlbench.accel.graph_capture import Compiled
 from rlbench.assembly import engine as engines
 from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlbench import checkpoint, suites
 from rlbench.assembly import dqn
 from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.policy_player import fingerprint, policy_player
+from rlbench.assembly.restore import fingerprint, policy_player
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration

@@ -9,7 +9,7 @@ has given what they gave. Where recording fails or its numbers differ, updates s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import torch
 from torch import Tensor
@@ -221,3 +221,43 @@ def _agree(before: list[Tensor], found: list[Tensor], wanted: list[Tensor]) -> b
         off, way, size = ((x).double().norm() for x in (ours - theirs, theirs - old, theirs))
         near.append(off <= SLACK * way + ROUNDING * size)
     return bool(torch.stack(near).all())
+
+
+Backend: TypeAlias = Callable[..., object]
+"""What torch gives a traced function to."""
+
+GivenT = TypeVarTuple("GivenT")
+FoundT = TypeVar("FoundT")
+
+
+class Compiled(Generic[*GivenT, FoundT]):
+    """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
+
+    def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
+        options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
+        self.plain = plain
+        self.quick: Callable[[*GivenT], FoundT] = torch.compile(
+            plain, fullgraph=True, dynamic=False, backend=backend, options=options if backend == "inductor" else None
+        )
+        self.refusal: str | None = None  # why it is not compiled after all
+        self._tried = False
+
+    def __call__(self, *given: *GivenT) -> FoundT:
+        """What ``plain`` gives."""
+        if self.refusal is not None:
+            return self.plain(*given)
+        if self._tried:
+            return self.quick(*given)
+        try:
+            found = self.quick(*given)
+        except RuntimeError as error:  # a break in the graph, no C++ compiler, a kernel that cannot be made
+            self.refusal = f"could not be compiled ({_brief(error)})"
+            return self.plain(*given)
+        self._tried = True
+        return found
+
+
+def _brief(error: RuntimeError) -> str:
+    """Its name, and the first two lines of what it says: the first may only name the backend."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join([f"{type(error).__name__}:", *lines[:2]])

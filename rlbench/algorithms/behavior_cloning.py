@@ -8,7 +8,7 @@ from torch import Tensor
 from rlbench.algorithms.base import Compilable, Compiler, Periodic, Update, compilable
 from rlbench.algorithms.steps import optimize
 from rlbench.nets.actors import BoundedActor, DeterministicActor
-from rlbench.nets.behavior import BehaviorPolicy
+from rlbench.nets.discrete_actor_critic import BehaviorPolicy
 from rlbench.ops.action_distributions import Deterministic, Discrete
 from rlbench.ops.losses import bc_mse, weighted_mean
 from rlbench.ops.types import Role, Transition

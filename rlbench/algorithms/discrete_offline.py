@@ -8,7 +8,7 @@ from torch import Tensor
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
 from rlbench.config.offline_discrete import CriticRegularized
-from rlbench.nets.behavior import QNetWithPolicy
+from rlbench.nets.discrete_actor_critic import QNetWithPolicy
 from rlbench.ops.action_distributions import Discrete
 from rlbench.ops.losses import binary_weight, discrete_conservative_gap, exponential_weight, likely
 from rlbench.ops.return_distributions import Expected, Value, pick

@@ -8,7 +8,7 @@ import torch
 
 from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
 from rlbench.algorithms.icm import CuriousReplay, CuriousRollouts
-from rlbench.assembly import actor_critic, discrete_sac, dqn, icm, offline, policy_gradient
+from rlbench.assembly import actor_critic, components, discrete_sac, dqn, offline, policy_gradient
 from rlbench.assembly.components import Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
@@ -18,9 +18,8 @@ from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
 from rlbench.buffers.prioritized import Prioritized
 from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.rollout_view import RolloutView
+from rlbench.buffers.rollout_view import RolloutView, TrajectoryView
 from rlbench.buffers.samplers import Uniform
-from rlbench.buffers.trajectory_view import TrajectoryView
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.base import Actor
 from rlbench.collectors.explore import Explorer, NoExploration
@@ -35,12 +34,11 @@ from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Scale
 from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
-from rlbench.training.clock import ReplayRatio, RolloutSchedule
+from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
 from rlbench.training.metrics import MeanMetrics
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
 from rlbench.training.protocols import Schedule
-from rlbench.training.rng_state import RngState
 from rlbench.training.updates import EagerUpdater, RolloutUpdater
 
 
@@ -130,7 +128,7 @@ def _replayed(
             source=source, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device)
         )
     lr = algo.lr if isinstance(algo, QLearning) else algo.actor_lr
-    learner = CuriousReplay(parts.learner, icm.model(spec, algo.curiosity, lr, info, device))
+    learner = CuriousReplay(parts.learner, components.model(spec, algo.curiosity, lr, info, device))
     return learner, EagerUpdater(
         source=TrajectoryView(source), learner=learner, batch=algo.batch, metrics=MeanMetrics(device)
     )
@@ -180,7 +178,7 @@ def _rolled(
     """What learns from rollouts, and how."""
     learner: OnPolicyLearner | CuriousRollouts = inner
     if algo.curiosity is not None:
-        learner = CuriousRollouts(inner, icm.model(spec, algo.curiosity, algo.lr, info, device))
+        learner = CuriousRollouts(inner, components.model(spec, algo.curiosity, algo.lr, info, device))
     metrics, source = MeanMetrics(device), RolloutView(ring)
     return learner, RolloutUpdater(source=source, learner=learner, rows=algo.rollout_length, metrics=metrics)
 

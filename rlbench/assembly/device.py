@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from rlbench.config.resources import eval_worker_count, useful_threads
+from rlbench.config.footprint import eval_worker_count, useful_threads
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import UsageError
 

@@ -10,9 +10,7 @@ from torch import nn
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.sac import Temperature
-from rlbench.assembly.components import Parts
-from rlbench.assembly.dqn import count
-from rlbench.assembly.torsos import torso
+from rlbench.assembly.components import Parts, count, torso
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import NoExploration
 from rlbench.config import online as spec_algo

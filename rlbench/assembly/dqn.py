@@ -10,14 +10,12 @@ from torch import Tensor
 
 from rlbench.algorithms.base import Compiler
 from rlbench.algorithms.dqn import Extra, QLearner
-from rlbench.assembly.components import Parts
-from rlbench.assembly.torsos import torso
+from rlbench.assembly.components import Parts, count, torso
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
 from rlbench.config.run import Spec
-from rlbench.envs.base import Discrete, EnvInfo
-from rlbench.errors import UsageError
+from rlbench.envs.base import EnvInfo
 from rlbench.nets import q_heads
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
@@ -109,15 +107,3 @@ def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[to
             return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_card)]
         case _:
             return [adam]
-
-
-def count(spec: Spec, info: EnvInfo) -> int:
-    """How many actions there are.
-
-    Raises:
-        UsageError: they are real vectors.
-    """
-    if not isinstance(info.actions, Discrete):
-        wanted = f"{spec.algorithm} chooses among discrete actions"
-        raise UsageError(f"{spec.name}: {wanted}; {spec.task.id} wants real vectors")
-    return info.actions.n

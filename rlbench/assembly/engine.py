@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from rlbench.accel.compiled import Compiled
 from rlbench.accel.cuda_graph import CudaGraphs
-from rlbench.accel.graph_capture import GraphUpdater, Updates
+from rlbench.accel.graph_capture import Compiled, GraphUpdater, Updates
 from rlbench.algorithms.base import Compilable, Compiler
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.trpo import Natural

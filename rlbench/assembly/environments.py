@@ -1,17 +1,22 @@
-"""From a task to its environments: one lane per seed, freshly made."""
+"""Fresh environments of a task, one per seed, and videos of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Final, assert_never
 
 from torch import Tensor
 
 from rlbench.assembly.device import cores
+from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask, OfflineTask, Task, ToyTask
+from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
+from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
+from rlbench.envs.render import Board, Camera, RecordVideo, Rendered, Screen, ShadowEmulator
+from rlbench.errors import UsageError
 
 SHARE = 4  # lanes from which a thread of their own pays
 
@@ -51,7 +56,7 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) 
         case ToyTask():
             return _toy(task, seeds)
         case MujocoTask(env="envpool"):
-            from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+            from rlbench.envs.envpool_async import EnvPoolMujocoVector
 
             return EnvPoolMujocoVector(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
         case MujocoTask():
@@ -77,7 +82,7 @@ def _toy(task: ToyTask, seeds: tuple[int, ...]) -> VectorEnv:
         case "Doors":
             return Doors(seeds=seeds)
         case _:
-            from rlbench.envs.classic import ClassicVector
+            from rlbench.envs.gymnasium import ClassicVector
 
             return ClassicVector(task=task.id, seeds=seeds)
 
@@ -116,3 +121,41 @@ def describe(spec: Spec) -> EnvInfo:
         return env.info
     finally:
         env.close()
+
+
+BEAT: Final = 0.25  # seconds of a toy's step: as fast as it can be followed
+
+
+def watch(spec: Spec, evaluation: Evaluation) -> RecordVideo:
+    """Have the first lane of games about to be played filmed.
+
+    Raises:
+        UsageError: there is nothing to be seen of such environments, or no OpenGL to render them.
+    """
+    try:
+        camera = _camera(spec, evaluation.envs, evaluation.seeds[0])
+    except UsageError:
+        evaluation.envs.close()
+        raise
+    watched = RecordVideo(evaluation.envs, camera)
+    evaluation.envs = watched
+    return watched
+
+
+def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
+    task = spec.task.world if isinstance(spec.task, OfflineTask) else spec.task
+    inner = envs.envs if isinstance(envs, Normalized) else envs
+    match task:
+        case AtariTask(env="ale"):
+            double = AleVector(task=task, seeds=(seed,), training=False, rgb=True)
+            return ShadowEmulator(double, frame_skip=task.frame_skip)
+        case AtariTask() if isinstance(inner, GymnasiumVector):
+            return Screen(inner.inside(0), frame_skip=task.frame_skip)
+        case MujocoTask() | GoalTask() if isinstance(inner, GymnasiumVector):
+            return Rendered(inner.inside(0))
+        case AtariTask() | MujocoTask() | GoalTask():
+            raise UsageError(f"{spec.name}: EnvPool shows no pictures; leave --video out")
+        case _ if task.id == "Catch":
+            return Board(seconds=BEAT)
+        case _:
+            raise UsageError(f"{spec.name}: there is nothing to film of {task.id}; leave --video out")

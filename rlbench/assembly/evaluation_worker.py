@@ -27,7 +27,7 @@ from rlbench.assembly.environments import describe
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation
 from rlbench.assembly.offline import staged
 from rlbench.config.run import Spec
-from rlbench.datasets.normalization import Scale
+from rlbench.datasets.episodes import Scale
 from rlbench.envs.base import EnvInfo
 from rlbench.evaluation import messages
 from rlbench.evaluation.messages import EvaluationFailure, EvaluationProgress, WorkerConfig

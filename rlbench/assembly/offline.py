@@ -25,9 +25,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, loader, locations, recording_reader
 from rlbench.datasets.checksums import Seal
-from rlbench.datasets.episode_returns import episode_returns
-from rlbench.datasets.episodes import terminated_on_end
-from rlbench.datasets.normalization import Scale, scale_of
+from rlbench.datasets.episodes import Scale, episode_returns, scale_of, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
@@ -37,8 +35,8 @@ from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
 from rlbench.suites.offline_discrete import RECORDINGS
 from rlbench.training import offline as trainer
+from rlbench.training.clock import RngState
 from rlbench.training.metrics import MeanMetrics
-from rlbench.training.rng_state import RngState
 from rlbench.training.updates import EagerUpdater
 
 

@@ -22,7 +22,7 @@ from rlbench.config import offline
 from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.errors import UsageError
-from rlbench.nets import initial
+from rlbench.nets import actors
 from rlbench.nets.actors import BoundedActor, ConditionalActor, DeterministicActor, SquashedActor
 from rlbench.nets.bcq_vae import ActionVAE, BCQPolicy, Perturbation
 from rlbench.nets.critics import Critics, StateValue
@@ -217,9 +217,9 @@ def _squashed(algo: Offline, method: offline.Conservative, shape: Shape) -> Squa
         case "linear":
             pass
         case "xavier":
-            initial.xavier(actor.mean, actor.log_std)
+            actors.xavier(actor.mean, actor.log_std)
         case "uniform":
-            initial.uniform(actor.mean, actor.log_std)
+            actors.uniform(actor.mean, actor.log_std)
         case _:
             assert_never(method.final_init)
     return actor.to(shape.device)
@@ -287,7 +287,7 @@ def _gaussian(algo: Offline, shape: Shape, low: float, high: float) -> BoundedAc
 def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool = False) -> Critics:
     critics = Critics(members=members, obs=shape.obs, actions=shape.actions, widths=algo.widths)
     if orthogonal:
-        initial.orthogonal(critics)
+        actors.orthogonal(critics)
     return critics.to(shape.device)
 
 

@@ -10,16 +10,15 @@ from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.assembly.components import OfflineParts
-from rlbench.assembly.dqn import count, head, optimizers, proposing
-from rlbench.assembly.torsos import torso
+from rlbench.assembly.components import OfflineParts, count, torso
+from rlbench.assembly.dqn import head, optimizers, proposing
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.config import offline_discrete as asked
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
-from rlbench.nets.behavior import BehaviorPolicy, QNetWithPolicy
+from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import QNet
 from rlbench.ops.types import Transition

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from rlbench.buffers.ring import Column, Ring
 from rlbench.buffers.samplers import Span
-from rlbench.datasets.episodes import ends, final_rows
+from rlbench.datasets.episodes import Scale, ends, final_rows
 from rlbench.datasets.hdf5 import CHUNK
-from rlbench.datasets.normalization import Scale
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.state_dict import State, tensor

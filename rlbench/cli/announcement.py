@@ -50,7 +50,7 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
 
 def _time(specs: Sequence[Spec], results: Path) -> str:
     """Format the expected duration, one run after another, at the speed of the nearest records."""
-    from rlbench.records.folders import folders
+    from rlbench.records.files import folders
     from rlbench.records.machine import processor
     from rlbench.report.remaining_work import throughput
     from rlbench.report.run_index import sorted_runs

@@ -16,7 +16,9 @@ from rlbench import __version__
 from rlbench.cli import examples
 from rlbench.cli.baseline import baseline
 from rlbench.cli.check import check
+from rlbench.cli.choices import PanelCommand
 from rlbench.cli.compare import compare
+from rlbench.cli.completion import mistyped
 from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
@@ -24,14 +26,12 @@ from rlbench.cli.export import export
 from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
 from rlbench.cli.output import complain, emit, tolerate_narrow_encodings
-from rlbench.cli.panels import PanelCommand
 from rlbench.cli.plan import plan
 from rlbench.cli.plot import plot
 from rlbench.cli.report import report
 from rlbench.cli.run import run
 from rlbench.cli.show import show
 from rlbench.cli.status import status
-from rlbench.cli.suggestions import mistyped
 from rlbench.cli.table import table
 from rlbench.cli.verify import verify
 from rlbench.errors import RlbenchError, UsageError

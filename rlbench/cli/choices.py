@@ -1,11 +1,22 @@
-"""Values that arguments and options take."""
+"""Values that arguments and options take, and the panels that help shows options in."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from typer.core import TyperCommand
 
 from rlbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+    from typer._click.formatting import HelpFormatter
+
+    from rlbench.config.run import Spec
+
 
 BASELINE_ACTIONS: Final = ("save", "show")
 EXECUTORS: Final = ("local", "ray")
@@ -28,3 +39,111 @@ def parse_count(text: str | int, option: str = "--steps") -> int:
         if 1 <= count <= 1e15 and count.is_integer():
             return int(count)
     raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
+
+
+WHAT: Final = "What to run"
+LENGTH: Final = "How long"
+WHERE: Final = "Where"
+OUTPUT: Final = "Output"
+RARE: Final = "Rarely used"
+
+
+class PanelCommand(TyperCommand):
+    """A verb whose options stand in the panels that they name, the rest last."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the arguments, then each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {
+            name: [] for name in ("Arguments", WHAT, LENGTH, WHERE, OUTPUT, RARE)
+        }
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                usual = "Arguments" if parameter.param_type_name == "argument" else RARE
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        for name, records in panels.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+HIGHEST = 2**32 - 1
+MOST = 10_000
+"""More seeds than this in one command are a slip of the keyboard."""
+
+
+def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
+    """The seeds in the order they were written.
+
+    Raises:
+        UsageError: a part is not a number or a range, runs backwards, or names a seed twice.
+    """
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        for seed in _range(part.strip(), f"{source} {text!r}"):
+            if seed in found:
+                raise UsageError(f"{source} {text!r}: seed {seed} is named twice; name each seed once")
+            found[seed] = None
+            if len(found) > MOST:
+                raise UsageError(f"{source} {text!r}: more than {MOST} seeds; split them over several commands")
+    return tuple(found)
+
+
+def _range(part: str, where: str) -> range:
+    match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
+    if match is None:
+        raise UsageError(f"{where}: {part!r} is not a seed; write seeds as 0, 0-9, 0,3,7 or 0-2,7")
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise UsageError(f"{where}: {part} runs backwards; write {last}-{first}")
+    if last > HIGHEST:
+        raise UsageError(f"{where}: {last} is too large for a seed; the highest is {HIGHEST}")
+    return range(first, last + 1)
+
+
+Until: TypeAlias = "Callable[[Spec], int]"
+"""The steps at which a run of a Spec pauses."""
+
+
+def parse_until(text: str) -> Until:
+    """The pause that ``100000``, ``10%`` or ``informative`` means for a Spec.
+
+    Raises:
+        UsageError: ``text`` is none of them; or, from the result, the cell has no informative checkpoint.
+    """
+    if text == "informative":
+        return _informative
+    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%", text)
+    if share is not None and 0 < float(share[1]) <= 100:
+        return lambda spec: max(1, round(spec.budget.steps * float(share[1]) / 100))
+    with suppress(UsageError):
+        steps = parse_count(text)
+        return lambda _: steps
+    raise UsageError(f"--until {text}: not a number of steps; write 100000, 10% or informative")
+
+
+def pauses(text: str | None, specs: Iterable[Spec]) -> Until | None:
+    """The pause that ``text`` means, if any.
+
+    Raises:
+        UsageError: it means none for one of the Specs, so that nothing has started yet.
+    """
+    until = None if text is None else parse_until(text)
+    if until is not None:
+        for spec in specs:
+            until(spec)
+    return until
+
+
+def _informative(spec: Spec) -> int:
+    from rlbench.report.equal_steps import reference_curve
+    from rlbench.report.reference_table import CellKey, row_of
+
+    key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
+    curve = reference_curve(key)
+    first = None if curve is None else curve.first_informative()
+    if first is None:
+        why = "has no documented curve" if curve is None else "has no informative checkpoint in its documented curve"
+        raise UsageError(f"--until informative: {spec.name} {why}; write a number of steps, or leave it out")
+    return first

@@ -1,4 +1,4 @@
-"""Shell completion: names that fit the words typed before.
+"""Shell completion, and suggestions for mistyped words.
 
 A completion prints no error; a file that cannot be read has no names.
 """
@@ -14,7 +14,7 @@ from typing import Final
 import typer
 
 from rlbench.cli import choices
-from rlbench.errors import RlbenchError
+from rlbench.errors import RlbenchError, suggest
 
 SAFE: Final = re.compile(r"[\w./=@+,:-]+")
 """Plain words of a shell: Tab inserts a name unquoted, and a shell would run ``$(…)`` in it."""
@@ -79,7 +79,7 @@ def runs(context: typer.Context) -> list[str]:
     """The folders of the runs below the results folder."""
     from itertools import islice
 
-    from rlbench.records.folders import folders
+    from rlbench.records.files import folders
     from rlbench.report.sources import sources
 
     with suppress(RlbenchError, OSError):
@@ -188,3 +188,22 @@ def _typed(context: typer.Context, name: str) -> object:
 def _words(value: object) -> tuple[str, ...]:
     """One word, several, or none."""
     return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+
+
+VERB: Final = "No such command "
+
+
+def mistyped(error: typer.TyperException) -> str:
+    """One line about words that cannot be parsed, with the nearest verbs or options that there are."""
+    message, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    if context is None:
+        return f"{message} (see: rlbench --help)"
+    if hasattr(error, "possibilities"):  # it names an option that is unknown
+        name = str(getattr(error, "option_name", ""))
+        spoken = [option for option in context.command.get_params(context) if not getattr(option, "hidden", False)]
+        known = [word for option in spoken for word in option.opts if word.startswith("--")]
+        message = f"unknown option {name!r}{suggest(name, known)}"
+    elif message.startswith(VERB):
+        name = message.removeprefix(VERB)[1:-1]
+        message = f"unknown verb {name!r}{suggest(name, context.command.commands)}"
+    return f"{message} (see: {context.command_path} --help)"

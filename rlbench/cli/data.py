@@ -261,7 +261,7 @@ def bring(
     broken off.
     """
     from rlbench.cli.generate import import_policy
-    from rlbench.cli.shards import KINDS, assembled
+    from rlbench.cli.recordings import KINDS, assembled
     from rlbench.datasets.dataset_fetch import import_dataset
     from rlbench.records.machine import available_memory
 

@@ -12,9 +12,8 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, reference_score
-from rlbench.cli.options import Json, Records
+from rlbench.cli.options import Json, Records, Run, run_folder
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.cli.runs import Run, run_folder
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | 
         for ended in evaluation:
             since = _remark_progress(ended, evaluation, since)
         return None
-    from rlbench.assembly.video import watch
+    from rlbench.assembly.environments import watch
     from rlbench.cli.video_writer import video_writer
 
     watched = watch(spec, evaluation)

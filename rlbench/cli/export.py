@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from rlbench.cli import examples
-from rlbench.cli.options import Json, Records
+from rlbench.cli.options import Json, Records, run_folder
 from rlbench.cli.output import complain, emit, emit_json
-from rlbench.cli.runs import run_folder
 from rlbench.errors import RefusedFile, UnknownName
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
 def _meant(names: list[str], results: Path | None) -> list[Path]:
     """The folders that names of suites and of runs mean, each once; all of them where nothing is named."""
     from rlbench import suites
-    from rlbench.records.folders import folders
+    from rlbench.records.files import folders
     from rlbench.report.sources import sources
 
     found: list[Path] = []

@@ -115,7 +115,7 @@ def _remark_crash(job: Job, store: Store) -> None:
 
 def _holder(folder: Path) -> str:
     """Name the process that trains a run, and the damage of its record."""
-    from rlbench.records.lock_holder import holder
+    from rlbench.records.locks import holder
     from rlbench.report.run_status import standing
 
     status = standing(folder)

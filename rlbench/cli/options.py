@@ -7,9 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from rlbench.cli import completion, panels
+from rlbench.cli import choices, completion
 from rlbench.cli.choices import parse_count
-from rlbench.errors import UsageError
+from rlbench.errors import UnknownName, UsageError
 
 Suite: TypeAlias = Annotated[
     str,
@@ -82,7 +82,7 @@ PlayedTasks: TypeAlias = Annotated[
         metavar="GLOB",
         help="Another spelling of TASK; may be repeated.",
         autocompletion=completion.tasks,
-        rich_help_panel=panels.WHAT,
+        rich_help_panel=choices.WHAT,
     ),
 ]
 Dataset: TypeAlias = Annotated[
@@ -92,7 +92,7 @@ Dataset: TypeAlias = Annotated[
         metavar="NAME|PATH",
         help="Data to learn from, of suite offline; default: the data set that TASK names.",
         autocompletion=completion.datasets,
-        rich_help_panel=panels.WHAT,
+        rich_help_panel=choices.WHAT,
     ),
 ]
 Seeds: TypeAlias = Annotated[
@@ -102,7 +102,7 @@ Seeds: TypeAlias = Annotated[
         envvar="RLBENCH_SEEDS",
         metavar="0|0-9|0,3,7",
         help="Seeds to train, one run each.",
-        rich_help_panel=panels.WHAT,
+        rich_help_panel=choices.WHAT,
     ),
 ]
 Device: TypeAlias = Annotated[
@@ -113,7 +113,7 @@ Device: TypeAlias = Annotated[
         metavar="auto|cpu|cuda|cuda:N",
         help="Device of the networks; auto: the first NVIDIA GPU, else the CPU.",
         autocompletion=completion.devices,
-        rich_help_panel=panels.WHERE,
+        rich_help_panel=choices.WHERE,
     ),
 ]
 EnvTimeout: TypeAlias = Annotated[
@@ -124,7 +124,7 @@ EnvTimeout: TypeAlias = Annotated[
         metavar="SECONDS",
         min=0.1,
         help="End a run whose environments have not answered for so long.",
-        rich_help_panel=panels.RARE,
+        rich_help_panel=choices.RARE,
     ),
 ]
 
@@ -136,7 +136,7 @@ def folder_named(text: str | Path) -> Path:
     return Path(text)
 
 
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=panels.OUTPUT)]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=choices.OUTPUT)]
 Results: TypeAlias = Annotated[
     Path,
     typer.Option(
@@ -145,7 +145,7 @@ Results: TypeAlias = Annotated[
         metavar="DIR",
         help="Write records to this folder.",
         parser=folder_named,
-        rich_help_panel=panels.OUTPUT,
+        rich_help_panel=choices.OUTPUT,
     ),
 ]
 Records: TypeAlias = Annotated[
@@ -205,7 +205,7 @@ Sets: TypeAlias = Annotated[
         metavar="FIELD=VALUE",
         help="Change a setting, as algo.lr=1e-3; may be repeated. `rlbench show` lists them.",
         autocompletion=completion.fields,
-        rich_help_panel=panels.WHAT,
+        rich_help_panel=choices.WHAT,
     ),
 ]
 Config: TypeAlias = Annotated[
@@ -214,7 +214,7 @@ Config: TypeAlias = Annotated[
         "--config",
         metavar="FILE.toml",
         help="Change the settings that this file names; default: none. --set overrules it.",
-        rich_help_panel=panels.WHAT,
+        rich_help_panel=choices.WHAT,
     ),
 ]
 Steps: TypeAlias = Annotated[
@@ -225,7 +225,7 @@ Steps: TypeAlias = Annotated[
         metavar="N|1e5|100k|1M",
         help="Train for N agent steps (an Atari step is four frames); default: the published budget.",
         show_default=False,
-        rich_help_panel=panels.LENGTH,
+        rich_help_panel=choices.LENGTH,
     ),
 ]
 Until: TypeAlias = Annotated[
@@ -236,17 +236,17 @@ Until: TypeAlias = Annotated[
         help="Pause there, at an evaluation, with the state saved; informative: once the reference's curve can be told "
         "from its start. Default: the end.",
         show_default=False,
-        rich_help_panel=panels.LENGTH,
+        rich_help_panel=choices.LENGTH,
     ),
 ]
 Smoke: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--smoke", help="Run the whole path in seconds; the record enters no table.", rich_help_panel=panels.LENGTH
+        "--smoke", help="Run the whole path in seconds; the record enters no table.", rich_help_panel=choices.LENGTH
     ),
 ]
 Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=panels.OUTPUT)
+    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=choices.OUTPUT)
 ]
 Jobs: TypeAlias = Annotated[
     str | None,
@@ -255,7 +255,7 @@ Jobs: TypeAlias = Annotated[
         metavar="auto|N",
         help="Train N runs at once, each in its own process; auto: as many as fit. Default: one by one.",
         autocompletion=completion.jobs,
-        rich_help_panel=panels.WHERE,
+        rich_help_panel=choices.WHERE,
     ),
 ]
 Executor: TypeAlias = Annotated[
@@ -265,7 +265,7 @@ Executor: TypeAlias = Annotated[
         metavar="local|ray",
         help="Train on this machine, or on a Ray cluster.",
         autocompletion=completion.executors,
-        rich_help_panel=panels.RARE,
+        rich_help_panel=choices.RARE,
     ),
 ]
 UpdateEngine: TypeAlias = Annotated[
@@ -274,7 +274,7 @@ UpdateEngine: TypeAlias = Annotated[
         "--update-engine",
         envvar="RLBENCH_UPDATE_ENGINE",
         help="Implementation of gradient steps; auto: numpy for small networks, else eager.",
-        rich_help_panel=panels.RARE,
+        rich_help_panel=choices.RARE,
     ),
 ]
 EvalWorkers: TypeAlias = Annotated[
@@ -286,7 +286,7 @@ EvalWorkers: TypeAlias = Annotated[
         min=0,
         help="Processes that evaluate beside offline training; default: idle cores.",
         show_default=False,
-        rich_help_panel=panels.RARE,
+        rich_help_panel=choices.RARE,
     ),
 ]
 RayAddress: TypeAlias = Annotated[
@@ -295,7 +295,7 @@ RayAddress: TypeAlias = Annotated[
         "--ray-address",
         metavar="HOST:PORT",
         help="Address of a running Ray cluster; default: start one here.",
-        rich_help_panel=panels.RARE,
+        rich_help_panel=choices.RARE,
     ),
 ]
 Shard: TypeAlias = Annotated[
@@ -304,7 +304,7 @@ Shard: TypeAlias = Annotated[
         "--shard",
         metavar="i/n",
         help="Take the i-th of n shares of the runs, as 1/8; default: all.",
-        rich_help_panel=panels.WHERE,
+        rich_help_panel=choices.WHERE,
     ),
 ]
 Track: TypeAlias = Annotated[
@@ -313,7 +313,7 @@ Track: TypeAlias = Annotated[
         "--track",
         metavar="tensorboard|wandb",
         help="Mirror the records there while they grow; may be repeated.",
-        rich_help_panel=panels.OUTPUT,
+        rich_help_panel=choices.OUTPUT,
     ),
 ]
 TrackDir: TypeAlias = Annotated[
@@ -323,16 +323,60 @@ TrackDir: TypeAlias = Annotated[
         envvar="RLBENCH_TRACK_DIR",
         metavar="DIR",
         help="Folder of the trackers' files.",
-        rich_help_panel=panels.RARE,
+        rich_help_panel=choices.RARE,
     ),
 ]
 DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Print the runs, and write nothing.", rich_help_panel=panels.LENGTH)
+    bool, typer.Option("--dry-run", help="Print the runs, and write nothing.", rich_help_panel=choices.LENGTH)
 ]
 Force: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Start over; the earlier attempt is kept.", rich_help_panel=panels.OUTPUT)
+    bool, typer.Option("--force", help="Start over; the earlier attempt is kept.", rich_help_panel=choices.OUTPUT)
 ]
 Pipe: TypeAlias = Annotated[int | None, typer.Option("--pipe", hidden=True)]
 
 RESULTS = Path("runs")
 TRACKED = Path("tracked")
+
+
+Run: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Its folder, a line of: rlbench list runs, or how its id begins.",
+        autocompletion=completion.runs,
+    ),
+]
+SHOWN = 3
+"""Runs that a message names where a name means several."""
+
+
+def run_folder(name: str, results: Path | None) -> Path:
+    """Find the folder of a run by name; ``ID/seed=N`` where an id has several seeds.
+
+    Raises:
+        UnknownName: there is no such run; the message has the nearest names.
+        UsageError: the name means several runs.
+    """
+    from rlbench.records.files import folders
+    from rlbench.report.sources import sources
+
+    if (Path(name) / "spec.json").is_file():
+        return Path(name)
+    places = sources(results).folders
+    known = {str(folder.relative_to(place)): folder for place in reversed(places) for folder in folders(place)}
+    if name in known:
+        return known[name]
+    start, _, rest = name.strip("/").partition("/")
+    meant = [
+        folder
+        for folder in known.values()
+        if start and folder.parent.name.startswith(start) and rest in {"", folder.name}
+    ]
+    if not meant:
+        ids = dict.fromkeys(folder.parent.name for folder in known.values())
+        raise UnknownName("run", name, [*known, *ids], where=str(places[0]))
+    if len(meant) > 1:
+        some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in meant[:SHOWN])
+        more = ", …" if len(meant) > SHOWN else ""
+        raise UsageError(f"{name}: {len(meant)} runs are called so: {some}{more}; name one of them")
+    return meant[0]

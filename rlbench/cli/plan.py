@@ -67,7 +67,7 @@ def plan(
     of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes three
     seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
-    from rlbench.cli.seeds import parse_seeds
+    from rlbench.cli.choices import parse_seeds
     from rlbench.report.cells import SUITES
     from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import remaining_runs

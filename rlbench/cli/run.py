@@ -138,8 +138,8 @@ def _specs(
 ) -> list[Spec]:
     """Resolve and validate all requested runs before the first one starts."""
     from rlbench import suites
+    from rlbench.cli.choices import parse_seeds
     from rlbench.cli.resolve import resolve
-    from rlbench.cli.seeds import parse_seeds
 
     numbers = parse_seeds(seeds)
     for typed, runs in suites.substitutes(suite, globs).items():

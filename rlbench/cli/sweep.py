@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.cli.announcement import announce
-from rlbench.cli.choices import EXECUTORS
+from rlbench.cli.choices import EXECUTORS, pauses
 from rlbench.cli.experience import Data, refuse_other_data, steps_of
 from rlbench.cli.output import remark
-from rlbench.cli.until import pauses
 from rlbench.config.run import Runtime
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import available_memory

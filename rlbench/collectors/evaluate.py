@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from rlbench.collectors.base import Actor, Recorder
-from rlbench.collectors.episode_quota import EpisodeQuota
+from rlbench.collectors.episode_stats import EpisodeQuota
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import VectorEnv
 from rlbench.records.types import Evaluated

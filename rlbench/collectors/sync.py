@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlbench.collectors.action_log import ActionLog
 from rlbench.collectors.base import Actor, Recorder
-from rlbench.collectors.env_restore import env_state, restore_envs
+from rlbench.collectors.env_restore import ActionLog, env_state, restore_envs
 from rlbench.collectors.episode_stats import EpisodeStats
 from rlbench.collectors.explore import Explorer
 from rlbench.envs.base import Snapshot, VectorEnv

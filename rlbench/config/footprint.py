@@ -1,4 +1,4 @@
-"""How much memory a run takes, from its specification alone: the replay exactly, the rest as round estimates."""
+"""Memory, threads and processes of a run, from its Spec: the replay exactly, the rest as estimates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import assert_never
+from typing import Final, assert_never
 
 from rlbench.config import offline_discrete
 from rlbench.config.offline import BatchConstrained, Conservative, CriticRegularized, Offline
@@ -358,3 +358,25 @@ def _torso(torso: Nature | Mlp, task: Task, numbers: int) -> tuple[list[tuple[in
 def size(count: int) -> str:
     """Bytes for people: ``0.71 GB`` from a tenth of a gigabyte on, ``1.4 MB`` below."""
     return f"{count / 1e9:.2f} GB" if count >= 100_000_000 else f"{count / 1e6:.1f} MB"
+
+
+MOST_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256 units, gains nothing from more
+MOST_EVAL_WORKERS: Final = 8  # TD3+BC on a GPU trains half a minute an epoch; one core evaluates it in four
+
+
+def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads: int) -> int:
+    """Number of evaluation workers for a run with ``cores`` of its own and ``threads`` of training; 0: none.
+
+    A run that may stop at any evaluation waits for each, and an online run evaluates itself.
+    """
+    if spec.protocol.stop is not None or spec.algo.learns_from != "data":
+        return 0
+    most = min(MOST_EVAL_WORKERS, 1 + spec.budget.steps // spec.budget.epoch)
+    if requested is not None:
+        return min(requested, most)
+    return 0 if spec.smoke else min(most, max(0, cores - threads))  # a worker on a core of the training gains nothing
+
+
+def useful_threads(spec: Spec, *, gpu: bool, cores: int) -> int:
+    """Number of torch threads from which ``spec`` gains on ``cores``; one if a GPU computes."""
+    return min(MOST_THREADS, cores) if spec.algo.wide and not gpu else 1

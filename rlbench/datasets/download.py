@@ -24,7 +24,7 @@ from urllib.request import Request
 from filelock import FileLock, Timeout
 
 from rlbench import __version__, disk, faults
-from rlbench.datasets.redirects import urlopen
+from rlbench.datasets.remote import urlopen
 from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.datasets.episodes import episodes
-from rlbench.datasets.normalization import scale_of
+from rlbench.datasets.episodes import episodes, scale_of
 from rlbench.datasets.recording_format import TERMINATED, TRUNCATED, Steps
 from rlbench.datasets.types import Dataset
 

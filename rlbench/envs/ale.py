@@ -17,19 +17,21 @@ Remaining differences from the reference wrappers (NoopReset, MaxAndSkip, Episod
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import ale_py
 import numpy as np
+from ale_py import roms
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
-from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
+from rlbench.envs.atari import FIRE, Answers, atari_info, check_game, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
-from rlbench.envs.roms import rom_of
+from rlbench.errors import UsageError
 
 SCREEN: Final = (210, 160, 3)
 FULL_STRENGTH: Final = np.ones(1, np.float32)  # paddle strength of a continuous action
@@ -161,3 +163,26 @@ def _receive_answer(engine: ale_py.ALEVectorInterface) -> _Answer:
         ended=bool(ended[0]),
         frames=int(info["episode_frame_number"][0]),
     )
+
+
+vars(roms)["print"] = lambda *_: None  # with ALE_ROMS_DIR it prints a message on stdout, which is for results
+
+
+def rom_of(game: str, where: str) -> Path:
+    """Path of the ROM of a game; ``where`` names the engine in messages.
+
+    Raises:
+        UnknownName: there is no such game.
+        UsageError: its ROM is missing, or differs from the one that ale-py expects.
+    """
+    check_game(game, roms.get_all_rom_ids(), where=where)
+    folder = os.environ.get("ALE_ROMS_DIR")
+    try:
+        rom = roms.get_rom_path(game)
+    except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]
+        remedy = f"correct ALE_ROMS_DIR={folder}, or unset it" if folder else "install ale-py again"
+        raise UsageError(f"{where}: no ROM of {game!r} ({reason}); {remedy}") from None
+    if rom is None:
+        raise UsageError(f"{where}: the ROM of {game!r} is not in this ale-py")
+    return rom

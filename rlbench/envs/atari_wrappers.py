@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
+from rlbench.envs.ale import rom_of
 from rlbench.envs.atari import FIRE, NOOP
-from rlbench.envs.roms import rom_of
 from rlbench.errors import UsageError
 
 Frame: TypeAlias = NDArray[np.uint8]

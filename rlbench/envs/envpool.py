@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.config.tasks import AtariTask
+from rlbench.envs.ale import rom_of
 from rlbench.envs.atari import FIRE, Answers, atari_info, one_seed_per_env, referee
 from rlbench.envs.base import Frames, Step
 from rlbench.envs.checks import Inspection
-from rlbench.envs.roms import rom_of
 from rlbench.errors import UsageError
 
 REMEDY = 'pip install "rlbench[envpool]"'

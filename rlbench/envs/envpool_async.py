@@ -1,4 +1,4 @@
-"""EnvPool's MuJoCo tasks, stepped asynchronously; ``envs/envpool_mujoco.py`` builds on them.
+"""EnvPool's MuJoCo tasks, stepped asynchronously or in step.
 
 EnvPool returns answers in batches of a fixed size: here the greatest common divisor of the number of envs and
 ``async_batch``, so that no first observation stays in the pool.
@@ -110,3 +110,28 @@ def bundled_mujoco() -> str:
     library = next((path for folder in folders for path in Path(folder).glob("mujoco_gym_envpool*.so")), None)
     versions = set(re.findall(rb"\0([23]\.\d{1,2}\.\d{1,2})\0", library.read_bytes())) if library else set()
     return versions.pop().decode() if len(versions) == 1 else "unknown"
+
+
+class EnvPoolMujocoVector:
+    """N envs of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
+
+    def __init__(self, *, task: str, seeds: Sequence[int], threads: int, limit: int | None = None) -> None:
+        self._async = EnvPoolMujocoAsync(task=task, seeds=seeds, threads=threads, async_batch=len(seeds), limit=limit)
+        self.info: Final = self._async.info
+        self._env_ids = np.arange(len(seeds))
+
+    def reset(self) -> Frames:
+        """Begin every env's first episode, ``[N, *obs_shape]``."""
+        return self._async.reset()
+
+    def send(self, action: NDArray[Any]) -> None:
+        """Start a step of all envs with actions ``[N, A]``; an env whose episode is over resets itself."""
+        self._async.send(action, self._env_ids)
+
+    def recv(self) -> Step:
+        """Wait for the answers to the last ``send``."""
+        return self._async.recv()
+
+    def close(self) -> None:
+        """Join the pool's threads; idempotent."""
+        self._async.close()

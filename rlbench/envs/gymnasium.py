@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlbench.envs.base import Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.errors import RlbenchError, UnknownName, UsageError
-from rlbench.ops.state_dict import State, tensor, whole
+from rlbench.ops.state_dict import State, branch, tensor, whole
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # its spaces have the types of observations and actions
 NEVER: Final = 2**62  # steps
@@ -232,3 +232,29 @@ def _pcg64(words: NDArray[np.int64]) -> dict[str, Any]:
     high, low, inc_high, inc_low, has_uint32, uinteger = (int(word) for word in words.view(np.uint64))
     numbers = {"state": high << 64 | low, "inc": inc_high << 64 | inc_low}
     return {"bit_generator": "PCG64", "state": numbers, "has_uint32": has_uint32, "uinteger": uinteger}
+
+
+PACKAGE: Final = "gymnasium.envs.classic_control"
+
+
+class ClassicVector(GymnasiumVector):
+    """N envs of one task, such as ``CartPole-v1``; ``limit``: agent steps an episode may last, else the task's."""
+
+    def __init__(self, *, task: str, seeds: Sequence[int], limit: int | None = None) -> None:
+        factory, steps = bare(task, package=PACKAGE)
+        super().__init__(name=task, factory=factory, seeds=seeds, limit=steps if limit is None else limit)
+
+    def state_dict(self) -> State:
+        """State of envs, episodes and generators."""
+        places: State = {str(i): torch.tensor(np.array(env.state)) for i, env in enumerate(self._inner())}
+        return {**self.progress(), "places": places}  # a tensor for each env: after a reset its type differs
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore envs, episodes and generators."""
+        with self._inspection.guard():
+            self.proceed(state)
+            for i, env in enumerate(self._inner()):
+                env.state = tensor(branch(state, "places"), str(i)).numpy().copy()
+
+    def _inner(self) -> list[Any]:
+        return [env.unwrapped for env in self._envs]

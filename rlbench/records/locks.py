@@ -88,3 +88,18 @@ def is_held(folder: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def holder(folder: Path) -> str:
+    """Return ``process 4242``; ``another process`` where it is of another machine, or gone."""
+    try:
+        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return "another process"
+    try:
+        number, _, node = os.read(handle, 200).decode("utf-8", "replace").strip().partition(" ")
+    except OSError:
+        return "another process"
+    finally:
+        os.close(handle)
+    return f"process {number}" if number.isdecimal() and node == platform.node() else "another process"

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from rlbench.report.dataset_returns import UNKNOWN, DatasetReturns, dataset_returns, noted
 from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
@@ -38,7 +37,7 @@ from rlbench.report.reference_scores import (
 from rlbench.report.references import Reference, reference
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.runs import Evaluation, Run
+from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
 from rlbench.report.tolerances import insensitive, margin, on_scale, resolution, step_margin, threshold
 from rlbench.report.verdict import (
     ALPHA,

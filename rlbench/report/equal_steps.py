@@ -15,11 +15,10 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal
 
-from rlbench.report.curves import Curve, documented_curves
 from rlbench.report.estimate import SLACK, interval, mean
 from rlbench.report.reference_scores import settings
 from rlbench.report.reference_table import CellKey
-from rlbench.report.references import reference
+from rlbench.report.references import Curve, documented_curves, reference
 from rlbench.report.run_index import Runs
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import ALPHA, FEWEST, SHARE, Claim, Verdict, against_seeds, margin_of, with_failures

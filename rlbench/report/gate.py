@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from rlbench.report.estimate import mean, spread
-from rlbench.report.t_distribution import distribution
+from rlbench.report.estimate import distribution, mean, spread
 from rlbench.report.verdict import holm
 
 ALPHA = 0.05

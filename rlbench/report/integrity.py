@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files, imported, manifest, store
-from rlbench.records.folders import folders
+from rlbench.records.files import folders
 from rlbench.records.locks import is_held
 from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record

@@ -12,10 +12,9 @@ import numpy as np
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report.aggregate import Array
 from rlbench.report.compare import normalizer, scores_of
-from rlbench.report.curves import Curve, documented_curves
 from rlbench.report.reference_scores import documented, names_of
 from rlbench.report.reference_table import CellKey
-from rlbench.report.references import in_points, reference
+from rlbench.report.references import Curve, documented_curves, in_points, reference
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.sources import Sources

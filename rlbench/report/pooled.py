@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rlbench.report.cells import Cell
-from rlbench.report.estimate import mean, spread
+from rlbench.report.estimate import mean, quantile, spread
 from rlbench.report.references import reference
-from rlbench.report.t_distribution import quantile
 from rlbench.report.tables import task_name
 from rlbench.report.tolerances import on_scale
 from rlbench.report.verdict import FEWEST, SHARE, squared_error

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rlbench.errors import UnknownName
-from rlbench.report.curves import documented_curves
 from rlbench.report.reference_files import chosen_name
 from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, documented, sourced_notes
 from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
-from rlbench.report.references import Reference, reference
+from rlbench.report.references import Reference, documented_curves, reference
 from rlbench.report.tables import published, task_name
 
 SCHEMA_VERSION = 1

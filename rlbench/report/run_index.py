@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.records.folders import folders
+from rlbench.records.files import folders
 from rlbench.report.reference_scores import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
 from rlbench.report.runs import Run, read

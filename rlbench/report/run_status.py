@@ -9,7 +9,7 @@ from typing import Literal
 
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
-from rlbench.records.folders import folders
+from rlbench.records.files import folders
 from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read
 from rlbench.report.estimate import best_of_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -13,7 +13,8 @@ from typing import NamedTuple
 from rlbench.config.names import printable
 from rlbench.records import store
 from rlbench.records.types import Epoch
-from rlbench.report.attempts import Attempt, attempts
+from rlbench.report.reference_table import CellKey, lines, parsed
+from rlbench.report.repeats import Attempt, attempts
 
 FILES = ("spec.json", "epochs.jsonl", "outcome.json")
 
@@ -137,3 +138,51 @@ def _offline_speeds(epochs: Sequence[Epoch]) -> Iterator[float]:
     for before, epoch in pairwise(epochs):
         if epoch.steps > before.steps and epoch.seconds > before.seconds:
             yield (epoch.steps - before.steps) / (epoch.seconds - before.seconds)
+
+
+BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"
+"""Rows of the documents that describe a data set."""
+
+
+class DatasetReturns(NamedTuple):
+    """Mean raw returns; None where nobody says."""
+
+    behaviour: float | None = None  # of who made the data
+    expert: float | None = None
+
+
+UNKNOWN = DatasetReturns()
+
+
+def noted(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
+    """What the records say of each data set, by its SHA-256."""
+    found: dict[str, DatasetReturns] = {}
+    for run in runs:
+        data = run.environment.get("data")
+        if isinstance(data, Mapping) and "behaviour" in data:
+            found[str(data.get("sha256"))] = DatasetReturns(_number(data["behaviour"]), _number(data.get("expert")))
+    return found
+
+
+def dataset_returns(key: CellKey, runs: Iterable[Run], known: Mapping[str, DatasetReturns]) -> DatasetReturns:
+    """What a cell's data were worth: as its own records or others on the same file say, else as was documented."""
+    for run in runs:
+        data = run.environment.get("data")
+        told = known.get(str(data.get("sha256"))) if isinstance(data, Mapping) else None
+        if told is not None:
+            return told
+    if key.suite != "offline":
+        return UNKNOWN
+    return DatasetReturns(
+        _documented(key._replace(algorithm=BEHAVIOUR)),
+        _documented(key._replace(algorithm=EXPERT, dataset="")) if key.dataset.startswith("qrdqn-") else None,
+    )
+
+
+def _documented(key: CellKey) -> float | None:
+    rows = [row for row in lines(key.suite).get(key, []) if row["score"]]
+    return parsed(rows[0]).score if rows else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

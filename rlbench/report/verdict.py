@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rlbench.report.estimate import mean, spread
-from rlbench.report.t_distribution import distribution, normal_quantile, quantile
+from rlbench.report.estimate import distribution, mean, normal_quantile, quantile, spread
 
 ALPHA = 0.05
 FEWEST = 3

@@ -1,7 +1,7 @@
 """The offline table: recorded experience, and the documented settings of each algorithm.
 
-A cell has the settings of its primary reference (Tianshou, CORL, robomimic, OfflineRL-Lib): ``offline_sources`` has
-every field with file and commit. Cells without a reference, and our own data, have those of ``ALGORITHMS``:
+A cell has the settings of its primary reference (Tianshou, CORL, robomimic, OfflineRL-Lib): ``offline_settings.csv``
+has every field with file and commit. Cells without a reference, and our own data, have those of ``ALGORITHMS``:
 thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ; IQL and CRR
 have none there: IQL has its paper's settings, CRR its paper's losses (exp, β 1, weights up to 20) with two
 critics of which the lesser counts, targets that follow by 0.005, batches of 256 and the mode at play, as the others
@@ -14,7 +14,10 @@ HalfCheetah that is no longer made). Worlds of discrete actions are in ``offline
 
 from __future__ import annotations
 
+import csv
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 from rlbench.config.offline import (
     TD3BC,
@@ -25,10 +28,10 @@ from rlbench.config.offline import (
     ImplicitQ,
     Offline,
 )
-from rlbench.config.overrides import apply_settings
+from rlbench.config.overrides import Setting, apply_settings
 from rlbench.config.run import Budget, Protocol, Spec
 from rlbench.config.tasks import MujocoTask, OfflineTask
-from rlbench.suites import offline_discrete, offline_sources
+from rlbench.suites import offline_discrete
 
 BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
 QUALITIES = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay")
@@ -96,7 +99,7 @@ def spec(algorithm: str, task: str, seed: int, dataset: str = "") -> Spec:
 
 def sources(algorithm: str, task: str) -> dict[str, str]:
     """The file and commit of each documented field of a cell."""
-    return {setting.path: setting.source for setting in offline_sources.settings(algorithm, task)}
+    return {setting.path: setting.source for setting in settings(algorithm, task)}
 
 
 @cache
@@ -115,4 +118,43 @@ def _cell(algorithm: str, task: str) -> Spec:
         protocol=Protocol(name="d4rl-mujoco-v4", episodes=10, envs=10),
         budget=Budget(steps=steps, epoch=EPOCH, segment=100_000),
     )
-    return apply_settings(ours, offline_sources.settings(algorithm, task))
+    return apply_settings(ours, settings(algorithm, task))
+
+
+FILE = Path(__file__).with_name("offline_settings.csv")
+
+
+class Row(NamedTuple):
+    """One field of the cells of one algorithm, as one system sets it."""
+
+    system: str
+    algorithm: str
+    tasks: str  # data sets, separated by blanks
+    field: str  # as overrides name it
+    value: str
+    in_source: str  # the setting in the source's own words
+    source: str  # repository@commit:path; {task}, {body} and {quality} stand for those of the data set
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Every row of the file."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        return tuple(Row(**line) for line in csv.DictReader(file))
+
+
+@cache
+def settings(algorithm: str, task: str) -> tuple[Setting, ...]:
+    """The documented fields of one cell, each with its source; none where no reference documents the cell."""
+    body, _, quality = task.removesuffix("-v2").partition("-")
+    names = {"task": task, "body": body, "quality": quality.replace("-", "_")}
+    return tuple(
+        Setting(row.field, row.value, row.source.format(**names))
+        for row in rows()
+        if row.algorithm == algorithm and task in row.tasks.split()
+    )
+
+
+def system(algorithm: str, task: str) -> str:
+    """The system whose settings a cell has; empty where no reference documents the cell."""
+    return next((row.system for row in rows() if row.algorithm == algorithm and task in row.tasks.split()), "")

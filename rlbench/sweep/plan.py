@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from rlbench.config.footprint import Footprint, footprint, size
-from rlbench.config.resources import eval_worker_count, useful_threads
+from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size, useful_threads
 from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of

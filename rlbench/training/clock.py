@@ -1,11 +1,13 @@
-"""Time, in the only units there are: live agent steps, gradient steps, epochs, and seconds of the wall."""
+"""Time in agent steps, gradient steps, epochs and seconds; and the state of torch's global generators."""
 
 from __future__ import annotations
 
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from rlbench.ops.state_dict import State, number, whole
+import torch
+
+from rlbench.ops.state_dict import State, number, tensor, whole
 
 
 class Clock:
@@ -80,3 +82,21 @@ class RolloutSchedule(NamedTuple):
     def rests(self, clock: Clock) -> bool:
         """Only between two rollouts."""
         return clock.rows % self.rollout_length == 0
+
+
+class RngState:
+    """The host's generator and, where a run computes on a card, that card's."""
+
+    def __init__(self, card: torch.device | None) -> None:
+        self.card = card
+
+    def state_dict(self) -> State:
+        """Both states; on the host."""
+        host: State = {"host": torch.get_rng_state()}
+        return host if self.card is None else {**host, "card": torch.cuda.get_rng_state(self.card)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Draw on from there; a state saved without a card leaves the card's alone."""
+        torch.set_rng_state(tensor(state, "host"))
+        if self.card is not None and "card" in state:
+            torch.cuda.set_rng_state(tensor(state, "card"), self.card)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.parity import STRIDES, TOLERANCES, apart, strides
 from benchmarks.rigs import CELLS, learned, rig
-from rlbench.accel.compiled import Compiled
+from rlbench.accel.graph_capture import Compiled
 from rlbench.algorithms.base import Compilable
 from rlbench.assembly.engine import composites, refusals
 from rlbench.config.run import Runtime

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from rlbench.algorithms.base import Periodic, Update
 from rlbench.algorithms.icm import Curiosity, CuriousReplay, CuriousRollouts
 from rlbench.buffers.ring import Column, Ring
+from rlbench.buffers.rollout_view import TrajectoryView
 from rlbench.buffers.samplers import Uniform
-from rlbench.buffers.trajectory_view import TrajectoryView
 from rlbench.nets.icm import ICM
 from rlbench.nets.torsos import MlpTorso
 from rlbench.ops.returns import advantages

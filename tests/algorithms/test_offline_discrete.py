@@ -14,7 +14,7 @@ from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, expected_value, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
 from rlbench.config.offline_discrete import CriticRegularized
-from rlbench.nets.behavior import BehaviorPolicy, QNetWithPolicy
+from rlbench.nets.discrete_actor_critic import BehaviorPolicy, QNetWithPolicy
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.q_heads import ExpectedHead, QNet, QuantileHead
 from rlbench.nets.torsos import MlpTorso

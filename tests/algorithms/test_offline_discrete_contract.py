@@ -17,7 +17,7 @@ from rlbench.config import offline_discrete as asked
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, Quantiles
 from rlbench.errors import UsageError
-from rlbench.nets.behavior import QNetWithPolicy
+from rlbench.nets.discrete_actor_critic import QNetWithPolicy
 from rlbench.ops.types import Transition
 from tests.algorithms.contract import compiles_whole, goes_on
 

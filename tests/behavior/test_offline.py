@@ -25,7 +25,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums
 from rlbench.datasets.checksums import seal_of
-from rlbench.datasets.episode_returns import episode_returns
+from rlbench.datasets.episodes import episode_returns
 from rlbench.datasets.recipes import RECIPES
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile, UsageError

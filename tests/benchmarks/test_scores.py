@@ -12,8 +12,8 @@ from scipy import stats
 
 from benchmarks.children import ROOT
 from benchmarks.scores import Contest, Pair, markdown, pairs
-from rlbench.report.curves import documented_curves
 from rlbench.report.reference_table import CellKey
+from rlbench.report.references import documented_curves
 from rlbench.report.run_index import gather
 
 FILE = "a" * 64

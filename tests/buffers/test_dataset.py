@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rlbench.buffers.dataset import ring
 from rlbench.buffers.ring import Ring
-from rlbench.datasets.episodes import episodes, terminated_on_end
-from rlbench.datasets.normalization import scale_of
+from rlbench.datasets.episodes import episodes, scale_of, terminated_on_end
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
 from rlbench.ops.types import Transition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlbench.cli.seeds import parse_seeds
+from rlbench.cli.choices import parse_seeds
 from rlbench.errors import UsageError
 
 

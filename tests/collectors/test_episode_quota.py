@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from rlbench.collectors.episode_quota import EpisodeQuota
+from rlbench.collectors.episode_stats import EpisodeQuota
 from rlbench.envs.base import Step
 
 

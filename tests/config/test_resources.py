@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rlbench import suites
+from rlbench.config.footprint import eval_worker_count
 from rlbench.config.overrides import apply_settings, parse
-from rlbench.config.resources import eval_worker_count
 from rlbench.config.run import Spec
 
 TD3BC = suites.spec("offline", "td3bc", "halfcheetah-medium-v2")

@@ -13,11 +13,10 @@ from rlbench.config.tasks import AtariTask
 from rlbench.envs import atari_wrappers
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import Box, Discrete, VectorEnv
-from rlbench.envs.classic import ClassicVector
 from rlbench.envs.envpool import EnvPoolVector
-from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+from rlbench.envs.envpool_async import EnvPoolMujocoVector
 from rlbench.envs.fetch import FetchVector
-from rlbench.envs.gymnasium import GymnasiumVector
+from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.toy import Catch
 from tests.envs.registered import made

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rlbench.envs.envpool_mujoco import EnvPoolMujocoVector
+from rlbench.envs.envpool_async import EnvPoolMujocoVector
 from rlbench.envs.gymnasium import GymnasiumVector
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from rlbench.nets import initial
+from rlbench.nets import actors
 from rlbench.nets.actors import ConditionalActor, DeterministicActor, SquashedActor
 from rlbench.nets.critics import Critics, random_subset
 
@@ -124,7 +124,7 @@ def test_a_conditional_std_is_a_scaled_softplus_within_its_bounds() -> None:
 def test_orthogonal_critics_keep_lengths_up_to_their_gain_and_differ() -> None:
     torch.manual_seed(0)
     critics = Critics(members=2, obs=5, actions=3, widths=(8, 8))
-    initial.orthogonal(critics)
+    actors.orthogonal(critics)
     for layer, gain in zip(critics.layers, (math.sqrt(2), math.sqrt(2), 0.01), strict=True):
         for weight in layer.weight:
             rows = weight.T
@@ -138,7 +138,7 @@ def test_a_last_layer_of_two_heads_is_drawn_by_xavier_as_one_layer() -> None:
     whole = torch.nn.Linear(256, 12)
     torch.nn.init.xavier_uniform_(whole.weight, gain=1e-2)
     mean, log_std = torch.nn.Linear(256, 6), torch.nn.Linear(256, 6)
-    initial.xavier(mean, log_std)
+    actors.xavier(mean, log_std)
     bound = whole.weight.abs().max().item()
     for layer in (mean, log_std):
         assert layer.weight.abs().max().item() == pytest.approx(bound, rel=0.01)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.envs import classic
+from rlbench.envs import gymnasium as gymnasium_envs
 
 SMALL = (
     "budget.steps=400", "budget.epoch=200", "budget.segment=200", "algo.learning_starts=100", "algo.batch=8",
@@ -78,8 +78,8 @@ class Breaking(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def breaking(way: str, lane: int, at: int, only: Callable[[int], bool] = lambda _: True) -> Callable[..., Any]:
-    """What stands for ``classic.bare``: of the vectors that ``only`` names by their number, one lane breaks."""
-    bare, made = classic.bare, [0]
+    """What stands for ``gymnasium.bare``: of the vectors that ``only`` names by their number, one lane breaks."""
+    bare, made = gymnasium.bare, [0]
 
     def factory(task: str, *, package: str) -> Any:
         plain, limit = bare(task, package=package)
@@ -103,5 +103,5 @@ def training(vector: int) -> bool:
 if __name__ == "__main__":
     way, lane, at, *rest = sys.argv[1:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classic, "bare", breaking(way, int(lane), int(at), training))
+        patch.setattr(gymnasium_envs, "bare", breaking(way, int(lane), int(at), training))
         sys.exit(main(rest))

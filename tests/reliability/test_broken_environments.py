@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.cli.app import main
-from rlbench.envs import classic
+from rlbench.envs import gymnasium as gymnasium_envs
 from rlbench.records.store import Record, read
 from tests.reliability.broken import breaking, training, words
 
@@ -23,7 +23,7 @@ LANE, STEP = 1, 60
 def broken(way: str, results: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     """Exit code of a run whose training environment breaks in one lane."""
     with monkeypatch.context() as patch:
-        patch.setattr(classic, "bare", breaking(way, LANE, STEP, training))
+        patch.setattr(gymnasium_envs, "bare", breaking(way, LANE, STEP, training))
         return main(words(results, *more))
 
 

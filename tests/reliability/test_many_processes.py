@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
-from rlbench.records.lock_holder import holder
-from rlbench.records.locks import Claim
+from rlbench.records.locks import Claim, holder
 from rlbench.records.store import Store, folder_of, read
 
 SETS = (

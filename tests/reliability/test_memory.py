@@ -20,7 +20,7 @@ from rlbench.cli.app import main
 from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets import d4rl
-from rlbench.datasets.normalization import scale_of
+from rlbench.datasets.episodes import scale_of
 from rlbench.records.store import read
 from tests.reliability import odd
 from tests.reliability.broken import words
@@ -221,7 +221,7 @@ LIMITED = """
 import resource, sys
 from rlbench.cli.app import main
 import rlbench.run
-from rlbench.envs.classic import ClassicVector
+from rlbench.envs.gymnasium import ClassicVector
 from tests.reliability.measured import resident
 recv, steps = ClassicVector.recv, [0]
 def limited(self):

@@ -18,11 +18,11 @@ from rlbench import disk
 from rlbench.cli import app, replay
 from rlbench.cli.resolve import resolve
 from rlbench.cli.trackers import curves_in
-from rlbench.datasets import checksums, download, minari, redirects
+from rlbench.datasets import checksums, download, minari, remote
 from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.records import files, manifest
 from rlbench.records.store import Record, Store, folder_of, read
-from rlbench.report import attempts, baseline, check, html_report, integrity
+from rlbench.report import baseline, check, html_report, integrity, repeats
 from rlbench.report.sources import Sources
 from rlbench.run import _saved
 from tests.conftest import epoch
@@ -74,7 +74,7 @@ def test_a_link_in_a_run_is_a_fault_and_no_checkpoint_is_read_through_it(link: s
 def test_an_attempt_is_read_through_no_link(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "results")
     (folder / "attempt-1").symlink_to(recorded(tmp_path / "others"))
-    assert [attempt.status for attempt in attempts.attempts(folder)] == ["damaged"]
+    assert [attempt.status for attempt in repeats.attempts(folder)] == ["damaged"]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 4])
@@ -183,7 +183,7 @@ ADDRESSES = {
 
 @pytest.mark.parametrize("host", ADDRESSES)
 def test_an_address_is_private_or_public(host: str) -> None:
-    assert redirects.private(host) == ADDRESSES[host]
+    assert remote.private(host) == ADDRESSES[host]
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def fetch(url: str, target: Path) -> bytes:
 
 def test_a_redirect_leads_into_no_private_network(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetch(f"http://127.0.0.1:{port}/a", tmp_path / "mirror") == b"abc"
-    monkeypatch.setattr(redirects, "private", lambda host: host != "localhost")
+    monkeypatch.setattr(remote, "private", lambda host: host != "localhost")
     with pytest.raises(RefusedFile, match=r"redirects to 127\.0\.0\.1"):
         fetch(f"http://localhost:{port}/a", tmp_path / "public")
 

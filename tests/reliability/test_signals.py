@@ -123,7 +123,7 @@ def test_who_is_told_to_ignore_a_hang_up_goes_on(tmp_path: Path) -> None:
 
 EVALUATING = """
 import signal, sys, time
-from rlbench.collectors.episode_quota import EpisodeQuota
+from rlbench.collectors.episode_stats import EpisodeQuota
 signal.signal(signal.SIGINT, signal.default_int_handler)
 add = EpisodeQuota.add
 def slow(*arguments):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.dataset_returns import DatasetReturns
+from rlbench.report.runs import DatasetReturns
 from rlbench.report.tables import columns, to_json, to_markdown
 
 Record = Callable[..., Path]

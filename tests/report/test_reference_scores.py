@@ -6,7 +6,6 @@ import csv
 
 import pytest
 
-from rlbench.report.curves import documented_curves
 from rlbench.report.reference_scores import (
     DATA,
     CellKey,
@@ -19,7 +18,7 @@ from rlbench.report.reference_scores import (
     row_of,
     suites,
 )
-from rlbench.report.references import reference
+from rlbench.report.references import documented_curves, reference
 from rlbench.suites import spec
 
 RULES = (

@@ -11,7 +11,7 @@ import pytest
 
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
-from rlbench.records.folders import folders
+from rlbench.records.files import folders
 from rlbench.report import runs
 from rlbench.report.reference_scores import CellKey
 from rlbench.report.run_index import Runs, differences, file_of, gather

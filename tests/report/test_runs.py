@@ -11,7 +11,7 @@ import pytest
 
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
-from rlbench.records.folders import folders
+from rlbench.records.files import folders
 from rlbench.report.runs import read
 
 Record = Callable[..., Path]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rlbench.report import estimate
-from rlbench.report.t_distribution import distribution, normal_quantile, quantile
+from rlbench.report.estimate import distribution, normal_quantile, quantile
 from rlbench.report.verdict import (
     Claim,
     Verdict,

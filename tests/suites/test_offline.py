@@ -17,7 +17,7 @@ from rlbench.config.offline import (
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.tasks import MujocoTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError
-from rlbench.suites.offline_sources import system
+from rlbench.suites.offline import system
 
 D4RL = [f"{body}-{kind}-v2" for body in ("halfcheetah", "hopper", "walker2d") for kind in ("medium", "expert")]
 TIANSHOU = [(a, t) for a in suites.algorithms("offline") for t in D4RL if system(a, t) in {"Tianshou", ""}]

@@ -12,8 +12,7 @@ from rlbench.cli.resolve import resolve
 from rlbench.config.canonical import fields
 from rlbench.config.offline import Offline
 from rlbench.report.reference_scores import documented
-from rlbench.suites.offline import OWN, PUBLISHED
-from rlbench.suites.offline_sources import rows, settings, system
+from rlbench.suites.offline import OWN, PUBLISHED, rows, settings, system
 
 CORL = "corl-team/CORL@eeeeef2"
 ROBOMIMIC = "ARISE-Initiative/robomimic@d309eae"

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from rlbench.cli.app import main
+from rlbench.cli.choices import parse_until
 from rlbench.cli.resolve import resolve
 from rlbench.cli.sweep import SweepOptions, command_line, repeated_settings
-from rlbench.cli.until import parse_until
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read, scores
 from rlbench.sweep.plan import Job, Order

@@ -13,9 +13,8 @@ from rlbench.config.online import Linear
 from rlbench.config.run import Budget
 from rlbench.ops.state_dict import State, branch, tensor
 from rlbench.records.types import Epoch, Evaluated, Progress, Updated
-from rlbench.training.clock import ReplayRatio
+from rlbench.training.clock import ReplayRatio, RngState
 from rlbench.training.online import Online
-from rlbench.training.rng_state import RngState
 
 
 class Part:
