@@ -30,7 +30,7 @@ from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.store import Store
 from rlbench.records.types import Epoch, Evaluated, Outcome, Progress, Status
-from rlbench.signals import Stop
+from rlbench.signals import Stop, cause
 from rlbench.training.clock import Clock
 from rlbench.training.offline import Offline
 from rlbench.training.online import Online
@@ -146,7 +146,7 @@ class _Recorder:
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
-            _finish(self.store, clock, self.trainer.inexact, f"signal {stop.signal}", "interrupted")
+            _finish(self.store, clock, self.trainer.inexact, cause(stop.signal), "interrupted")
             raise Interrupted(
                 f"{self.store.folder}: stopped at {clock.steps:,} steps; the same command resumes", signal=stop.signal
             )

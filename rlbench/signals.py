@@ -13,6 +13,16 @@ from rlbench.errors import Interrupted
 Phase: TypeAlias = Literal["idle", "setup", "training"]
 
 
+def cause(number: int) -> str:
+    """Name a signal as a user knows it: ``Ctrl-C``, ``SIGTERM``."""
+    if number == signal.SIGINT:
+        return "Ctrl-C"
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 @dataclass(slots=True)
 class Stop:
     """Request to stop, set by a signal handler and polled between two records."""

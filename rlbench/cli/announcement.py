@@ -63,7 +63,7 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     near, cpu = sorted_runs(runs), processor()
     seconds = 0.0
     for spec in specs:
-        expected = throughput(_key(spec), near, cpu)
+        expected = throughput(cell_key(spec), near, cpu)
         if expected is None:
             return ""
         seconds += spec.budget.steps / expected.speed
@@ -71,7 +71,8 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     return f", about {spoken(seconds)} {'here' if here else 'on the machine of results/'}"
 
 
-def _key(spec: Spec) -> CellKey:
+def cell_key(spec: Spec) -> CellKey:
+    """The cell that a run of these settings belongs to."""
     from rlbench.report.reference_scores import row_of
     from rlbench.report.reference_table import CellKey
 

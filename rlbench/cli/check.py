@@ -89,7 +89,8 @@ def check(
     """Say by the exit code whether anything has become worse.
 
     Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
-    5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's.
+    5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's. Rows that are
+    bad or undecided are listed, the others counted.
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
@@ -104,7 +105,7 @@ def check(
     if json:
         emit_json({"schema_version": CHECK_SCHEMA, "exit_code": code, "findings": [_row(f) for f in findings]})
     else:
-        emit(to_text(findings, terminal_width()))
+        emit(to_text(findings, terminal_width(), strict=strict))
     for finding in findings:
         if finding.word in WORSE | {"FAILED"}:
             complain(f"{finding.name}: {finding.word}: {finding.reason}")

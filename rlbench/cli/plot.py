@@ -27,6 +27,10 @@ def plot(
             autocompletion=completion.kinds,
         ),
     ] = "curves",
+    title: Annotated[
+        str | None,
+        typer.Option("--title", metavar="TEXT", help="A title above the figure; default: none.", show_default=False),
+    ] = None,
     task: Tasks = None,
     algo: Algos = None,
     results: Records = None,
@@ -50,8 +54,7 @@ def plot(
     from rlbench.report.plots import draw, encoded, kind_of
     from rlbench.report.sources import sources
 
-    picture = encoded(
-        draw(suite, kind_of(kind), sources(results), tasks=task or [], algorithms=algo or []), output.suffix
-    )
-    write_file(output, picture)
-    remark(f"{output}: {len(picture):,} bytes")
+    figure = draw(suite, kind_of(kind), sources(results), tasks=task or [], algorithms=algo or [])
+    content = encoded(figure, output.suffix, title=title or "")
+    write_file(output, content)
+    remark(f"{output}: {len(content):,} bytes")

@@ -77,7 +77,8 @@ class Drawing:
         rate = speed.at(record.steps)
         parts = [f"{rate:,.0f} steps/s"]
         if rate > 0:
-            parts.append(f"ETA {clock((spec.budget.steps - record.steps) / rate)}")
+            most = "≤ " if spec.protocol.stop is not None else ""  # a run may stop early, at a score
+            parts.append(f"ETA {most}{clock((spec.budget.steps - record.steps) / rate)}")
         if record.last_return is not None and not self.narrow:
             parts.append(f"return {record.last_return:.4g}")
         if more and not self.narrow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from rlbench.cli.output import complain, emit, emit_json, remark, terminal_width
 from rlbench.report.columns import sentences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlbench.config.run import Spec
     from rlbench.records.types import Outcome
     from rlbench.sweep.events import Ending
@@ -97,7 +100,7 @@ def run(
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
     else:
-        emit("\n".join(sentences(map(_sentence, rows), terminal_width())) or "no runs")
+        emit("\n".join(sentences([*_summary(endings, rows), *_verdicts(endings, results)], terminal_width())))
     _complain(rows)
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
@@ -168,6 +171,26 @@ def _complain(rows: list[dict[str, object]]) -> None:
     for row in rows:
         if row["status"] == "refused":
             complain(str(row["reason"]))
+
+
+def _summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
+    """One line a run that this command trained; of the others, how many are done and how many it did not reach."""
+    lines, untouched = [], Counter[str]()
+    for ending, row in zip(endings, rows, strict=True):
+        if ending.started or len(endings) == 1 or ending.status not in {"done", "interrupted"}:
+            lines.append(_sentence(row))
+        else:
+            untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
+    counts = [f"{count} run{'s' if count > 1 else ''} {state}" for state, count in untouched.items()]
+    return [*lines, *counts] or ["no runs"]
+
+
+def _verdicts(endings: Sequence[Ending], results: Path) -> list[str]:
+    """The verdict of each cell with a run that was trained or is done."""
+    from rlbench.cli.next_step import verdict_lines
+
+    ended = [ending for ending in endings if ending.started or ending.status == "done"]
+    return verdict_lines([e.job.spec for e in ended if e.status not in {"refused", "running"}], results)
 
 
 def _sentence(row: dict[str, object]) -> str:

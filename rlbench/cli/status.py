@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STATUS_SCHEMA = 1
 SECONDS_BETWEEN_LOOKS = 2.0
-CLEAR = "\x1b[H\x1b[J"
+HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 STATES = ("running", "done", "failed", "interrupted", "damaged")
 
 
@@ -81,10 +81,12 @@ def _standings(results: Path | None, suite: str | None, states: Sequence[str] | 
 
 def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
     """Look again and again; Ctrl-C is how it is meant to end."""
-    clear = CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else ""
+    redraws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     with suppress(KeyboardInterrupt):
         while True:
-            emit(clear + _text(_standings(results, suite, states), states))
+            text = _text(_standings(results, suite, states), states)
+            lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
+            emit(f"{HOME}{lines}{ERASE_LINE}\n{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 

@@ -28,7 +28,8 @@ from rlbench.report.tables import rounded, task_name
 
 Aspect = Literal["score", "at", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW", "BEHIND"}
-OPEN = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "NOT RUN", "PARTIAL", "OPEN", "TOO EARLY"}
+UNDECIDED = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "OPEN"}
+OPEN = UNDECIDED | {"NOT RUN", "PARTIAL", "TOO EARLY"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,12 +134,17 @@ def gate_word(verdict: str) -> str:
     return verdict.partition(" (")[0]
 
 
-def to_text(findings: Sequence[Finding], width: int | None = None) -> str:
-    """One line a finding, folded to a terminal of ``width`` columns, and a line that counts them."""
+def to_text(findings: Sequence[Finding], width: int | None = None, *, strict: bool = False) -> str:
+    """One line a finding that is bad or undecided, folded to ``width`` columns, and a line that counts all of them.
+
+    Under ``strict`` also what is missing has a line.
+    """
     if not findings:
         return "nothing to check"
-    lines = aligned([(f.word, f.name, f.reason) for f in findings], width)
-    return "\n".join([*lines, "", *sentences([counted(findings)], width)])
+    listed = [f for f in findings if f.word in WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED)]
+    lines = aligned([(f.word, f.name, f.reason) for f in listed], width)
+    rest = "; --json lists every row" if len(listed) < len(findings) else ""
+    return "\n".join([*lines, *([""] if lines else []), *sentences([counted(findings) + rest], width)])
 
 
 def counted(findings: Sequence[Finding]) -> str:

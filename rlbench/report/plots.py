@@ -116,8 +116,8 @@ def draw(
         return drawing(standings, scale)
 
 
-def encoded(figure: Figure, ending: str) -> bytes:
-    """A picture as the bytes of a file, the same for the same picture.
+def encoded(figure: Figure, ending: str, *, title: str = "") -> bytes:
+    """A figure, below a title if there is one, as the bytes of a file; equal figures give equal bytes.
 
     Raises:
         UsageError: no picture ends so.
@@ -126,6 +126,8 @@ def encoded(figure: Figure, ending: str) -> bytes:
         raise UsageError(f"{ending or 'no ending'}: pictures are written as {' or '.join(ENDINGS)}")
     file = io.BytesIO()
     with style.context(STYLE):
+        if title:
+            figure.suptitle(title, parse_math=False)
         figure.savefig(file, format=ending[1:], metadata=UNDATED[ending], dpi=150)
     return PLACES.sub(_coarse, file.getvalue()) if ending == ".svg" else file.getvalue()
 

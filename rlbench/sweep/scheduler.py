@@ -6,7 +6,6 @@ that several sweeps of the same runs share them; an in-process sweep leaves such
 
 from __future__ import annotations
 
-import signal
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from rlbench.records import attempts
 from rlbench.records.locks import is_held
 from rlbench.records.store import Record, read
 from rlbench.records.types import Outcome
-from rlbench.signals import Stop
+from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
 from rlbench.sweep.plan import Job
 from rlbench.sweep.worker import PATIENCE
@@ -120,8 +119,8 @@ class Sweep:
             for job, event in self.executor.events(WAIT):
                 self._handle(job, event)
         self._wind_up()
-        has_signal = self.stop.signal is not None
-        reason = f"signal {self.stop.signal}" if has_signal else "not started, because another run was halted"
+        stopped_by = self.stop.signal
+        reason = "not started, because another run was halted" if stopped_by is None else cause(stopped_by)
         for job in self.jobs:
             if job.name not in self.endings:
                 self._end(job, "interrupted", reason, _outcome(job.folder), quiet=True)
@@ -213,7 +212,7 @@ class Sweep:
         if event.status is not None:
             return event.status, event.reason
         if self.stop.signal is not None and not event.lost:
-            return "interrupted", outcome.reason if outcome is not None else f"signal {self.stop.signal}"
+            return "interrupted", outcome.reason if outcome is not None else cause(self.stop.signal)
         return _by_code(event, begun=attempt.begun)
 
     def _wind_up(self) -> None:
@@ -283,7 +282,7 @@ def _by_code(event: Exited, *, begun: bool) -> tuple[Status, str]:
         case code if event.lost or code == 0:
             return "crashed", event.reason
         case code if code < 0:
-            return "crashed", f"ended by {_signal_name(-code)}"
+            return "crashed", f"ended by {cause(-code)}"
         case code:
             return "crashed", f"exit code {code}: {event.reason}"
 
@@ -300,10 +299,3 @@ def _record(folder: Path) -> Record | None:
         return read(folder) if (folder / "spec.json").exists() else None
     except RefusedFile:
         return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

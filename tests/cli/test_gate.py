@@ -91,8 +91,20 @@ def test_without_a_baseline_the_documents_judge(record_run: Record, capsys: Capt
 def test_nothing_measured_prints_not_run_and_exits_0(capsys: Capture) -> None:
     Path("results").mkdir()
     assert main(["check", "atari"]) == 0
-    assert capsys.readouterr().out.count("NOT RUN") == 57  # 56 cells and the count
+    assert capsys.readouterr().out == "56 NOT RUN; --json lists every row\n"
     assert main(["check", "toy", "--strict"]) == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"{len(lines) - 2} NOT RUN" and lines[0].startswith("NOT RUN  toy/dqn/Catch score")
+
+
+def test_good_rows_are_counted_and_undecided_ones_listed(record_run: Record, capsys: Capture) -> None:
+    for seed in range(3):
+        toy(record_run, 1.0, seed)
+    record_run([0.0, 1.0], suite="toy", task="Catch", algo="c51")
+    assert main(["check", "toy"]) == 0
+    row, empty, counts = capsys.readouterr().out.splitlines()
+    assert row.startswith("INCONCLUSIVE  toy/c51/Catch score") and empty == ""
+    assert "1 REPRODUCED, " in counts and ", 1 INCONCLUSIVE; --json" in counts
 
 
 def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Path, capsys: Capture) -> None:

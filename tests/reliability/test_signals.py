@@ -19,6 +19,7 @@ import pytest
 
 from rlbench.datasets import recording_writer, shard_conversion
 from rlbench.records.store import read
+from rlbench.signals import cause
 from tests.reliability.broken import SETS, words
 
 HURRY = 30.0  # seconds from a signal to the end
@@ -87,7 +88,7 @@ def test_a_signal_in_training_saves_the_run_at_that_very_step(number: signal.Sig
     assert code == 128 + number
     assert "the same command resumes" in err
     (row,) = json.loads(out)["runs"]
-    assert (row["status"], row["reason"]) == ("interrupted", f"signal {number}")
+    assert (row["status"], row["reason"]) == ("interrupted", cause(number))
     record = read(Path(row["folder"]))
     assert record.outcome is not None
     assert record.outcome.steps >= 200

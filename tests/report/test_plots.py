@@ -92,6 +92,11 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
     assert "Fewer than" not in text
 
 
+def test_a_title_stands_above_a_figure_as_it_is_typed(two_algorithms: Path) -> None:
+    assert main(["plot", "toy", "--title", "Toys, $5 each$", "--output", "titled.svg", "--results", "results"]) == 0
+    assert "<!-- Toys, $5 each$ -->" in Path("titled.svg").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "forest"])  # a bound needs three seeds
 def test_every_kind_of_picture_is_drawn_and_twice_the_same(kind: str, two_algorithms: Path) -> None:
     pictures = [encoded(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]

@@ -87,7 +87,7 @@ def test_table_show_and_check_take_it(
     monkeypatch.setenv("RLBENCH_REFERENCES", str(file))
     monkeypatch.setenv("RLBENCH_REFERENCE", "Ours2026")
     (tmp_path / "empty").mkdir()
-    assert main(["check", "mujoco", "--results", str(tmp_path / "empty")]) == 0
+    assert main(["check", "mujoco", "--strict", "--results", str(tmp_path / "empty")]) == 4
     assert "documented 3,000.5" in capsys.readouterr().out
     drawn = str(tmp_path / "hopper.png")
     assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", drawn, *chosen]) == 0

@@ -1,0 +1,73 @@
+"""The lines that follow training: the verdict of each cell, and the command that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlbench import suites
+from rlbench.cli.app import main
+from rlbench.cli.next_step import verdict_lines
+
+Record = Callable[..., Path]
+CATCH = {"suite": "toy", "task": "Catch"}
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def lines(results: str = "results", *, suite: str = "toy", algorithm: str = "dqn", task: str = "Catch") -> list[str]:
+    return verdict_lines([suites.spec(suite, algorithm, task)], Path(results))
+
+
+def test_an_undecided_cell_names_the_seeds_to_add(record_run: Record) -> None:
+    record_run([0.0, 0.75], seed=4, **CATCH)
+    (line,) = lines()
+    assert line == (
+        "toy/dqn/Catch: documented 1, measured 0.75 over 1 seed: INCONCLUSIVE (≈ 2 more seeds); "
+        "next: `rlbench run toy dqn Catch --seeds 5-6 --results results`"
+    )
+    record_run([0.0, 0.75], seed=5, **CATCH)
+    assert lines()[0].endswith("next: `rlbench run toy dqn Catch --seeds 6 --results results`")
+
+
+def test_a_decided_cell_names_its_table(record_run: Record) -> None:
+    for seed in range(3):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    Path("results").rename("runs")
+    (line,) = lines("runs")
+    assert line.endswith("3 seeds: REPRODUCED; next: `rlbench table toy --algo dqn --task Catch`")
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ({"status": "interrupted"}, ": PARTIAL"),
+        ({"sets": ["algo.critic_lr=0.5"]}, "NOT RUN (1 run with other settings)"),
+    ],
+)
+def test_a_cell_without_a_full_run_says_why(run: dict[str, object], text: str, record_run: Record) -> None:
+    record_run([3_000.0] * 2, suite="mujoco", algo="sac", task="HalfCheetah-v4", **run)
+    assert text in lines(suite="mujoco", algorithm="sac", task="HalfCheetah-v4")[0]
+
+
+def test_a_damaged_record_costs_the_lines_and_nothing_else(record_run: Record) -> None:
+    (record_run([1.0], **CATCH) / "spec.json").write_text("{", encoding="utf-8")
+    assert lines() == []
+
+
+def test_a_sweep_names_its_runs_and_counts_those_that_were_done(
+    record_run: Record, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(2):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    assert main(["run", "toy", "dqn", "Catch", "--seeds", "0-1", "--results", "results"]) == 0
+    count, verdict = capsys.readouterr().out.splitlines()
+    assert count == "2 runs done already" and verdict.startswith("toy/dqn/Catch: documented 1, measured 1.00 over 2")
+    assert main(["run", "toy", "dqn", "Catch", "--results", "results"]) == 0
+    alone, _ = capsys.readouterr().out.splitlines()
+    assert alone.startswith("toy/dqn/Catch seed 0: done at ")
