@@ -70,6 +70,6 @@ def _judged(run: Offline) -> Spent:
     for _ in run:
         if not learned:
             spent = Spent(perf_counter() - began, process_time() - busy)
-        learned = run.judges.most > 0 and run.clock.updates == run.budget.steps
+        learned = run.eval_pool.most > 0 and run.clock.updates == run.budget.steps
     run.close()
     return spent

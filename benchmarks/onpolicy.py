@@ -34,12 +34,12 @@ def _measured(documented: Spec, case: Case) -> dict[str, list[float]]:
     """Whole rollouts with their updates; the first one is the warm-up, here and in the peer."""
     spec = apply_settings(documented, [parse(text, "benchmark") for text in SETTINGS])
     run = online(spec, Runtime(device="cpu", threads=case.threads), describe(spec))
-    if not isinstance(run.rhythm, RolloutSchedule):
-        raise TypeError(type(run.rhythm).__name__)
+    if not isinstance(run.update_schedule, RolloutSchedule):
+        raise TypeError(type(run.update_schedule).__name__)
     run.clock.epochs = 1  # the untrained policy counts as judged
     watch, first, began, busy = watched(run), 0, 0.0, 0.0
-    each, num_envs = run.rhythm.updates, spec.task.envs
-    rollouts = max(2, case.steps // (run.rhythm.rollout_length * num_envs))
+    each, num_envs = run.update_schedule.updates, spec.task.envs
+    rollouts = max(2, case.steps // (run.update_schedule.rollout_length * num_envs))
     for progress in run:
         if first == 0 and progress.updates >= each:
             watch.reset()

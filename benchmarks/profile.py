@@ -62,7 +62,7 @@ def _steps(run: Online | Offline) -> Iterator[int]:
             run.updater.run(number, STRIDE)
         return
     run.clock.epochs = 1  # the untrained policy counts as judged
-    whole = run.rhythm.updates if isinstance(run.rhythm, RolloutSchedule) else 0
+    whole = run.update_schedule.updates if isinstance(run.update_schedule, RolloutSchedule) else 0
     first, learned = -1, 0
     for progress in run:
         if progress.updates < max(BEFORE, whole) or (whole and progress.updates == learned):

@@ -299,7 +299,7 @@ def _store_epoch(spec: Spec, store: Store, epoch: Epoch, trainer: Trainer) -> No
     if store.append(epoch) and checkpoint.exists(folder) and whole(checkpoint.load(folder), "epoch") >= epoch.number:
         checkpoint.discard(folder)  # of an epoch that was replaced
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best.mean):
-        checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.judged, epoch.number))
+        checkpoint.save(folder, _policy_state(spec, store, trainer, trainer.evaluated_policy, epoch.number))
 
 
 def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def test_what_is_built_has_the_settings_of_its_spec(algorithm: str, game: str) -
     assert updater.batch == algo.batch
     assert updater.learner is learner
     assert updater.source is ring
-    assert trainer.rhythm == (algo.learning_starts, algo.updates_per_step)
+    assert trainer.update_schedule == (algo.learning_starts, algo.updates_per_step)
     assert trainer.budget == spec.budget
     assert collector.recorder is ring
     if algo.replay.priority is None:

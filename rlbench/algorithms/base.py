@@ -22,14 +22,14 @@ Compiler: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
 
 
 class Update(NamedTuple):
-    """The metrics of one gradient step; of what it did not touch, their last values."""
+    """The metrics and priorities of one gradient step; networks that it skips report their last metrics."""
 
     metrics: Metrics
     priority: Tensor  # [B]
 
 
 class Periodic(NamedTuple):
-    """Something that happens in place after every so many updates: a copy to a target network."""
+    """An in-place action after every ``period`` updates, such as a copy to a target network."""
 
     period: int  # updates
     action: Callable[[], None]
@@ -67,7 +67,7 @@ def compilable(
 
 
 class Learner(Stateful, Protocol):
-    """Learns and acts; knows neither buffer nor environment nor time."""
+    """A learner: it updates networks and acts; it has no buffer, environment or clock."""
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Return the preferred actions at ``obs``, ``[N]`` or ``[N, A]``; exploring is the collector's."""
@@ -77,22 +77,22 @@ class Learner(Stateful, Protocol):
 
 
 class OffPolicyLearner(Learner, Protocol[BatchT_contra]):
-    """Learns from batches of transitions, from a replay or from recorded data."""
+    """A learner from batches of transitions of a replay buffer or a data set."""
 
     @property
     def every(self) -> tuple[Periodic, ...]:
-        """The actions that are due after every so many updates."""
+        """Periodic actions, such as target updates."""
 
     @property
     def cycle(self) -> int:
-        """Updates after which their pattern repeats: TD3's actor moves in every second one."""
+        """Number of updates after which their pattern repeats: TD3 updates its actor in every second one."""
 
     def update(self, batch: BatchT_contra, phase: int) -> Update:
         """Make the ``phase``-th gradient step of a cycle, of fixed shape."""
 
 
 class OnPolicyLearner(Learner, Protocol):
-    """Learns from whole rollouts; its continuous actions may lie out of bounds."""
+    """A learner from rollouts; its continuous actions may lie out of bounds."""
 
     @property
     def steps(self) -> int:

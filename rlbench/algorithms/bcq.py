@@ -1,4 +1,4 @@
-"""BCQ: only what a model of the data proposes is ever considered, and of that the best."""
+"""BCQ: the policy selects, by value, among actions that a VAE of the data samples."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BCQ(Compilable):
 
     @compilable
     def model_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """The proposer's loss, and its mean squared error and divergence, all ``[]``."""
+        """The VAE's loss, and its mean squared error and divergence, all ``[]``."""
         action, mean, log_std = self.net.proposer(batch.obs, batch.action)
         error, divergence = bc_mse(action, batch.action), kl_to_standard_normal(mean, log_std)
         total = (batch.weight * vae_loss(error, divergence, self.config.vae_kl_weight)).mean()
@@ -59,32 +59,32 @@ class BCQ(Compilable):
 
     @torch.no_grad()
     def proposals(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """One action where the batch begins, ``[B, A]``, and all candidates where it leads to, ``[M, B, A]``."""
+        """One sampled action at ``obs``, ``[B, A]``, and M candidates at ``next_obs``, ``[M, B, A]``."""
         count = self.config.n_action_samples
         here, there = batch.obs[None], batch.next_obs.expand(count, -1, -1)
-        proposed = self.net.proposer.propose(torch.cat([here, there]).flatten(0, 1), 1)
-        proposed = proposed.view(count + 1, *batch.action.shape)
-        return proposed[0], proposed[1:]
+        actions = self.net.proposer.propose(torch.cat([here, there]).flatten(0, 1), 1)
+        actions = actions.view(count + 1, *batch.action.shape)
+        return actions[0], actions[1:]
 
     @compilable
-    def critic_loss(self, batch: Transition, proposed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best of ``proposed`` ``[M, B, A]`` (eq. 13)."""
+    def critic_loss(self, batch: Transition, candidates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the best ``candidates`` ``[M, B, A]`` (eq. 13)."""
         with torch.no_grad():
-            action = self.target_perturbation(batch.next_obs, proposed)
+            action = self.target_perturbation(batch.next_obs, candidates)
             value = lambda_mix(self.target_critics.each(batch.next_obs, action), self.config.lmbda)  # [M, B]
-            goal = batch.reward + batch.discount * value.amax(0)
-        return td_loss(self.net.critics, batch, goal)
+            target = batch.reward + batch.discount * value.amax(0)
+        return td_loss(self.net.critics, batch, target)
 
     @compilable
-    def policy_loss(self, batch: Transition, proposed: Tensor) -> Tensor:
-        """How bad the first critic thinks ``proposed`` actions ``[B, A]`` are once they are moved, ``[]`` (eq. 12)."""
-        value = self.net.critics(batch.obs, self.net.perturbation(batch.obs, proposed), members=1)
+    def policy_loss(self, batch: Transition, candidates: Tensor) -> Tensor:
+        """The perturbation's loss, ``[]`` (eq. 12): minus the value of perturbed ``candidates`` ``[B, A]``."""
+        value = self.net.critics(batch.obs, self.net.perturbation(batch.obs, candidates), members=1)
         actor_loss: Tensor = -(batch.weight * value[0]).mean()
         return actor_loss
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - all updates are alike
-        """A step of the proposer, of the critics and of the perturbation, one after another."""
-        model_loss, repeated, divergence = self.model_loss(batch)
+        """A step of the VAE, of the critics and of the perturbation, one after another."""
+        model_loss, reconstruction_error, divergence = self.model_loss(batch)
         optimize(model_loss, self.proposer_optimizer)
         here, there = self.proposals(batch)
         critic_loss, q, error = self.critic_loss(batch, there)
@@ -95,17 +95,17 @@ class BCQ(Compilable):
             "critic_loss": critic_loss.detach(),  # summed over the critics
             "actor_loss": actor_loss.detach(),  # of the perturbation
             "q": q,
-            "error": repeated,  # squared distance of reconstructed actions, mean over their dimensions
+            "error": reconstruction_error,  # squared distance of reconstructed actions, mean over their dimensions
             "divergence": divergence,  # nats per latent number
         }
         return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:  # noqa: ARG002 - the data's variety is exploration enough
-        """The best of many candidates, drawn anew, ``[N, A]``."""
+        """The best of many sampled candidates, ``[N, A]``."""
         action: Tensor = self.net(obs, self.config.eval_action_samples)
         return action
 
     def policy(self) -> BCQPolicy:
-        """Proposer, perturbation and critics: all of them act."""
+        """VAE, perturbation and critics: all of them act."""
         return self.net

@@ -1,4 +1,4 @@
-"""SAC whose actor clones behaviour in its first gradient steps, as CQL's does where ``bc_steps`` says so."""
+"""SAC whose actor clones the behavior policy in its first ``bc_steps`` gradient steps, for CQL."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ class ClonedSAC(SAC):
             redq_subset=None,
             compiler=compiler,
         )
-        self.cloning = torch.ones_like(temperature.log.detach())  # [] 1 while the actor clones, then 0; a schedule's
+        self.cloning = torch.ones_like(
+            temperature.log.detach()
+        )  # [] 1 while the actor clones, then 0; set by a schedule
 
     def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:
-        """The data's log-density while the actor clones, then the least value of ``action`` ``[B, A]``; ``[B]``."""
+        """The data's log-density while the actor clones, then the minimum value of ``action`` ``[B, A]``; ``[B]``."""
         value = super().objective(batch, policy, action)
-        return torch.where(self.cloning > 0, policy.log_prob(unsquashed(batch.action)), value)
+        return torch.where(self.cloning > 0, policy.log_prob(atanh(batch.action)), value)
 
 
-def unsquashed(action: Tensor) -> Tensor:
-    """The inverse of tanh at actions ``[B, A]``, cut within ``EPSILON`` of ±1, to ``[B, A]``."""
+def atanh(action: Tensor) -> Tensor:
+    """The inverse of tanh at actions ``[B, A]``, clipped to ``EPSILON`` within ±1, to ``[B, A]``."""
     return 0.5 * ((1 + action).clamp_min(EPSILON).log() - (1 - action).clamp_min(EPSILON).log())

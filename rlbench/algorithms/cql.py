@@ -1,4 +1,4 @@
-"""CQL: SAC whose critics are also pressed down on actions that might be taken, and up on those that were."""
+"""CQL: SAC whose critics' values are penalized on other actions than the data's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlbench.ops.types import Transition
 
 
 class LagrangeMultiplier(Composite):
-    """What a gap costs: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
+    """The multiplier of CQL's gap: 1, or learned so that the weighted gap meets a threshold (eq. 30 of the paper)."""
 
     saved = ("log", "optimizer")
 
@@ -30,15 +30,17 @@ class LagrangeMultiplier(Composite):
         self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
 
     def value(self) -> Tensor:
-        """The multiplier, ``[]``, of which nothing is learned."""
+        """The multiplier, ``[]``, without gradient."""
         return self.log.detach().exp().clamp(0, self.max_multiplier)
 
     def learn(self, gap: Tensor, rows: Tensor) -> None:
-        """One step, where there is a threshold: up while the gap ``[]`` is above it; no ``rows`` ask for no change."""
+        """One step, if there is a threshold: up while the gap ``[]`` is above it; no change without ``rows``."""
         if self.lagrange_threshold is not None:
             excess = torch.where(rows > 0, gap - self.lagrange_threshold, 0.0)
             optimize(-self.log.exp() * excess, self.optimizer)
-            self.log.data.clamp_(max=math.log(self.max_multiplier))  # the logarithm itself, or it would never come back
+            self.log.data.clamp_(
+                max=math.log(self.max_multiplier)
+            )  # the logarithm itself, or its gradient would vanish
 
 
 class CQL(Compilable):
@@ -53,11 +55,11 @@ class CQL(Compilable):
         self.act, self.policy = sac.act, sac.policy
 
     @torch.no_grad()
-    def considered(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions the critics may think too well of, ``[3M, B, A]``, their log-densities ``[3M, B]``, and a goal.
+    def candidate_actions(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
+        """Sampled actions of CQL's gap, ``[3M, B, A]``, their log-densities ``[3M, B]``, and the TD target ``[B]``.
 
-        The goal is ``[B]``. A third is drawn from everywhere, a third from the policy here, a third from the policy at
-        what comes next; the first of these serves the target too. All are judged here, as in the paper's code.
+        A third is uniform, a third is of the policy at ``obs``, a third of the policy at ``next_obs``; the first of
+        these also serves the target. All are evaluated at ``obs``, as in the paper's code.
         """
         count = self.config.n_action_samples
         policy = self.sac.actor(torch.cat([batch.obs, batch.next_obs]))
@@ -72,12 +74,12 @@ class CQL(Compilable):
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Loss with gaps, mean value and weighted gap, ``[]``, and errors ``[B]`` of the critics (eq. 4)."""
-        others, log_density, goal = self.considered(batch)
+        """The critics' loss with gaps, mean value, errors ``[B]`` and weighted gap (eq. 4); the others are ``[]``."""
+        others, log_density, target = self.candidate_actions(batch)
         value = self.sac.critics.each(batch.obs, torch.cat([batch.action[None], others]))  # [K, 1 + 3M, B]
-        td_loss, q, error = squared_td_errors(value[:, 0], goal, batch.weight)
-        asked = self.config
-        gap = asked.conservative_weight * conservative_gap(value[:, 0], value[:, 1:], log_density, asked.temperature)
+        td_loss, q, error = squared_td_errors(value[:, 0], target, batch.weight)
+        config = self.config
+        gap = config.conservative_weight * conservative_gap(value[:, 0], value[:, 1:], log_density, config.temperature)
         critic_loss = td_loss + self.multiplier.value() * (batch.weight * gap).mean(1).sum()
         return critic_loss, q, error, weighted_mean(gap.detach().mean(0), batch.weight)
 

@@ -1,4 +1,4 @@
-"""CRR: imitation, each action of the data weighed by how much better it is than what the policy would do."""
+"""CRR: behavior cloning, each action of the data weighted by its advantage over the policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlbench.ops.types import Role, Transition
 
 
 class CRR(Compilable):
-    """https://arxiv.org/abs/2006.15134; actor and critics move at once, each by what the other said before."""
+    """https://arxiv.org/abs/2006.15134; actor and critics are updated together, from each other's old parameters."""
 
     saved = ("actor", "critics", "target_actor", "target_critics", "actor_optimizer", "critic_optimizer")
 
@@ -45,16 +45,16 @@ class CRR(Compilable):
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against a sample's least target, and values ``[K, B]``."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the minimum of the targets; values ``[K, B]``."""
         with torch.no_grad():
             action = self.target_actor(batch.next_obs).draws(1)[0]
-            goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
+            target = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
         value = self.critics(batch.obs, batch.action)
-        return *squared_td_errors(value, goal, batch.weight), value.detach()
+        return *squared_td_errors(value, target, batch.weight), value.detach()
 
     @torch.no_grad()
     def weight(self, obs: Tensor, policy: Gaussian, value: Tensor) -> Tensor:
-        """What an action worth ``value`` ``[B]`` counts among those of the policy, ``[B]`` (eq. 3 and 4)."""
+        """The weight of an action of value ``value`` ``[B]``, from its advantage, ``[B]`` (eq. 3 and 4)."""
         others = self.critics.each(obs, policy.draws(self.config.n_action_samples)).amin(0)  # [M, B]
         advantage = value - (others.mean(0) if self.config.advantage_type == "mean" else others.amax(0))
         if self.config.mode == "binary":
@@ -63,7 +63,7 @@ class CRR(Compilable):
 
     @compilable
     def policy_loss(self, batch: Transition, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The actor's loss (eq. 1), for data that is worth ``value`` ``[B]``, and the mean weight, both ``[]``."""
+        """The actor's loss (eq. 1), from the values ``[B]`` of the data's actions, and the mean weight, both ``[]``."""
         policy = self.actor(batch.obs)
         weight = self.weight(batch.obs, policy, value)
         actor_loss = -(batch.weight * weight * policy.log_prob(batch.action)).mean()
@@ -72,20 +72,20 @@ class CRR(Compilable):
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - all updates are alike
         """A step of the critics and the actor."""
         critic_loss, q, error, value = self.critic_loss(batch)
-        actor_loss, imitated = self.policy_loss(batch, value.amin(0))
+        actor_loss, mean_weight = self.policy_loss(batch, value.amin(0))
         optimize(critic_loss + actor_loss, self.actor_optimizer, self.critic_optimizer)
         metrics = {
             "critic_loss": critic_loss.detach(),  # summed over the critics
             "value_loss": torch.zeros_like(q),
             "actor_loss": actor_loss.detach(),
             "q": q,
-            "imitated": imitated,  # mean weight of the data's actions in the actor's loss
+            "imitated": mean_weight,  # mean weight of the data's actions in the actor's loss
         }
         return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
+        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
         policy = self.actor(obs)
         action: Tensor = policy.mode() if role == "eval" else policy.draws(1)[0]
         return action

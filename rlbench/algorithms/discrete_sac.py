@@ -1,4 +1,4 @@
-"""SAC among discrete actions: what SAC samples is summed here, for every action's probability is known."""
+"""SAC with discrete actions: it sums over actions where SAC samples them."""
 
 from __future__ import annotations
 
@@ -38,44 +38,44 @@ class DiscreteSAC(Compilable):
         compiler: Compiler | None = None,
     ) -> None:
         super().__init__(compiler)
-        self.net, self.target = net, copy.deepcopy(net).requires_grad_(False)  # of the target's actor nobody asks
+        self.net, self.target = net, copy.deepcopy(net).requires_grad_(False)  # the target's actor is not used
         self.actor_optimizer, self.critic_optimizers = actor_optimizer, tuple(critic_optimizers)
         self.temperature, self.every = temperature, target_updates((self.target, net), tau=tau)
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """What the critics are to say, ``[B]``: the soft value of what comes next (eq. 3 and 10)."""
+        """The TD target of the critics, ``[B]``: reward and soft value of the next state (eq. 3 and 10)."""
         future = self.soft_value(self.net.policy(batch.next_obs), self.target(batch.next_obs)[1].amin(0))
         return batch.reward + batch.discount * future
 
     def soft_value(self, policy: Discrete, value: Tensor) -> Tensor:
-        """The soft value ``[B]`` of a policy whose actions are worth ``value`` ``[B, A]``."""
+        """The soft value ``[B]`` of a policy, from action values ``value`` ``[B, A]``."""
         expected = (policy.logits.softmax(-1) * value).sum(-1)
         return expected + self.temperature.value() * policy.entropy()
 
     @compilable
-    def critic_loss(self, batch: Transition, goal: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One critic's squared error ``[]``, mean value ``[]`` and the size of each row's error, ``[B]``."""
+    def critic_loss(self, batch: Transition, target: Tensor, member: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One critic's squared error ``[]``, mean value ``[]`` and each row's absolute error, ``[B]``."""
         value = pick(self.net.value(batch.obs, member), batch.action)
-        error = value - goal
+        error = value - target
         q = valid_mean(value.detach(), batch.weight)
         return (batch.weight * error.square()).mean(), q, error.abs().detach()
 
     @compilable
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """The actor's loss (eq. 12) and its entropy, both ``[]``; the critics are only asked."""
+        """The actor's loss (eq. 12) and its entropy, both ``[]``; the critics get no gradient."""
         policy, value = self.net(batch.obs)
         actor_loss = -(batch.weight * self.soft_value(policy, value.detach().amin(0))).mean()
         return actor_loss, self.temperature.mean_entropy(policy.entropy().detach(), batch.weight)
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
-        """A step of each critic, each on the torso that the last one left; then the actor and α."""
-        goal, found = self.td_target(batch), []
+        """A step of each critic, one after another on the shared torso; then the actor and α."""
+        target, results = self.td_target(batch), []
         for member, optimizer in enumerate(self.critic_optimizers):
-            critic_loss, q, error = self.critic_loss(batch, goal, member)
+            critic_loss, q, error = self.critic_loss(batch, target, member)
             optimize(critic_loss, optimizer)
-            found.append((critic_loss.detach(), q, error))
-        losses, values, errors = (torch.stack(column) for column in zip(*found, strict=True))
+            results.append((critic_loss.detach(), q, error))
+        losses, values, errors = (torch.stack(column) for column in zip(*results, strict=True))
         actor_loss, entropy = self.policy_loss(batch)
         optimize(actor_loss, self.actor_optimizer)
         self.temperature.learn(entropy)
@@ -90,7 +90,7 @@ class DiscreteSAC(Compilable):
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions, ``[N]``; the likeliest when the policy is judged."""
+        """Sampled actions, ``[N]``; the most probable ones in evaluation."""
         policy = self.net.policy(obs)
         return policy.mode() if role == "eval" else policy.draw()
 

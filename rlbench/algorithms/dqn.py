@@ -1,6 +1,6 @@
-"""Q-learning with a target network; what it predicts is a ``Value``, so DQN and its distributional kin share it.
+"""Q-learning with a target network on any ``Value``: DQN, C51, QR-DQN, IQN, FQF and Rainbow share it.
 
-Two functions make other algorithms of it: a *selector*, which says what may be chosen, and an *extra* term of the loss.
+Two functions extend it to offline algorithms: a *selector* masks actions, and an *extra* term is added to the loss.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlbench.ops.state_dict import Parts
 from rlbench.ops.types import Role, Transition
 
 Selector: TypeAlias = Callable[[Tensor], Tensor]
-"""From the online network's features ``[B, F]`` to the actions that may be chosen, ``[B, A]`` bool, at least one."""
+"""From the online network's features ``[B, F]`` to the mask of allowed actions, ``[B, A]`` bool, at least one."""
 
 Extra: TypeAlias = Callable[[Tensor, Value, Transition], Tensor]
 """From features ``[B, F]``, the values of all actions there and the batch to a term of the loss, ``[]``."""
@@ -49,33 +49,33 @@ class QLearner(Compilable):
             raise ValueError("select: only what the online network chooses is selected; use double=True")
         self.online, self.target = net, copy.deepcopy(net).requires_grad_(False)
         self.optimizers, self.double, self.max_grad_norm = tuple(optimizers), double, max_grad_norm
-        self.select, self.added = select, extra
+        self.select, self.extra_loss = select, extra
         self.every = target_updates((self.target, net), period=target_update_interval)
 
     @compilable
     def loss(self, batch: Transition) -> tuple[Tensor, Update]:
-        """Loss of a minibatch, ``[]`` (algorithm 1): pure, of fixed shape; it compiles whole and waits for no host."""
+        """Loss of a minibatch, ``[]`` (algorithm 1): pure, of fixed shape, and without a wait for the host."""
         features = self.online.torso(batch.obs)
         values = self.online.head(features, "learn")
         value = values.at(batch.action)
         with torch.no_grad():
-            goal = self.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
-        distance = value.distance(goal)
+            target = self.bootstrap_value(batch.next_obs).backup(batch.reward, batch.discount)
+        distance = value.distance(target)
         loss = (batch.weight * distance).mean()
-        q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(goal, distance).detach()
-        if self.added is None:
+        q, priority = valid_mean(value.mean().detach(), batch.weight), value.priority(target, distance).detach()
+        if self.extra_loss is None:
             return loss, Update({"loss": loss.detach(), "q": q}, priority)
-        extra = self.added(features, values, batch)
+        extra = self.extra_loss(features, values, batch)
         return loss + extra, Update({"loss": (loss + extra).detach(), "q": q, "extra": extra.detach()}, priority)
 
     def bootstrap_value(self, obs: Tensor) -> Value:
-        """What the target network says of the best that can be done at ``obs``, ``[B]``."""
+        """The target network's value of the best action at ``obs``, ``[B]``."""
         future: Value = self.target(obs, "target")
         best = self.best(obs, "target") if self.double else future.mean().argmax(-1)
         return future.at(best)
 
     def best(self, obs: Tensor, role: Role) -> Tensor:
-        """Of the actions that may be chosen the ones of highest expected return, ``[B]``."""
+        """The allowed actions of the highest expected return, ``[B]``."""
         features = self.online.torso(obs)
         mean = self.online.head(features, role).mean()
         if self.select is not None:
@@ -83,7 +83,7 @@ class QLearner(Compilable):
         return mean.argmax(-1)
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
-        """One step down the weighted loss, each optimizer on its own parameters."""
+        """One gradient step of the weighted loss; each optimizer has its own parameters."""
         loss, report = self.loss(batch)
         optimize(loss, *self.optimizers, max_norm=self.max_grad_norm)
         return report

@@ -1,7 +1,7 @@
-"""Curiosity: what a model of the environment learns, and the reward for what it could not foresee (ICM).
+"""Curiosity (ICM): training of the module, and the intrinsic reward, its prediction error.
 
-The bonus of a step is of today's model, whatever the age of the step, and each step has its own: an n-step return holds
-as many bonuses as rewards, and advantages are made of both.
+The bonus of a step is computed with the current module, whatever the age of the step. Each step has its own: an n-step
+return contains as many bonuses as rewards, and so do advantages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlbench.ops.types import Metrics, NStepTrajectory, Rollout, Transition
 
 
 class Curiosity(Composite):
-    """https://arxiv.org/abs/1705.05363, with the documented weights of its two losses."""
+    """https://arxiv.org/abs/1705.05363, with the reference code's weights of its two losses."""
 
     saved = ("net", "optimizer")
 
@@ -35,30 +35,30 @@ class Curiosity(Composite):
         self.net, self.optimizer, self.loss_scale = net, optimizer, loss_scale
         self.reward_scale, self.forward_share = reward_scale, forward_share
 
-    def loss(self, seen: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What is minimised (eq. 7 without the policy), the forward and the inverse part of it, each ``[]``."""
-        forward = weighted_mean(seen.error, weight)
-        inverse = weighted_mean(F.cross_entropy(seen.action_logits, action, reduction="none"), weight)
-        both = self.forward_share * forward + (1 - self.forward_share) * inverse
-        return self.loss_scale * both, forward.detach(), inverse.detach()
+    def loss(self, output: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The module's loss (eq. 7 without the policy), and its forward and inverse parts, each ``[]``."""
+        forward = weighted_mean(output.error, weight)
+        inverse = weighted_mean(F.cross_entropy(output.action_logits, action, reduction="none"), weight)
+        total = self.forward_share * forward + (1 - self.forward_share) * inverse
+        return self.loss_scale * total, forward.detach(), inverse.detach()
 
-    def learn(self, seen: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of the model on ``action`` and ``weight`` ``[B]``; gives both parts of its loss, each ``[]``."""
-        loss, forward, inverse = self.loss(seen, action, weight)
+    def learn(self, output: ICMOutput, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """One gradient step of the module on ``action`` and ``weight`` ``[B]``; return both parts of its loss."""
+        loss, forward, inverse = self.loss(output, action, weight)
         optimize(loss, self.optimizer)
         return forward, inverse
 
     @torch.no_grad()
-    def bonus(self, walk: NStepTrajectory) -> Tensor:
-        """What each step of each walk pays (eq. 6), ``[B, H]``."""
-        features = self.net.torso(walk.obs.flatten(0, 1)).unflatten(0, walk.obs.shape[:2])
-        before, after = features[:, :-1].flatten(0, 1), features[:, 1:].flatten(0, 1)
-        seen: ICMOutput = self.net(before, walk.action.flatten(), after)
-        return self.reward_scale * seen.error.view(walk.action.shape)
+    def bonus(self, trajectory: NStepTrajectory) -> Tensor:
+        """The intrinsic reward of each step (eq. 6), ``[B, H]``."""
+        features = self.net.torso(trajectory.obs.flatten(0, 1)).unflatten(0, trajectory.obs.shape[:2])
+        features_now, features_next = features[:, :-1].flatten(0, 1), features[:, 1:].flatten(0, 1)
+        output: ICMOutput = self.net(features_now, trajectory.action.flatten(), features_next)
+        return self.reward_scale * output.error.view(trajectory.action.shape)
 
 
 class CuriousReplay(Composite):
-    """Around a learner of transitions; the model learns from the first step of each, as documented."""
+    """An off-policy learner with curiosity; the module learns from the first step of each transition."""
 
     saved = ("learner", "curiosity")
 
@@ -68,28 +68,28 @@ class CuriousReplay(Composite):
         self.every: tuple[Periodic, ...] = inner.every
         self.cycle = inner.cycle
 
-    def rewarded(self, trajectory: NStepTrajectory) -> tuple[Transition, Tensor]:
-        """The transitions with every bonus on their way in their sums, and the bonuses, ``[B, H]``."""
+    def add_bonus(self, trajectory: NStepTrajectory) -> tuple[Transition, Tensor]:
+        """The transitions with the bonus of every step in their n-step returns, and the bonuses, ``[B, H]``."""
         bonus = self.curiosity.bonus(trajectory)
         return trajectory.transition._replace(
             reward=trajectory.transition.reward + (trajectory.share * bonus).sum(1)
         ), bonus
 
     def update(self, trajectory: NStepTrajectory, phase: int) -> Update:
-        """A gradient step of the learner within, then one of the model."""
-        batch, bonus = self.rewarded(trajectory)
-        learned = self.learner.update(batch, phase)
+        """A gradient step of the learner, then one of the module."""
+        batch, bonus = self.add_bonus(trajectory)
+        update = self.learner.update(batch, phase)
         weight = (batch.weight > 0).to(bonus.dtype)
         features = self.curiosity.net.torso(trajectory.obs[:, :2].flatten(0, 1))
-        seen: ICMOutput = self.curiosity.net(features[::2], batch.action, features[1::2])
-        forward, inverse = self.curiosity.learn(seen, batch.action, weight)
-        paid = weighted_mean(bonus[:, 0], weight)
-        metrics = {**learned.metrics, "forward_loss": forward, "inverse_loss": inverse, "bonus": paid}
-        return Update(metrics, learned.priority)
+        output: ICMOutput = self.curiosity.net(features[::2], batch.action, features[1::2])
+        forward, inverse = self.curiosity.learn(output, batch.action, weight)
+        mean_bonus = weighted_mean(bonus[:, 0], weight)
+        metrics = {**update.metrics, "forward_loss": forward, "inverse_loss": inverse, "bonus": mean_bonus}
+        return Update(metrics, update.priority)
 
 
 class CuriousRollouts(Composite):
-    """Around a learner of rollouts; the model makes one step on the whole of each, as documented."""
+    """An on-policy learner with curiosity; the module makes one gradient step per rollout."""
 
     saved = ("learner", "curiosity")
 
@@ -97,25 +97,25 @@ class CuriousRollouts(Composite):
         self.learner, self.curiosity, self.steps = inner, curiosity, inner.steps
         self.act, self.policy = inner.act, inner.policy
 
-    def seen(self, rollout: Rollout) -> ICMOutput:
-        """What the model makes of every step, those of dead rows too, M = T · N."""
+    def outputs(self, rollout: Rollout) -> ICMOutput:
+        """The module's outputs for every step, dead rows included, M = T · N."""
         features = self.curiosity.net.torso(rollout.obs.flatten(0, 1)).unflatten(0, rollout.obs.shape[:2])
-        seen: ICMOutput = self.curiosity.net(
+        output: ICMOutput = self.curiosity.net(
             features[:-1].flatten(0, 1), rollout.action.flatten(), features[1:].flatten(0, 1)
         )
-        return seen
+        return output
 
-    def rewarded(self, rollout: Rollout, seen: ICMOutput) -> tuple[Rollout, Tensor]:
-        """The rollout with every bonus in its rewards, and the bonuses, ``[T, N]``; a dead row pays none."""
-        bonus = self.curiosity.reward_scale * seen.error.detach().view(rollout.dead.shape) * ~rollout.dead
+    def add_bonus(self, rollout: Rollout, output: ICMOutput) -> tuple[Rollout, Tensor]:
+        """The rollout with bonuses added to its rewards, and the bonuses, ``[T, N]``; a dead row gets 0."""
+        bonus = self.curiosity.reward_scale * output.error.detach().view(rollout.dead.shape) * ~rollout.dead
         return rollout._replace(reward=rollout.reward + bonus), bonus
 
     def update(self, rollout: Rollout) -> Metrics:
-        """Everything the learner within learns from a rollout, then a gradient step of the model."""
-        seen = self.seen(rollout)
-        rewarded, bonus = self.rewarded(rollout, seen)
-        learned = self.learner.update(rewarded)
+        """The learner's update on a rollout, then a gradient step of the module."""
+        output = self.outputs(rollout)
+        new_rollout, bonus = self.add_bonus(rollout, output)
+        metrics = self.learner.update(new_rollout)
         weight = (~rollout.dead).flatten().to(bonus.dtype)
-        forward, inverse = self.curiosity.learn(seen, rollout.action.flatten(), weight)
-        paid = weighted_mean(bonus.flatten(), weight)
-        return {**learned, "forward_loss": forward, "inverse_loss": inverse, "bonus": paid}
+        forward, inverse = self.curiosity.learn(output, rollout.action.flatten(), weight)
+        mean_bonus = weighted_mean(bonus.flatten(), weight)
+        return {**metrics, "forward_loss": forward, "inverse_loss": inverse, "bonus": mean_bonus}

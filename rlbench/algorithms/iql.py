@@ -1,4 +1,4 @@
-"""IQL: no action is ever asked about that is not in the data; an expectile takes the place of the maximum."""
+"""IQL: values of the data's actions only; an expectile replaces the maximum over actions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ImitatingActor: TypeAlias = BoundedActor | ConditionalActor | DeterministicActor
 
 
 class IQL(Compilable):
-    """https://arxiv.org/abs/2110.06169; all three networks move at once, each by what the others said before."""
+    """https://arxiv.org/abs/2110.06169; the networks are updated together, each from the others' old parameters."""
 
     saved = ("actor", "critics", "value", "target_critics", "actor_optimizer", "critics_optimizer", "value_optimizer")
 
@@ -49,23 +49,23 @@ class IQL(Compilable):
 
     @compilable
     def value_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """The value network's loss against the least target (eq. 5), ``[]``, and the data's advantages, ``[B]``."""
+        """The value network's expectile loss (eq. 5), ``[]``, and the advantages of the data's actions, ``[B]``."""
         advantage = self.target_critics(batch.obs, batch.action).amin(0) - self.value(batch.obs)
         value_loss = (batch.weight * expectile_loss(advantage, self.config.expectile)).mean()
         return value_loss, advantage.detach()
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the value of what comes next (eq. 6)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the value of the next state (eq. 6)."""
         with torch.no_grad():
-            goal = batch.reward + batch.discount * self.value(batch.next_obs)
-        return td_loss(self.critics, batch, goal)
+            target = batch.reward + batch.discount * self.value(batch.next_obs)
+        return td_loss(self.critics, batch, target)
 
     @compilable
     def policy_loss(self, batch: Transition, advantage: Tensor) -> tuple[Tensor, Tensor]:
-        """The actor's loss (eq. 7) and the mean weight of what it imitates, both ``[]``.
+        """The actor's loss (eq. 7) and the mean weight of the data's actions, both ``[]``.
 
-        A deterministic actor's squared distance takes the place of the negative log-density.
+        For a deterministic actor the squared error replaces the negative log-density.
         """
         weight = exponential_weight(advantage, self.config.temperature, self.config.max_weight)
         policy = self.actor(batch.obs)
@@ -79,7 +79,7 @@ class IQL(Compilable):
         """A step of all three networks."""
         value_loss, advantage = self.value_loss(batch)
         critic_loss, q, error = self.critic_loss(batch)
-        actor_loss, imitated = self.policy_loss(batch, advantage)
+        actor_loss, mean_weight = self.policy_loss(batch, advantage)
         total = value_loss + critic_loss + actor_loss
         optimize(total, self.actor_optimizer, self.critics_optimizer, self.value_optimizer)
         metrics = {
@@ -87,13 +87,13 @@ class IQL(Compilable):
             "value_loss": value_loss.detach(),
             "actor_loss": actor_loss.detach(),
             "q": q,
-            "imitated": imitated,  # mean weight of the data's actions in the actor's loss
+            "imitated": mean_weight,  # mean weight of the data's actions in the actor's loss
         }
         return Update(metrics, error)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
+        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
         policy = self.actor(obs)
         if role == "eval" or isinstance(policy, Deterministic):
             action: Tensor = policy.mode()

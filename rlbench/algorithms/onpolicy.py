@@ -1,4 +1,4 @@
-"""What on-policy learners make of a rollout before they learn from it, and what they report."""
+"""On-policy batches: log-probabilities, values, advantages (GAE) and value targets of a rollout."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from rlbench.ops.state_dict import Composite, Parts
 from rlbench.ops.types import Rollout
 
 ActorValue: TypeAlias = SeparateActorCritic | SharedActorCritic
-EPSILON = 1e-8  # beneath every root that is divided by, as documented
+EPSILON = 1e-8  # added under every square root in a denominator, as in the reference code
 
 
 METRICS: Final = ("policy_loss", "value_loss", "entropy", "divergence")
-"""Of every on-policy learner; entropy in nats, and the mean of log π_old − log π, which estimates KL(π_old ‖ π)."""
+"""Metrics of on-policy learners; entropy in nats; divergence is the mean of log π_old − log π ≈ KL(π_old ‖ π)."""
 
 
 class RolloutBatch(NamedTuple):
-    """A rollout, judged: every row of every lane one after another, M = T · N."""
+    """A flattened rollout with values and advantages, M = T · N."""
 
     obs: Tensor  # [M, ...]
     action: Tensor  # [M, ...]
     log_prob: Tensor  # [M] under the policy that acted
-    value: Tensor  # [M] in the critic's own scale
+    value: Tensor  # [M] as the critic predicts it, in its own scale
     advantage: Tensor  # [M]
-    value_target: Tensor  # [M] what the critic is to say
-    weight: Tensor  # [M] 0 for a final observation, where nothing was done
+    value_target: Tensor  # [M] in the critic's own scale
+    weight: Tensor  # [M] 0 for a final observation, which has no action
 
 
 class Returns(Composite):
-    """Advantages and the critic's goals; with ``scaled`` the critic speaks in standard deviations of the return.
+    """Advantages and value targets; with ``scale_returns`` the critic predicts returns divided by their running std.
 
-    The documented order: values are multiplied by the deviation known so far, advantages and returns made of them, the
-    goals divided by that same deviation, and only then the new returns counted.
+    The order is that of the reference code: values are multiplied by the old std, advantages and returns are computed,
+    the targets are divided by the same std, and only then the std includes the new returns.
     """
 
-    def __init__(self, *, gamma: float, gae_lambda: float, scaled: bool, like: Tensor) -> None:
-        self.gamma, self.gae_lambda, self.scaled = gamma, gae_lambda, scaled
+    def __init__(self, *, gamma: float, gae_lambda: float, scale_returns: bool, like: Tensor) -> None:
+        self.gamma, self.gae_lambda, self.scale_returns = gamma, gae_lambda, scale_returns
         self.moments = fresh((), like)
 
-    def deviation(self) -> Tensor:
-        """What a unit of the critic is worth, ``[]``."""
-        if not self.scaled:
+    def running_std(self) -> Tensor:
+        """The running std of the returns, ``[]``: the unit of the critic."""
+        if not self.scale_returns:
             return torch.ones_like(self.moments.var, dtype=torch.float32)
         return (self.moments.var + EPSILON).sqrt().float()
 
     def __call__(self, rollout: Rollout, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and goals, both ``[T, N]``, from the critic's values ``[T + 1, N]``."""
-        unit = self.deviation()
-        real = value * unit
-        advantage = advantages(rollout, real, gamma=self.gamma, gae_lambda=self.gae_lambda)
-        reached = advantage + real[:-1]
-        if self.scaled:
-            self.moments = merge_moments(self.moments, reached.flatten(), (~rollout.dead).flatten())
-        return advantage, reached / unit
+        """Advantages and value targets, both ``[T, N]``, from the critic's values ``[T + 1, N]``."""
+        unit = self.running_std()
+        unscaled = value * unit
+        advantage = advantages(rollout, unscaled, gamma=self.gamma, gae_lambda=self.gae_lambda)
+        returns = advantage + unscaled[:-1]
+        if self.scale_returns:
+            self.moments = merge_moments(self.moments, returns.flatten(), (~rollout.dead).flatten())
+        return advantage, returns / unit
 
     @property
     def parts(self) -> Parts:
@@ -67,11 +67,11 @@ class Returns(Composite):
 
 @torch.no_grad()
 def evaluate_actions(net: ActorValue, rollout: Rollout) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of what was done, ``[T, N]``, and values, ``[T + 1, N]``, in one pass over all rows."""
-    found: PolicyValue = net(rollout.obs.flatten(0, 1))
-    done = torch.cat([rollout.action, rollout.action[-1:]]).flatten(0, 1)  # nothing was done yet in the last row
+    """Log-probabilities of the actions, ``[T, N]``, and values, ``[T + 1, N]``, in one pass over all rows."""
+    output: PolicyValue = net(rollout.obs.flatten(0, 1))
+    actions = torch.cat([rollout.action, rollout.action[-1:]]).flatten(0, 1)  # the last row has no action yet
     shape = rollout.obs.shape[:2]
-    return found.policy.log_prob(done).view(shape)[:-1], found.value.view(shape)
+    return output.policy.log_prob(actions).view(shape)[:-1], output.value.view(shape)
 
 
 @torch.no_grad()
@@ -82,23 +82,23 @@ def state_values(net: ActorValue, rollout: Rollout) -> Tensor:
 
 
 def rollout_batch(net: ActorValue, rollout: Rollout, returns: Returns) -> RolloutBatch:
-    """The rollout as ``net`` sees it now."""
+    """The rollout with values and log-probabilities of the current ``net``."""
     log_prob, value = evaluate_actions(net, rollout)
-    advantage, goal = returns(rollout, value)
+    advantage, value_target = returns(rollout, value)
     return RolloutBatch(
         obs=rollout.obs[:-1].flatten(0, 1),
         action=rollout.action.flatten(0, 1),
         log_prob=log_prob.flatten(),
         value=value[:-1].flatten(),
         advantage=advantage.flatten(),
-        value_target=goal.flatten(),
+        value_target=value_target.flatten(),
         weight=(~rollout.dead).flatten().to(value.dtype),
     )
 
 
 def normalize(x: Tensor, weight: Tensor) -> Tensor:
-    """``x`` ``[M]`` with mean 0 and standard deviation 1 over the rows that count."""
+    """``x`` ``[M]`` normalized to mean 0 and std 1 over the rows of weight 1."""
     rows = weight.sum().clamp_min(1)
     mean = (x * weight).sum() / rows
-    spread = (((x - mean).square() * weight).sum() / (rows - 1).clamp_min(1)).sqrt()
-    return (x - mean) / (spread + EPSILON)
+    std = (((x - mean).square() * weight).sum() / (rows - 1).clamp_min(1)).sqrt()
+    return (x - mean) / (std + EPSILON)

@@ -1,4 +1,4 @@
-"""PPO, and A2C, which is PPO that looks at every rollout once, as a whole, and clips nothing."""
+"""PPO, and A2C, which is PPO with one epoch, one minibatch and no clipping."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Pass: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
 
 
 class PPO(Compilable):
-    """https://arxiv.org/abs/1707.06347; without clip and repeats A2C, https://arxiv.org/abs/1602.01783."""
+    """https://arxiv.org/abs/1707.06347; without ``clip`` and with one epoch A2C, https://arxiv.org/abs/1602.01783."""
 
     saved = ("net", "optimizer", "returns", "shuffle")
 
@@ -45,75 +45,77 @@ class PPO(Compilable):
         engine: Pass | None = None,
         compiler: Compiler | None = None,
     ) -> None:
-        """``engine`` computes the steps of a pass faster than ``eagerly``; ``generator`` shuffles."""
+        """``engine`` computes the steps of an epoch faster than ``eagerly``; ``generator`` shuffles."""
         super().__init__(compiler)
         self.net, self.optimizer, self.returns, self.config = net, optimizer, returns, method
         self.steps, self.greedy, self.shuffle = method.epochs * method.minibatches, greedy, generator
         self.engine = engine
 
     def update(self, rollout: Rollout) -> Metrics:
-        """Every repeat over the shuffled batches of a rollout."""
-        known, reports = rollout_batch(self.net, rollout, self.returns), []
-        for repeat in range(self.config.epochs):
-            if repeat and self.config.recompute:
-                known = self.recompute_values(known, rollout)
-            order = torch.randperm(len(known.weight), generator=self.shuffle, device=self.shuffle.device)
+        """Every epoch over the shuffled minibatches of a rollout."""
+        batch, reports = rollout_batch(self.net, rollout, self.returns), []
+        for epoch in range(self.config.epochs):
+            if epoch and self.config.recompute:
+                batch = self.recompute_values(batch, rollout)
+            order = torch.randperm(len(batch.weight), generator=self.shuffle, device=self.shuffle.device)
             batches = order.tensor_split(self.config.minibatches)
-            reports.append((self.engine or self.eagerly)(known, batches))
+            reports.append((self.engine or self.eagerly)(batch, batches))
         return dict(zip(METRICS, torch.cat(reports).mean(0).unbind(), strict=True))
 
-    def eagerly(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
-        """A step for each of the rows ``minibatches`` chooses; their reports, ``[minibatches, 4]``."""
+    def eagerly(self, batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
+        """A step for each minibatch of rows; their ``METRICS``, ``[minibatches, 4]``."""
         reports = []
         for rows in batches:
-            loss, report = self.loss(RolloutBatch(*(column[rows] for column in known)))
+            loss, report = self.loss(RolloutBatch(*(column[rows] for column in batch)))
             optimize(loss, self.optimizer, max_norm=self.config.max_grad_norm)
             reports.append(report)
         return torch.stack(reports)
 
-    def recompute_values(self, known: RolloutBatch, rollout: Rollout) -> RolloutBatch:
-        """The lesson with values, advantages and goals of the critic as it is now; log-probabilities stay."""
+    def recompute_values(self, batch: RolloutBatch, rollout: Rollout) -> RolloutBatch:
+        """The batch with values, advantages and value targets of the current critic; log-probabilities stay."""
         value = state_values(self.net, rollout)
-        advantage, goal = self.returns(rollout, value)
-        return known._replace(value=value[:-1].flatten(), advantage=advantage.flatten(), value_target=goal.flatten())
+        advantage, value_target = self.returns(rollout, value)
+        return batch._replace(
+            value=value[:-1].flatten(), advantage=advantage.flatten(), value_target=value_target.flatten()
+        )
 
     @compilable
     def loss(self, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """Compute the loss, ``[]`` (eq. 9), and ``METRICS``, ``[4]``."""
-        found: PolicyValue = self.net(batch.obs)
-        ours, weight = self.config, batch.weight
-        log_prob = found.policy.log_prob(batch.action)
-        advantage = normalize(batch.advantage, weight) if ours.normalize else batch.advantage
-        policy_loss = -weighted_mean(self.gain(log_prob, batch.log_prob, advantage), weight)
-        value_loss = weighted_mean(self.miss(found.value, batch), weight)
-        entropy = weighted_mean(found.policy.entropy(), weight)
-        moved = weighted_mean(batch.log_prob - log_prob, weight)
-        loss = policy_loss + ours.value * value_loss - ours.entropy * entropy
-        report = (policy_loss, value_loss, entropy, moved)
+        output: PolicyValue = self.net(batch.obs)
+        config, weight = self.config, batch.weight
+        log_prob = output.policy.log_prob(batch.action)
+        advantage = normalize(batch.advantage, weight) if config.normalize else batch.advantage
+        policy_loss = -weighted_mean(self.surrogate(log_prob, batch.log_prob, advantage), weight)
+        value_loss = weighted_mean(self.value_error(output.value, batch), weight)
+        entropy = weighted_mean(output.policy.entropy(), weight)
+        divergence = weighted_mean(batch.log_prob - log_prob, weight)
+        loss = policy_loss + config.value * value_loss - config.entropy * entropy
+        report = (policy_loss, value_loss, entropy, divergence)
         return loss, torch.stack(report).detach()
 
-    def gain(self, log_prob: Tensor, before: Tensor, advantage: Tensor) -> Tensor:
-        """What is to grow, ``[B]``: eq. 7, or for A2C the log-probability times the advantage."""
+    def surrogate(self, log_prob: Tensor, before: Tensor, advantage: Tensor) -> Tensor:
+        """The surrogate objective, ``[B]``: eq. 7, or for A2C the log-probability times the advantage."""
         clip, dual_clip = self.config.clip, self.config.dual_clip
         if clip is None:
             return log_prob * advantage
         ratio = (log_prob - before).exp()
-        gain = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+        objective = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
         if dual_clip is not None:
-            gain = torch.where(advantage < 0, torch.max(gain, dual_clip * advantage), gain)
-        return gain
+            objective = torch.where(advantage < 0, torch.max(objective, dual_clip * advantage), objective)
+        return objective
 
-    def miss(self, value: Tensor, batch: RolloutBatch) -> Tensor:
-        """Squared errors of the critic, ``[B]``; with ``value_clip`` the worse of it and of its clipped self."""
+    def value_error(self, value: Tensor, batch: RolloutBatch) -> Tensor:
+        """Squared errors of the critic, ``[B]``; with ``value_clip`` the maximum with the clipped value's."""
         error = (value - batch.value_target).square()
         if not self.config.value_clip or self.config.clip is None:
             return error
-        near = batch.value + (value - batch.value).clamp(-self.config.clip, self.config.clip)
-        return torch.max(error, (near - batch.value_target).square())
+        clipped = batch.value + (value - batch.value).clamp(-self.config.clip, self.config.clip)
+        return torch.max(error, (clipped - batch.value_target).square())
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
+        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
         policy = self.net.policy(obs)
         return policy.mode() if role == "eval" and self.greedy else policy.draw()
 

@@ -1,4 +1,4 @@
-"""REINFORCE: the gradient of the log-probability of what was done, times what came of it."""
+"""REINFORCE: the gradient of the log-probability of each action, times its return."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rlbench.ops.types import Metrics, Role, Rollout
 
 
 class Reinforce(Compilable):
-    """https://link.springer.com/article/10.1007/BF00992696, with returns in standard deviations of all returns so far.
+    """https://link.springer.com/article/10.1007/BF00992696, with returns normalized by the mean and std of all so far.
 
-    A rollout does not end with its episodes: what is still open is taken to be worth the mean return so far, as
-    documented, and the statistics that a rollout is judged by are those from before it.
+    A rollout may end within an episode: its return is then bootstrapped from the mean return so far, as in the
+    reference code. A rollout is normalized by the statistics from before it.
     """
 
     steps = 1
@@ -40,33 +40,33 @@ class Reinforce(Compilable):
         self.moments = fresh((), next(actor.parameters()))
 
     def return_weights(self, rollout: Rollout) -> Tensor:
-        """What each action is multiplied with, ``[T, N]``; counts the returns."""
+        """The normalized return of each action, ``[T, N]``; it updates the running moments."""
         if not self.normalize_returns:
             return discounted_returns(rollout, torch.zeros_like(self.moments.mean).float(), gamma=self.gamma)
-        known = self.moments
-        reached = discounted_returns(rollout, known.mean.float(), gamma=self.gamma)
-        self.moments = merge_moments(known, reached.flatten(), (~rollout.dead).flatten())
-        return (reached - known.mean.float()) / (known.var + EPSILON).sqrt().float()
+        moments = self.moments
+        returns = discounted_returns(rollout, moments.mean.float(), gamma=self.gamma)
+        self.moments = merge_moments(moments, returns.flatten(), (~rollout.dead).flatten())
+        return (returns - moments.mean.float()) / (moments.var + EPSILON).sqrt().float()
 
     def update(self, rollout: Rollout) -> Metrics:
-        """One step up the gradient."""
-        worth, weight = self.return_weights(rollout).flatten(), (~rollout.dead).flatten().float()
-        loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), worth, weight)
+        """One gradient step on a rollout."""
+        returns, weight = self.return_weights(rollout).flatten(), (~rollout.dead).flatten().float()
+        loss, report = self.loss(rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1), returns, weight)
         optimize(loss, self.optimizer)
         return report
 
     @compilable
-    def loss(self, obs: Tensor, action: Tensor, worth: Tensor, weight: Tensor) -> tuple[Tensor, Metrics]:
+    def loss(self, obs: Tensor, action: Tensor, returns: Tensor, weight: Tensor) -> tuple[Tensor, Metrics]:
         """Compute the loss, ``[]``, of rows ``[M]``; its gradient is the paper's theorem 1. It compiles whole."""
         policy = self.actor(obs)
-        loss = -weighted_mean(policy.log_prob(action) * worth, weight)
+        loss = -weighted_mean(policy.log_prob(action) * returns, weight)
         nothing = torch.zeros_like(loss.detach())
         entropy = weighted_mean(policy.entropy(), weight).detach()
         return loss, dict(zip(METRICS, (loss.detach(), nothing, entropy, nothing), strict=True))
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
+        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
         policy = self.actor(obs)
         action: Tensor = policy.mode() if role == "eval" and self.greedy else policy.draw()
         return action

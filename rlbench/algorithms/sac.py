@@ -1,4 +1,4 @@
-"""SAC, and REDQ, which is SAC with many critics of which a few are drawn for each target."""
+"""SAC, and REDQ, which is SAC with an ensemble of critics and a random subset of it in each target."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from rlbench.ops.types import Metrics, Role, Transition
 
 
 class Temperature(Composite):
-    """What entropy is worth: α, fixed, or learned so that the entropy meets a target (1812.05905, eq. 18)."""
+    """The entropy coefficient α, fixed, or learned so that the entropy meets a target (1812.05905, eq. 18)."""
 
     saved = ("log", "optimizer")
 
     def __init__(self, start: float, *, device: torch.device, target: float | None = None, lr: float = 0.0) -> None:
-        self.target = target  # nats; None leaves α as it is
+        self.target = target  # nats; None fixes α
         self.log = nn.Parameter(torch.tensor(math.log(start), device=device))
         self.optimizer = torch.optim.Adam([self.log], lr=lr, fused=True)
 
     def value(self) -> Tensor:
-        """α, ``[]``, of which nothing is learned."""
+        """α, ``[]``, without gradient."""
         return self.log.detach().exp()
 
     def loss(self, entropy: Tensor) -> Tensor:
-        """Falls when α rises while ``entropy`` ``[]`` is below its target; linear in log α as documented."""
+        """The loss of α, ``[]``, from the policy's ``entropy`` ``[]``; linear in log α, as in the reference code."""
         return self.log * (entropy - (self.target or 0.0))
 
     def learn(self, entropy: Tensor) -> None:
-        """One step towards the target, where there is one, from the policy's entropy ``[]``."""
+        """One step towards the target entropy, if there is one, from the policy's entropy ``[]``."""
         if self.target is not None:
             optimize(self.loss(entropy), self.optimizer)
 
@@ -74,16 +74,16 @@ class SAC(Compilable):
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of what comes next (eq. 5 and 6)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the soft value of the next state (eq. 5 and 6)."""
         with torch.no_grad():
             action, log_prob = self.actor(batch.next_obs).sample()
             future = random_subset(self.target_critics(batch.next_obs, action), self.redq_subset).amin(0)
-            goal = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
-        return td_loss(self.critics, batch, goal)
+            target = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
+        return td_loss(self.critics, batch, target)
 
     @compilable
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """The actor's loss (eq. 9) and its entropy, both ``[]``; an ensemble is averaged, twins are minimised."""
+        """The actor's loss (eq. 9) and its entropy, both ``[]``; REDQ averages its critics, SAC takes the minimum."""
         policy = self.actor(batch.obs)
         action, log_prob = policy.sample()
         actor_loss = (
@@ -91,13 +91,13 @@ class SAC(Compilable):
         ).mean()
         return actor_loss, self.temperature.mean_entropy(-log_prob.detach(), batch.weight)
 
-    def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:  # noqa: ARG002 - of behaviour cloning
-        """The value of the policy's ``action`` ``[B, A]``, which the actor maximises beside its entropy, ``[B]``."""
+    def objective(self, batch: Transition, policy: Squashed, action: Tensor) -> Tensor:  # noqa: ARG002 - for behavior cloning
+        """The value of the policy's ``action`` ``[B, A]``, which the actor maximizes beside its entropy, ``[B]``."""
         value: Tensor = self.critics(batch.obs, action)
         return value.amin(0) if self.redq_subset is None else value.mean(0)
 
     def update(self, batch: Transition, phase: int) -> Update:
-        """A step of the critics; at the end of a cycle one of the actor and the temperature too."""
+        """A step of the critics, and at the end of a cycle one of the actor and the temperature."""
         critic_loss, q, error = self.critic_loss(batch)
         optimize(critic_loss, self.critic_optimizer)
         if phase == self.cycle - 1:
@@ -105,7 +105,7 @@ class SAC(Compilable):
         return Update(self.metrics(critic_loss, q), error)
 
     def metrics(self, critic_loss: Tensor, q: Tensor) -> Metrics:
-        """Every figure of a gradient step, ``[]``; actor loss and entropy are those of the actor's last step."""
+        """The metrics of a gradient step, ``[]``; actor loss and entropy are those of the actor's last step."""
         actor_loss, entropy = self.held.clone()
         return {
             "critic_loss": critic_loss.detach(),  # summed over the critics
@@ -124,7 +124,7 @@ class SAC(Compilable):
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N, A]``; its mode when it is judged."""
+        """Samples of the policy, ``[N, A]``; its mode in evaluation."""
         policy = self.actor(obs)
         action: Tensor = policy.mode() if role == "eval" else policy.sample()[0]
         return action

@@ -45,22 +45,22 @@ class TD3(Compilable):
 
     @compilable
     def critic_loss(self, batch: Transition) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the least of the targets (algorithm 1)."""
+        """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the minimum over target critics (algorithm 1)."""
         with torch.no_grad():
             policy = self.target_actor(batch.next_obs)
             scale, clip = self.config.smoothing, self.config.clip
             action = policy.mode() if scale is None else policy.add_clipped_noise(scale, clip)
-            goal = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
-        return td_loss(self.critics, batch, goal)
+            target = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
+        return td_loss(self.critics, batch, target)
 
     @compilable
     def policy_loss(self, batch: Transition) -> Tensor:
-        """How bad the first critic thinks the actor's actions are, ``[]`` (eq. 9 of the DPG paper, negated)."""
+        """The actor's loss, ``[]``: minus the first critic's value of its actions (eq. 9 of the DPG paper, negated)."""
         value: Tensor = self.critics(batch.obs, self.actor(batch.obs).mode(), members=1)
         return -(batch.weight * value[0]).mean()
 
     def update(self, batch: Transition, phase: int) -> Update:
-        """A step of the critics; at the end of a cycle one of the actor too."""
+        """A step of the critics, and at the end of a cycle one of the actor."""
         critic_loss, q, error = self.critic_loss(batch)
         optimize(critic_loss, self.critic_optimizer)
         if phase == self.cycle - 1:
@@ -95,9 +95,9 @@ class TD3BC(TD3):
 
     @compilable
     def policy_loss(self, batch: Transition) -> Tensor:
-        """λ times how bad the first critic thinks the actor's actions, and how far they are from the data's, ``[]``.
+        """The actor's loss, ``[]``: squared error to the data's actions minus λ times the first critic's value.
 
-        λ is α over the mean size of those values (eq. 5), of the rows that count; nothing is learned through it.
+        λ is α over the mean absolute value (eq. 5) of rows with weight, without gradient.
         """
         action = self.actor(batch.obs).mode()
         value = self.critics(batch.obs, action, members=1)[0]

@@ -1,4 +1,4 @@
-"""NPG and TRPO: steps along the natural gradient, of a fixed length or as far as a trust region allows."""
+"""NPG and TRPO: natural gradient steps of a fixed length, or within a trust region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlbench.ops.losses import weighted_mean
 from rlbench.ops.types import Metrics, Role, Rollout
 
 TOLERANCE: Final = 1e-10
-"""Squared residual at which the conjugate gradient has arrived."""
+"""Squared residual at which the conjugate gradient stops."""
 
 
 class Natural(Compilable):
@@ -46,76 +46,88 @@ class Natural(Compilable):
 
     def update(self, rollout: Rollout) -> Metrics:
         """One step of the actor, then the critic's."""
-        known = rollout_batch(self.net, rollout, self.returns)
-        known = known._replace(advantage=normalize(known.advantage, known.weight))
-        actor_loss, entropy, divergence = self.actor_step(known)
-        value_loss = (self.engine or self.eagerly)(known).mean()
+        batch = rollout_batch(self.net, rollout, self.returns)
+        batch = batch._replace(advantage=normalize(batch.advantage, batch.weight))
+        actor_loss, entropy, divergence = self.actor_step(batch)
+        value_loss = (self.engine or self.eagerly)(batch).mean()
         return dict(zip(METRICS, (actor_loss, value_loss, entropy, divergence), strict=True))
 
-    def eagerly(self, known: RolloutBatch) -> Tensor:
+    def eagerly(self, batch: RolloutBatch) -> Tensor:
         """The critic's steps; its mean squared error before each, ``[critic_steps]``."""
         losses = []
         for _ in range(self.config.critic_steps):
-            value_loss = self.value_loss(known)
+            value_loss = self.value_loss(batch)
             optimize(value_loss, self.optimizer)
             losses.append(value_loss.detach())
         return torch.stack(losses)
 
     @compilable
-    def value_loss(self, known: RolloutBatch) -> Tensor:
+    def value_loss(self, batch: RolloutBatch) -> Tensor:
         """The critic's mean squared error, ``[]``."""
-        value: Tensor = self.net.critic(known.obs).squeeze(-1)
-        return weighted_mean((value - known.value_target).square(), known.weight)
+        value: Tensor = self.net.critic(batch.obs).squeeze(-1)
+        return weighted_mean((value - batch.value_target).square(), batch.weight)
 
-    def policy_loss(self, policy: Policy, known: RolloutBatch) -> Tensor:
+    def policy_loss(self, policy: Policy, batch: RolloutBatch) -> Tensor:
         """The surrogate, negated, ``[]`` (TRPO, eq. 14)."""
-        ratio = (policy.log_prob(known.action) - known.log_prob).exp()
-        return -weighted_mean(ratio * known.advantage, known.weight)
+        ratio = (policy.log_prob(batch.action) - batch.log_prob).exp()
+        return -weighted_mean(ratio * batch.advantage, batch.weight)
 
-    def actor_step(self, known: RolloutBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Move the actor; gives the loss before, the entropy before and the divergence that was made, each ``[]``."""
+    def actor_step(self, batch: RolloutBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Update the actor; return the old loss, the old entropy and the KL divergence of the step, each ``[]``."""
         parameters = list(self.net.actor.parameters())
-        policy = self.net.actor(known.obs)
+        policy = self.net.actor(batch.obs)
         before = policy.detached()
-        actor_loss = self.policy_loss(policy, known)
-        slope = flat(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
-        mean = weighted_mean(before.divergence(policy), known.weight)
+        actor_loss = self.policy_loss(policy, batch)
+        gradient = flat(torch.autograd.grad(actor_loss, parameters, retain_graph=True))
+        mean = weighted_mean(before.divergence(policy), batch.weight)
         product = fisher(mean, parameters, damping=self.config.damping)
-        direction = -conjugate_gradient(product, slope, iterations=self.config.iterations, tolerance=self.tolerance)
-        entropy = weighted_mean(policy.entropy(), known.weight).detach()
+        direction = -conjugate_gradient(product, gradient, iterations=self.config.iterations, tolerance=self.tolerance)
+        entropy = weighted_mean(policy.entropy(), batch.weight).detach()
         if self.config.max_kl is None:
-            _, made = self._moved(flat(parameters).detach() + self.config.step * direction, known, before)
+            _, divergence = self._set_actor(flat(parameters).detach() + self.config.step * direction, batch, before)
         else:
-            reach = (2 * self.config.max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
-            made = self._searched(reach * direction, known, before, actor_loss.detach(), self.config.max_kl)
-        return actor_loss.detach(), entropy, made
+            step_size = (2 * self.config.max_kl / (direction @ product(direction)).clamp_min(1e-30)).sqrt()
+            divergence = self._line_search(
+                step_size * direction, batch, before, actor_loss.detach(), self.config.max_kl
+            )
+        return actor_loss.detach(), entropy, divergence
 
-    def _searched(self, stride: Tensor, known: RolloutBatch, before: Policy, bound: Tensor, region: float) -> Tensor:
-        """Take the longest of ever shorter strides that betters the loss within the region, else stay; KL made, ``[]``.
+    def _line_search(
+        self, stride: Tensor, batch: RolloutBatch, before: Policy, initial_loss: Tensor, max_kl: float
+    ) -> Tensor:
+        """Backtracking line search for the longest step that reduces the loss in the trust region; its KL ``[]``.
 
-        All are tried, so that nothing waits for the host; the documented code kept its last try when all had failed.
+        It evaluates all steps, so that nothing waits for the host. The reference code kept its last step if all failed.
         """
         start = flat(list(self.net.actor.parameters())).detach()
-        chosen, made, found = start, torch.zeros_like(bound), torch.zeros_like(bound, dtype=torch.bool)
-        for tried in range(self.config.max_backtracks):
-            place = start + self.config.backtrack_coef**tried * stride
-            reached, divergence = self._moved(place, known, before)
-            good = (divergence < region) & (reached < bound) & ~found
-            chosen, made, found = torch.where(good, place, chosen), torch.where(good, divergence, made), found | good
-        self._moved(chosen, known, before)
-        return made
+        best, divergence_of_best, accepted = (
+            start,
+            torch.zeros_like(initial_loss),
+            torch.zeros_like(initial_loss, dtype=torch.bool),
+        )
+        for attempt in range(self.config.max_backtracks):
+            place = start + self.config.backtrack_coef**attempt * stride
+            loss, divergence = self._set_actor(place, batch, before)
+            improves = (divergence < max_kl) & (loss < initial_loss) & ~accepted
+            best, divergence_of_best, accepted = (
+                torch.where(improves, place, best),
+                torch.where(improves, divergence, divergence_of_best),
+                accepted | improves,
+            )
+        self._set_actor(best, batch, before)
+        return divergence_of_best
 
     @torch.no_grad()
-    def _moved(self, start: Tensor, known: RolloutBatch, before: Policy) -> tuple[Tensor, Tensor]:
-        """Put the actor's parameters at ``start``; gives its loss and its divergence from ``before``, each ``[]``."""
+    def _set_actor(self, start: Tensor, batch: RolloutBatch, before: Policy) -> tuple[Tensor, Tensor]:
+        """Set the actor's parameters to ``start``; return its loss and its divergence from ``before``, each ``[]``."""
         parameters: list[Tensor] = list(self.net.actor.parameters())
         torch._foreach_copy_(parameters, unflatten_like(start, parameters))
-        policy = self.net.actor(known.obs)
-        return self.policy_loss(policy, known), weighted_mean(before.divergence(policy), known.weight)
+        policy = self.net.actor(batch.obs)
+        return self.policy_loss(policy, batch), weighted_mean(before.divergence(policy), batch.weight)
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Sampled actions; ``[N]`` numbers or ``[N, A]`` reals, which may lie out of bounds."""
+        """Sampled actions; discrete ``[N]`` or continuous ``[N, A]``, which may lie out of bounds."""
         policy = self.net.policy(obs)
         return policy.mode() if role == "eval" and self.greedy else policy.draw()
 

@@ -102,7 +102,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=schedules,
-        rhythm=ReplayRatio(algo.learning_starts, algo.updates_per_step),
+        update_schedule=ReplayRatio(algo.learning_starts, algo.updates_per_step),
     )
 
 
@@ -154,7 +154,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
         budget=spec.budget,
         schedules=policy_gradient.schedules(algo, optimizer),
-        rhythm=RolloutSchedule(algo.rollout_length, learner.steps),
+        update_schedule=RolloutSchedule(algo.rollout_length, learner.steps),
     )
 
 

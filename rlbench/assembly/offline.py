@@ -122,7 +122,7 @@ def learned(
         learner=parts.learner,
         noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
-        judges=EvalPool(
+        eval_pool=EvalPool(
             parts.learner.policy(), config, most=eval_workers_of(spec, runtime, device), env_timeout=runtime.env_timeout
         ),
         budget=spec.budget,

@@ -70,7 +70,7 @@ def build_on_policy(
         return OnPolicyParts(reinforce, optimizer, column)
     net = network(spec, algo, info).to(device)
     like = next(net.parameters()).detach()
-    returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scaled=algo.scale_returns, like=like)
+    returns = Returns(gamma=algo.gamma, gae_lambda=algo.gae_lambda, scale_returns=algo.scale_returns, like=like)
     if isinstance(algo.method, spec_algo.Surrogate):
         ppo = _ppo(spec, algo, algo.method, net, returns, engine, compiler)
         return OnPolicyParts(ppo, ppo.optimizer, column)

@@ -11,32 +11,32 @@ from rlbench.ops.state_dict import State, number, tensor, whole
 
 
 class Clock:
-    """How far a run has come; the trainer moves it."""
+    """Counters of a run, which the trainer advances."""
 
     def __init__(self) -> None:
         self.env_steps = 0  # live agent steps
-        self.rows = 0  # steps of all lanes at once, which is what buffers count
+        self.rows = 0  # vector steps: one row of the buffer each
         self.updates = 0  # gradient steps
         self.epochs = 0  # epochs that are complete, the untrained one included
         self._seconds, self._since = 0.0, monotonic()
 
     @property
     def steps(self) -> int:
-        """What the budget counts: agent steps, or gradient steps where none is ever taken."""
+        """Steps that the budget counts: agent steps, or gradient steps of offline training."""
         return self.env_steps or self.updates
 
     @property
     def seconds(self) -> float:
-        """Of the wall, over all attempts."""
+        """Wall-clock seconds over all attempts."""
         return self._seconds + monotonic() - self._since
 
     def state_dict(self) -> State:
-        """All of it."""
+        """The counters and seconds."""
         counts: State = {name: getattr(self, name) for name in _COUNTS}
         return {**counts, "seconds": self.seconds}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from there."""
+        """Restore the counters and seconds."""
         self.env_steps, self.rows, self.updates, self.epochs = (whole(state, key) for key in _COUNTS)
         self._seconds, self._since = number(state, "seconds"), monotonic()
 
@@ -45,32 +45,32 @@ _COUNTS = ("env_steps", "rows", "updates", "epochs")
 
 
 class UpdateSchedule(Protocol):
-    """When to learn."""
+    """Schedule of gradient steps."""
 
     def due(self, clock: Clock) -> int:
-        """Updates that are owed now."""
+        """Number of updates that are due."""
 
-    def rests(self, clock: Clock) -> bool:
-        """Whether the environments may be exchanged now without cutting what is about to be learned from."""
+    def at_boundary(self, clock: Clock) -> bool:
+        """True if the environments may be replaced now without truncating a rollout."""
 
 
 class ReplayRatio(NamedTuple):
-    """Off-policy: so many gradient steps for so many live agent steps."""
+    """Off-policy: a fixed number of gradient steps per live agent step."""
 
     learning_starts: int  # live agent steps before the first update
     updates_per_step: float
 
     def due(self, clock: Clock) -> int:
-        """Updates that are owed now."""
+        """Number of updates that are due."""
         return max(0, int((clock.env_steps - self.learning_starts) * self.updates_per_step) - clock.updates)
 
-    def rests(self, clock: Clock) -> bool:  # noqa: ARG002 - every transition stands for itself
+    def at_boundary(self, clock: Clock) -> bool:  # noqa: ARG002 - a transition depends on no rollout
         """Always."""
         return True
 
 
 class RolloutSchedule(NamedTuple):
-    """On-policy: all gradient steps at once, after every so many vector steps."""
+    """On-policy: all gradient steps of an update at once, after each rollout."""
 
     rollout_length: int  # vector steps between two updates
     updates: int  # gradient steps of one of them
@@ -79,7 +79,7 @@ class RolloutSchedule(NamedTuple):
         """The steps of one update when a rollout is complete, else none."""
         return clock.rows // self.rollout_length * self.updates - clock.updates
 
-    def rests(self, clock: Clock) -> bool:
+    def at_boundary(self, clock: Clock) -> bool:
         """Only between two rollouts."""
         return clock.rows % self.rollout_length == 0
 

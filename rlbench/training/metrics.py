@@ -39,7 +39,7 @@ class MeanMetrics:
         return {"sums": dict(zip(self.names, self.sums.unbind(), strict=True)), "count": self.count}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
+        """Restore sums and count."""
         sums = branch(state, "sums")
         self.names, self.count = tuple(sorted(sums)), whole(state, "count")
         self.sums = self.sums.new_zeros(len(self.names))

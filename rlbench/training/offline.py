@@ -1,10 +1,10 @@
-"""Training on what was recorded beforehand: gradient steps alone, and an evaluation after every so many.
+"""Offline training: gradient steps on a data set, with an evaluation after each epoch.
 
-As online, the loop is a generator of frozen records between which everything is at rest. The data are no part of its
-state: they come from their file again, and a state made with other data is refused.
+As online, the loop is a generator of frozen records, between which nothing is in progress. Its state excludes the data,
+which come from their file again; a state made with other data is refused.
 
-An epoch whose policy is judged elsewhere is given when that is done, in its turn, and learning goes on meanwhile. Its
-record is the same to the bit: what was learned is taken, and the policy copied, when the epoch ends.
+An epoch that a worker evaluates is yielded in order once its evaluation is finished, while training goes on. Its record
+is the same to the bit: the metrics are taken, and the policy is copied, when the epoch ends.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from rlbench.training.clock import Clock
 from rlbench.training.protocols import Evaluation, Schedule, Updater
 
 STRIDE: Final = 25
-"""Gradient steps between two records: a fraction of a second, so that a signal is honoured at once."""
+"""Gradient steps between two records: a fraction of a second, so that a signal takes effect at once."""
 
 SOON: Final = 0.2
-"""Seconds between two records while there is nothing to do but wait."""
+"""Seconds between two records while training waits for an evaluation."""
 
 AHEAD: Final = 2
-"""Epochs for each process that judges which may wait for their evaluation; learning that is further ahead waits."""
+"""Maximum number of pending evaluations per worker; training waits beyond it."""
 
 
 class Data(NamedTuple):
-    """What is learned from, as far as it matters here."""
+    """Identity and normalization of the data set."""
 
     sha256: str
-    scale: State | None  # what the policy must know of observations beside its weights
+    scale: State | None  # mean and std of the observations, which the policy needs
 
 
 class EvalPool(Stateful, Protocol):
@@ -72,108 +72,110 @@ class Offline:
         learner: Learner,
         noise: Stateful,
         evaluate: Callable[[int], Evaluation],
-        judges: EvalPool,
+        eval_pool: EvalPool,
         budget: Budget,
         schedules: Sequence[Schedule],
         data: Data,
     ) -> None:
         self.updater, self.sampler, self.learner, self.noise = updater, sampler, learner, noise
-        self.evaluate, self.judges, self.budget, self.schedules = evaluate, judges, budget, schedules
+        self.evaluate, self.eval_pool, self.budget, self.schedules = evaluate, eval_pool, budget, schedules
         self.data, self.scale = data
         self.clock = Clock()
-        self.inexact: tuple[int, ...] = ()  # gradient steps at which a loaded state was not gone on with bit for bit
-        self.pending: list[Epoch] = []  # complete but for their evaluation, in order
+        self.inexact: tuple[int, ...] = ()  # gradient steps at which a resume was not bit-exact
+        self.pending: list[Epoch] = []  # epochs whose evaluation is pending, in order
         self._began = 0  # gradient steps at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
-        self._judged: State | None = None  # the policy of the epoch that was given last, where it is an earlier one
+        self._evaluated_policy: State | None = (
+            None  # policy of the last epoch that was yielded, if training is ahead of it
+        )
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every stride, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
-        clock, beside = self.clock, self.judges.most > 0
-        if not beside:
+        clock, has_workers = self.clock, self.eval_pool.most > 0
+        if not has_workers:
             yield from self.outstanding()
         while self._number == 0 or clock.updates < self.budget.steps or clock.updates > self._began:
             end = min(self._number * self.budget.epoch, self.budget.steps)
             while clock.updates < end:
-                self._stride(min(STRIDE, end - clock.updates))
+                self._train(min(STRIDE, end - clock.updates))
                 yield self.progress()
-                yield from self._arrived(AHEAD * self.judges.most)
-            yield from self._handed_over() if beside else self._evaluated()
+                yield from self._finished_epochs(AHEAD * self.eval_pool.most)
+            yield from self._submit() if has_workers else self._evaluate_here()
         yield from self.outstanding()
 
     def outstanding(self) -> Iterator[Progress | Epoch]:
-        """Every epoch that is judged elsewhere, each when that is done."""
-        return self._arrived(0)
+        """Wait for each pending evaluation, and yield its epoch."""
+        return self._finished_epochs(0)
 
     @property
-    def judged(self) -> State:
-        """The policy of the epoch that was given last."""
-        return of_module(self.learner.policy()) if self._judged is None else self._judged
+    def evaluated_policy(self) -> State:
+        """The policy of the last epoch that was yielded."""
+        return of_module(self.learner.policy()) if self._evaluated_policy is None else self._evaluated_policy
 
     def state_dict(self) -> State:
-        """Everything the next record depends on, but the data."""
+        """Everything that the next record depends on, except the data."""
         noise = self.noise.state_dict() if self._aside is None else self._aside
-        parts = {name: getattr(self, name).state_dict() for name in _PARTS}
+        parts = {name: getattr(self, attribute).state_dict() for name, attribute in _PARTS.items()}
         pending: State = {str(epoch.number): line_of(epoch) for epoch in self.pending}
-        fixed: State = {"began": torch.tensor(self._began), "noise": noise, "data": self.data}
+        rest: State = {"began": torch.tensor(self._began), "noise": noise, "data": self.data}
         inexact = torch.tensor(self.inexact, dtype=torch.int64)
-        return {**parts, **fixed, "pending": pending, "inexact": inexact}
+        return {**parts, **rest, "pending": pending, "inexact": inexact}
 
     def load_state_dict(self, state: State) -> None:
-        """Take it over.
+        """Restore the state.
 
         Raises:
-            RefusedFile: it was made with other data.
+            RefusedFile: the state was made with other data.
         """
         if state.get("data") != self.data:
             raise RefusedFile(f"checkpoint: made with other data than {self.data[:12]}; bring them back, or --force")
-        for name in _PARTS:
-            getattr(self, name).load_state_dict(branch(state, name))
+        for name, attribute in _PARTS.items():
+            getattr(self, attribute).load_state_dict(branch(state, name))
         self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
         self.noise.load_state_dict(branch(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in branch(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]
 
-    def progress(self, judged: int | None = None) -> Progress:
-        """Where the run stands."""
-        return Progress(env_steps=0, updates=self.clock.updates, last_return=None, evaluated=judged)
+    def progress(self, episodes: int | None = None) -> Progress:
+        """Steps so far, and ended episodes of a running evaluation."""
+        return Progress(env_steps=0, updates=self.clock.updates, last_return=None, evaluated=episodes)
 
     def close(self) -> None:
-        """Let who judges go."""
-        self.judges.close()
+        """End the evaluation workers."""
+        self.eval_pool.close()
 
     @property
     def _number(self) -> int:
-        """Of the running epoch."""
+        """Number of the running epoch."""
         return self.clock.epochs + len(self.pending)
 
-    def _stride(self, count: int) -> None:
+    def _train(self, count: int) -> None:
         for schedule, setter in self.schedules:
             setter(schedule(self.clock.updates))
         self.updater.run(self.clock.updates, count)
         self.clock.updates += count
 
-    def _evaluated(self) -> Iterator[Progress | Epoch]:
-        """Judge the policy here and now, without moving any stream of the training."""
+    def _evaluate_here(self) -> Iterator[Progress | Epoch]:
+        """Evaluate the policy in this process; the random streams of training are restored."""
         self._aside = self.noise.state_dict()
         evaluation = self.evaluate(self.clock.epochs)
-        for judged in evaluation:
-            yield self.progress(judged)
+        for episodes in evaluation:
+            yield self.progress(episodes)
         self.noise.load_state_dict(self._aside)
         self._aside = None
-        epoch = replace(self._ended(), evaluated=evaluation.result())
+        epoch = replace(self._end_epoch(), evaluated=evaluation.result())
         self.clock.epochs += 1
-        self._judged = None
+        self._evaluated_policy = None
         yield epoch
 
-    def _handed_over(self) -> Iterator[Progress]:
-        """Have the policy judged as it is now, and go on."""
-        self.judges.submit(self._number)
-        self.pending.append(self._ended())
+    def _submit(self) -> Iterator[Progress]:
+        """Let a worker evaluate a copy of the policy, and go on."""
+        self.eval_pool.submit(self._number)
+        self.pending.append(self._end_epoch())
         yield self.progress()
 
-    def _ended(self) -> Epoch:
-        """The epoch that is complete, not judged yet."""
+    def _end_epoch(self) -> Epoch:
+        """The record of the complete epoch, without its evaluation."""
         self._began = self.clock.updates
         return Epoch(
             number=self._number,
@@ -185,20 +187,21 @@ class Offline:
             evaluated=None,
         )
 
-    def _arrived(self, most: int) -> Iterator[Progress | Epoch]:
-        """Every epoch whose evaluation is there, in order; waits while more than ``most`` are not."""
+    def _finished_epochs(self, most: int) -> Iterator[Progress | Epoch]:
+        """Yield epochs with a finished evaluation, in order; wait while more than ``most`` are pending."""
         while self.pending:
             epoch, waits = self.pending[0], len(self.pending) > most
-            found = self.judges.poll(epoch.number, SOON if waits else 0.0)
-            if isinstance(found, Evaluated):
-                self._judged = self.judges.take(epoch.number)
+            result = self.eval_pool.poll(epoch.number, SOON if waits else 0.0)
+            if isinstance(result, Evaluated):
+                self._evaluated_policy = self.eval_pool.take(epoch.number)
                 self.clock.epochs += 1
                 del self.pending[0]
-                yield replace(epoch, evaluated=found)
+                yield replace(epoch, evaluated=result)
             elif waits:
-                yield self.progress(found)
+                yield self.progress(result)
             else:
                 return
 
 
-_PARTS = ("clock", "judges", "learner", "sampler", "updater")
+_PARTS = {name: name for name in ("clock", "learner", "sampler", "updater")} | {"judges": "eval_pool"}
+"""Attributes by their names in a checkpoint."""

@@ -1,10 +1,10 @@
-"""Training on what the policy itself does: a step in every lane, then the gradient steps that are due, to the end.
+"""Online training: a step in every env, then the gradient steps that are due.
 
-Off-policy and on-policy learners differ in their ``UpdateSchedule`` alone: how many gradient steps follow which vector
+Off-policy and on-policy learners differ only in their ``UpdateSchedule``: the number of gradient steps after a vector
 step.
 
-The loop is a generator of frozen records. Between two of them everything is at rest, so whoever iterates may show,
-store, save or stop as it likes, and a loaded state goes on exactly where it was.
+The loop is a generator of frozen records. Between two of them nothing is in progress, so the caller may display them,
+write a checkpoint or stop. A restored state continues bit for bit.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ class Online:
         evaluate: Callable[[int], Evaluation],
         budget: Budget,
         schedules: Sequence[Schedule],
-        rhythm: UpdateSchedule,
+        update_schedule: UpdateSchedule,
     ) -> None:
         self.collector, self.updater, self.buffer, self.learner = collector, updater, buffer, learner
         self.noise, self.evaluate, self.budget, self.schedules = noise, evaluate, budget, schedules
-        self.rhythm, self.clock = rhythm, Clock()
-        self.inexact: tuple[int, ...] = ()  # live agent steps at which a loaded state was not gone on with bit for bit
+        self.update_schedule, self.clock = update_schedule, Clock()
+        self.inexact: tuple[int, ...] = ()  # live agent steps at which a resume was not bit-exact
         self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
         self._aside: State | None = None  # the noise of the training, set aside during an evaluation
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
-        clock = self.clock  # a loaded state may stand where an epoch's last step is done and its evaluation is not
+        clock = self.clock  # a restored state may follow an epoch's last step and precede its evaluation
         while clock.epochs == 0 or clock.env_steps < self.budget.steps or clock.env_steps > self._epoch_began[0]:
             end = min(clock.epochs * self.budget.epoch, self.budget.steps)
             while clock.env_steps < end:
                 self._step()
                 yield self.progress()
-            yield from self._evaluated()
+            yield from self._evaluate()
 
     def state_dict(self) -> State:
-        """Everything the next record depends on."""
+        """Everything that the next record depends on."""
         began = torch.tensor(self._epoch_began, dtype=torch.float64)
         noise = self.noise.state_dict() if self._aside is None else self._aside
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
         return {**parts, "began": began, "noise": noise, "inexact": torch.tensor(self.inexact, dtype=torch.int64)}
 
     def load_state_dict(self, state: State) -> None:
-        """Take it over; the buffer comes before the collector, which checks itself against it."""
+        """Restore the state; the buffer precedes the collector, which compares its observations with it."""
         for name in _PARTS:
             getattr(self, name).load_state_dict(branch(state, name))
         steps, seconds = tensor(state, "began").tolist()
@@ -73,45 +73,47 @@ class Online:
 
     def _step(self) -> None:
         segment = self.clock.env_steps // self.budget.segment
-        if segment != self.collector.segment and (self.collector.segment < 0 or self.rhythm.rests(self.clock)):
+        if segment != self.collector.segment and (
+            self.collector.segment < 0 or self.update_schedule.at_boundary(self.clock)
+        ):
             self.collector.open(segment)
         for schedule, setter in self.schedules:
             setter(schedule(self.clock.env_steps))
         self.clock.env_steps += self.collector.step()
         self.clock.rows += 1
-        due = self.rhythm.due(self.clock)
+        due = self.update_schedule.due(self.clock)
         if due > 0:
             self.updater.run(self.clock.updates, due)
             self.clock.updates += due
 
-    def _evaluated(self) -> Iterator[Progress | Epoch]:
-        """Judge the policy without moving any stream of the training, then close the epoch."""
+    def _evaluate(self) -> Iterator[Progress | Epoch]:
+        """Evaluate the policy, restore the random streams of training, and close the epoch."""
         self._aside = self.noise.state_dict()
         evaluation = self.evaluate(self.clock.epochs)
-        for judged in evaluation:
-            yield self.progress(judged)
+        for episodes in evaluation:
+            yield self.progress(episodes)
         self.noise.load_state_dict(self._aside)
         self._aside = None
         yield self._close_epoch(evaluation.result())
 
-    def _close_epoch(self, evaluated: Evaluated) -> Epoch:
+    def _close_epoch(self, evaluation: Evaluated) -> Epoch:
         clock, (steps, seconds) = self.clock, self._epoch_began
         returns, lengths = self.collector.games.take()
-        collected = Collected(
+        collection = Collected(
             episodes=len(returns),
             steps=clock.env_steps - steps,
             returns=returns,
             lengths=lengths,
-            steps_per_second=(clock.env_steps - steps) / max(clock.seconds - seconds - evaluated.seconds, 1e-9),
+            steps_per_second=(clock.env_steps - steps) / max(clock.seconds - seconds - evaluation.seconds, 1e-9),
         )
         epoch = Epoch(
             number=clock.epochs,
             env_steps=clock.env_steps,
             updates=clock.updates,
             seconds=clock.seconds,
-            collected=collected,
+            collected=collection,
             updated=self.updater.take(),
-            evaluated=evaluated,
+            evaluated=evaluation,
         )
         clock.epochs += 1
         self._epoch_began = (clock.env_steps, clock.seconds)
@@ -119,26 +121,28 @@ class Online:
 
     @property
     def scale(self) -> State | None:
-        """What the policy must know of observations beside its weights; None if nothing."""
+        """Running mean and std of the observations, which the policy needs; None without normalization."""
         return None if self.collector.scale is None else self.collector.scale.state_dict()
 
     @property
-    def judged(self) -> State:
-        """The policy of the epoch that was given last."""
+    def evaluated_policy(self) -> State:
+        """The policy of the last epoch that was yielded."""
         return of_module(self.learner.policy())
 
     def outstanding(self) -> Iterator[Progress | Epoch]:
-        """Nothing: every epoch is judged at its end."""
+        """Yield nothing: every epoch is evaluated at its end."""
         return iter(())
 
     def close(self) -> None:
-        """Let the environments go."""
+        """Close the environments."""
         self.collector.close()
 
-    def progress(self, judged: int | None = None) -> Progress:
-        """Where the run stands."""
+    def progress(self, episodes: int | None = None) -> Progress:
+        """Steps so far, and ended episodes of a running evaluation."""
         last = self.collector.games.last
-        return Progress(env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, evaluated=judged)
+        return Progress(
+            env_steps=self.clock.env_steps, updates=self.clock.updates, last_return=last, evaluated=episodes
+        )
 
 
 _PARTS = ("clock", "learner", "buffer", "updater", "collector")

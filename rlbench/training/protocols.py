@@ -1,4 +1,4 @@
-"""What a trainer drives, and nothing of how any of it works."""
+"""Interfaces of the objects that a trainer drives."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rlbench.ops.types import Rollout
 from rlbench.records.types import Evaluated, Updated
 
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], None]]
-"""From live agent steps to a value, and who wants to know it."""
+"""A function of live agent steps, and the setter of its value."""
 
 
 class EpisodeStats(Protocol):
-    """Training games."""
+    """Returns and lengths of training episodes."""
 
     @property
     def last(self) -> float | None:
-        """Return of the one that ended last."""
+        """Return of the last finished episode."""
 
     def take(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Returns and lengths since the last call."""
 
 
 class Collector(Stateful, Protocol):
-    """Where experience comes from."""
+    """Steps environments and stores transitions."""
 
     @property
     def segment(self) -> int:
@@ -35,44 +35,44 @@ class Collector(Stateful, Protocol):
 
     @property
     def games(self) -> EpisodeStats:
-        """Training games."""
+        """Returns and lengths of training episodes."""
 
     @property
     def exact(self) -> bool:
-        """Whether it stands where the state that was loaded last was saved, to the bit."""
+        """True unless a restored state differs from the saved one."""
 
     @property
     def scale(self) -> Stateful | None:
-        """Of observations, where the environments show them in one."""
+        """Running statistics of the observations, if the environments normalize them."""
 
     def open(self, segment: int) -> None:
         """Begin a segment in fresh environments."""
 
     def step(self) -> int:
-        """One step in every lane; gives the number of live ones."""
+        """Step every env; return the number of live steps."""
 
     def close(self) -> None:
-        """Let the environments go."""
+        """Close the environments."""
 
 
 class Updater(Stateful, Protocol):
-    """Where learning happens: sample, update, reprioritize, and what is due every so often."""
+    """The inner loop: sample, update, reprioritize, and periodic actions."""
 
     def run(self, first: int, count: int) -> None:
-        """Updates ``first`` … ``first + count − 1``."""
+        """Make updates ``first`` … ``first + count − 1``."""
 
     def take(self) -> Updated | None:
-        """Means since the last call; None if nothing was learned."""
+        """Mean metrics since the last call; None without an update."""
 
 
 class Evaluation(Protocol):
-    """An evaluation under way."""
+    """A running evaluation."""
 
     def __iter__(self) -> Iterator[int]:
-        """Steps it."""
+        """Step it; yield the number of ended episodes."""
 
     def result(self) -> Evaluated:
-        """What came of it."""
+        """Returns and lengths of its episodes."""
 
 
 class Minibatch(Protocol):

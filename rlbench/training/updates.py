@@ -12,7 +12,7 @@ from rlbench.training.protocols import BatchT, Rollouts, Source
 
 
 class EagerUpdater(Generic[BatchT]):
-    """One operation after another."""
+    """The off-policy inner loop, run eagerly."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class EagerUpdater(Generic[BatchT]):
         self.metrics = metrics
 
     def run(self, first: int, count: int) -> None:
-        """Updates ``first`` … ``first + count − 1``."""
+        """Make updates ``first`` … ``first + count − 1``."""
         for number in range(first, first + count):
             batch = self.source.sample(self.batch)
             report = self.learner.update(batch, number % self.learner.cycle)
@@ -37,7 +37,7 @@ class EagerUpdater(Generic[BatchT]):
                     periodic.action()
 
     def take(self) -> Updated | None:
-        """Means since the last call; None if nothing was learned."""
+        """Mean metrics since the last call; None without an update."""
         return self.metrics.take()
 
     def state_dict(self) -> State:
@@ -45,12 +45,12 @@ class EagerUpdater(Generic[BatchT]):
         return {"metrics": self.metrics.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
+        """Restore the sums."""
         self.metrics.load_state_dict(branch(state, "metrics"))
 
 
 class RolloutUpdater:
-    """All that is learned from the newest rows, once they are complete."""
+    """The on-policy inner loop: one update on the newest rollout."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class RolloutUpdater:
         self.source, self.learner, self.rows, self.metrics = source, learner, rows, metrics
 
     def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
-        """The ``count`` gradient steps of one update.
+        """Make the ``count`` gradient steps of one update.
 
         Raises:
-            ValueError: there are not as many in one.
+            ValueError: an update has another number of gradient steps.
         """
         if count != self.learner.steps:
             raise ValueError(f"{count} gradient steps are due; a rollout is learned from in {self.learner.steps}")
         self.metrics.add(self.learner.update(self.source.rollout(self.rows)))
 
     def take(self) -> Updated | None:
-        """Means since the last call; None if nothing was learned."""
+        """Mean metrics since the last call; None without an update."""
         return self.metrics.take(self.learner.steps)
 
     def state_dict(self) -> State:
@@ -81,5 +81,5 @@ class RolloutUpdater:
         return {"metrics": self.metrics.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take them over."""
+        """Restore the sums."""
         self.metrics.load_state_dict(branch(state, "metrics"))

@@ -47,7 +47,7 @@ def sgd(net: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
 
 
 def returns_of(*, scaled: bool = False) -> Returns:
-    return Returns(gamma=0.9, gae_lambda=0.8, scaled=scaled, like=torch.empty(0))
+    return Returns(gamma=0.9, gae_lambda=0.8, scale_returns=scaled, like=torch.empty(0))
 
 
 def ppo(kind: str = "gaussian", *, max_grad_norm: float | None = None, lr: float = 1e-2, scaled: bool = False,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import special
 
-from rlbench.algorithms.clonedsac import ClonedSAC, unsquashed
+from rlbench.algorithms.clonedsac import ClonedSAC, atanh
 from rlbench.algorithms.cql import CQL, LagrangeMultiplier
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
@@ -113,7 +113,7 @@ def test_the_critics_regress_to_the_target_and_pay_for_their_gap(method: Conserv
 
 def test_random_actions_fill_the_whole_range_and_samples_all_differ() -> None:
     learner, b = made(), batch()
-    others, log_density, _ = learner.considered(b)
+    others, log_density, _ = learner.candidate_actions(b)
     assert others.shape == (30, BATCH, ACTIONS)
     assert float(others[:10].min()) < -0.5 < 0.5 < float(others[:10].max())
     assert len(others.unique()) == others.numel()
@@ -287,8 +287,8 @@ def test_an_actor_that_clones_no_more_is_that_of_plain_sac() -> None:
 
 def test_tanh_is_undone_and_at_the_bounds_finite() -> None:
     raw = torch.tensor([[-3.0, 0.0], [0.3, 4.0]], dtype=torch.float64)
-    torch.testing.assert_close(unsquashed(raw.tanh()), raw)
-    edge = unsquashed(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
+    torch.testing.assert_close(atanh(raw.tanh()), raw)
+    edge = atanh(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
     assert edge.tolist()[0] == pytest.approx([-0.5 * math.log(2e6), 0.5 * math.log(2e6)])
 
 

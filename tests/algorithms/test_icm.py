@@ -129,7 +129,7 @@ def ring(num_envs: int = 2, rows: int = 30, horizon: int = 3) -> Ring:
 
 def test_the_loss_is_the_weighted_sum_of_both_models_over_the_steps_that_count() -> None:
     model, played = curiosity(), rollout()
-    seen = CuriousRollouts(OfRollouts(), model).seen(played)
+    seen = CuriousRollouts(OfRollouts(), model).outputs(played)
     weight = (~played.dead).flatten().double()
     loss, forward, inverse = model.loss(seen, played.action.flatten(), weight)
     found = [

@@ -124,11 +124,11 @@ def test_bcqs_loss_is_by_hand_what_the_paper_says() -> None:
 
 def test_what_bcq_imitates_forms_the_torso_that_values_share() -> None:
     learner, b = bcq(), batch()
-    assert isinstance(learner.online, QNetWithPolicy) and learner.added is not None
+    assert isinstance(learner.online, QNetWithPolicy) and learner.extra_loss is not None
     net = learner.online
     parameters = list(net.torso.parameters())
     features = net.torso(b.obs)
-    found = torch.autograd.grad(learner.added(features, net.head(features, "learn"), b), parameters)
+    found = torch.autograd.grad(learner.extra_loss(features, net.head(features, "learn"), b), parameters)
     table = net.policy(net.torso(b.obs)).logits
     surprise = nn.functional.cross_entropy(table, b.action, reduction="none") + 0.01 * table.pow(2).mean(1)
     for ours, theirs in zip(found, torch.autograd.grad((b.weight * surprise).mean(), parameters), strict=True):

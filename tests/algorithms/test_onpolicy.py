@@ -117,10 +117,10 @@ def test_clipping_by_hand() -> None:
     ratio, good, bad = torch.tensor([0.5, 1.0, 2.0]), torch.ones(3), -torch.ones(3)
     plain, dual = ppo(clip=0.2), ppo(clip=0.2, dual_clip=1.5)
     before = torch.zeros(3)
-    assert plain.gain(ratio.log(), before, good).tolist() == pytest.approx([0.5, 1.0, 1.2])
-    assert plain.gain(ratio.log(), before, bad).tolist() == pytest.approx([-0.8, -1.0, -2.0])
-    assert dual.gain(ratio.log(), before, good).tolist() == pytest.approx([0.5, 1.0, 1.2])
-    assert dual.gain(ratio.log(), before, bad).tolist() == pytest.approx([-0.8, -1.0, -1.5])
+    assert plain.surrogate(ratio.log(), before, good).tolist() == pytest.approx([0.5, 1.0, 1.2])
+    assert plain.surrogate(ratio.log(), before, bad).tolist() == pytest.approx([-0.8, -1.0, -2.0])
+    assert dual.surrogate(ratio.log(), before, good).tolist() == pytest.approx([0.5, 1.0, 1.2])
+    assert dual.surrogate(ratio.log(), before, bad).tolist() == pytest.approx([-0.8, -1.0, -1.5])
 
 
 @pytest.mark.parametrize("changes", [{}, {"clip": 0.2, "dual_clip": 1.5, "value_clip": True, "normalize": True}])

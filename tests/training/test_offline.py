@@ -116,7 +116,7 @@ def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
         learner=learner,
         noise=SimpleNamespace(state_dict=dict, load_state_dict=lambda _: None),
         evaluate=lambda epoch: Within(judged(epoch, learner.net.weight)),
-        judges=judges,
+        eval_pool=judges,
         budget=BUDGET,
         schedules=(),
         data=Data("x", None),
@@ -127,7 +127,7 @@ def trainer(most: int, **how: Any) -> tuple[Offline, Remembering]:
 def told(made: Offline) -> list[tuple[object, ...]]:
     """Every epoch, its times left out, and the policy that goes with it."""
     return [
-        (e.number, e.updates, e.updated, e.evaluated, float(next(iter(made.judged.values())).sum()))
+        (e.number, e.updates, e.updated, e.evaluated, float(next(iter(made.evaluated_policy.values())).sum()))
         for e in made
         if isinstance(e, Epoch)
     ]

@@ -85,7 +85,7 @@ def trainer(**changes: object) -> tuple[Online, Counting, Updates]:
         "schedules": [
             (Linear(start=1.0, end=0.1, steps=500).at, lambda v: collector.amounts.append((collector.steps, v)))
         ],
-        "rhythm": ReplayRatio(100, 0.1),
+        "update_schedule": ReplayRatio(100, 0.1),
         **changes,
     }
     made = Online(
@@ -114,7 +114,7 @@ def test_epochs_are_numbered_from_the_untrained_policy_and_close_where_they_shou
 
 
 def test_gradient_steps_follow_live_steps_exactly_and_begin_after_the_warm_up() -> None:
-    made, _, updates = trainer(rhythm=ReplayRatio(100, 0.25))
+    made, _, updates = trainer(update_schedule=ReplayRatio(100, 0.25))
     last = list(made)[-1]
     assert [n for n, _ in updates.ran] == list(range(len(updates.ran)))
     for number, steps in updates.ran:
