@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlbench.records.imported import ImportedCurve
 
 IMPORT_SCHEMA = 1
-FORMATS = ("auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable")
+FORMATS = ("auto", "csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl")
 
 
 def import_curves(
@@ -66,9 +66,10 @@ def import_curves(
 ) -> None:
     """Import learning curves that other programs measured.
 
-    CSV (columns task, seed, step, return; or a column a seed), Stable-Baselines3, CleanRL, W&B, TensorBoard, d3rlpy,
-    Dopamine and rliable. The records name the file's SHA-256 and the parts of the protocol that it does not state.
-    `rlbench table SUITE --results DIR` then shows them beside the references. They never count as runs of rlbench.
+    CSV (columns task, seed, step, return; or a column a seed), JSON lines, Stable-Baselines3, CleanRL, W&B,
+    TensorBoard, d3rlpy, Dopamine and rliable. The records name the file's SHA-256 and the parts of the protocol that
+    it does not state. `rlbench table SUITE --results DIR` then shows them beside the references. They never count as
+    runs of rlbench.
     """
     from rlbench.curves.formats import FORMATS as KNOWN
     from rlbench.curves.formats import ImportOptions, read_curves

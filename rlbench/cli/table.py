@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rlbench.report.cells import Cell
+    from rlbench.report.parity import Parity
+
+    RowT = TypeVar("RowT", Cell, Parity)
 
 SUFFIXES = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm": "html"}
 
@@ -42,6 +45,10 @@ def table(
     ] = None,
     results: Records = None,
     json: Json = False,
+    parity: Annotated[
+        bool,
+        typer.Option("--parity", help="Compare with imported curves of another library, at equal steps, cell by cell."),
+    ] = False,
     references: References = None,
     reference: Reference = None,
 ) -> None:
@@ -56,6 +63,9 @@ def table(
     from rlbench.report.tables import TEXTS, to_rich
 
     chosen = _format(style, output, json=json)
+    if parity:
+        _parity(suite, algo or [], task or [], results, chosen, output)
+        return
     cells = sources(results).cells(_suites(suite))
     of_algorithm = _only(cells, "algorithm", algo or [], suite)
     found = _only(of_algorithm, "task", task or [], suite)
@@ -69,6 +79,24 @@ def table(
         emit(to_rich(found, pooled, width=width))
     else:
         emit(TEXTS[chosen](found, pooled))
+
+
+def _parity(
+    suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str, output: Path | None
+) -> None:
+    """Write the rows of parity of some cells."""
+    from rlbench.report.parity_table import TEXTS
+    from rlbench.report.sources import sources
+
+    if style not in TEXTS:
+        raise UsageError(f"--parity --format {style}: there is no such page; choose {', '.join(TEXTS)}")
+    every = sources(results).parity(_suites(suite))
+    if not every:
+        raise UsageError(
+            f"--parity: no cell of {suite} has two runs of rlbench and two imported curves; see: rlbench import --help"
+        )
+    text = TEXTS[style](_only(_only(every, "algorithm", algos, suite), "task", tasks, suite))
+    emit(text) if output is None else write_file(output, text)
 
 
 def _suites(name: str) -> list[str]:
@@ -92,12 +120,15 @@ def _format(style: str | None, output: Path | None, *, json: bool) -> str:
 
 
 def _only(
-    cells: Sequence[Cell], kind: Literal["algorithm", "task"], globs: Sequence[str], suite: str
-) -> Sequence[Cell]:
+    cells: Sequence[RowT], kind: Literal["algorithm", "task"], globs: Sequence[str], suite: str
+) -> Sequence[RowT]:
     """The cells whose algorithm or task any of ``globs`` names; a glob that names none is refused."""
     from rlbench.report.reference_scores import names_of
 
-    names = [{cell.key.algorithm} if kind == "algorithm" else names_of(cell.key, cell.documented) for cell in cells]
+    names = [
+        {cell.key.algorithm} if kind == "algorithm" else names_of(cell.key, getattr(cell, "documented", None))
+        for cell in cells
+    ]
     shown = [cell.key.algorithm if kind == "algorithm" else cell.key.dataset or cell.key.task for cell in cells]
     kept: set[int] = set()
     for glob in globs:

@@ -13,13 +13,13 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from rlbench import disk, suites
-from rlbench.config.names import LONGEST, check_name
-from rlbench.curves import arrays, delimited, dopamine, events
+from rlbench.config.names import LONGEST, check_name, printable
+from rlbench.curves import arrays, delimited, dopamine, events, json_lines
 from rlbench.curves.points import Label, Points, clean, label_of, number_seeds
 from rlbench.errors import RefusedFile, UnknownName, UsageError, beside
 from rlbench.records.imported import ImportedCurve, Kind, Origin
 
-Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable"]
+Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 Unit: TypeAlias = Literal["frames", "decisions"]
 
@@ -83,6 +83,7 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
         "d3rlpy": [p for p in every if p.name == "environment.csv"],
         "tensorboard": [p for p in every if "tfevents" in p.name],
         "csv": [p for p in every if p.suffix == ".csv"],
+        "jsonl": [p for p in every if p.suffix == ".jsonl"],
     }
     if format_ is not None:
         yield from by_kind.get("tensorboard" if format_ == "cleanrl" else format_, every)
@@ -112,14 +113,19 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
         cleanrl = "__" in path.parent.name and options.format in {None, "cleanrl"}
         return _as("cleanrl" if cleanrl else "tensorboard", options), curves
     text = delimited.content(raw, path)
-    if text.lstrip()[:1] == "[":
-        _as("dopamine", options)
-        return "dopamine", dopamine.curves(text, path, algorithm=options.algorithm, tag=options.tag)
+    if text.lstrip()[:1] in {"[", "{"}:
+        return _json(text, path, options)
     if text.startswith("#{"):
         curves = delimited.monitor(text, str(path))
         seed = label_of(path.parent).seed
         return _as("sb3", options), [replace(c, label=c.label._replace(seed=seed)) for c in curves]
     return _table(delimited.tables(text, str(path)), options)
+
+
+def _json(text: str, path: Path, options: ImportOptions) -> tuple[Format, list[Points]]:
+    if text.lstrip().startswith("{"):
+        return _as("jsonl", options), json_lines.curves(text, path)
+    return _as("dopamine", options), dopamine.curves(text, path, algorithm=options.algorithm, tag=options.tag)
 
 
 def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list[Points]]:
@@ -178,7 +184,14 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
         steps=tuple(map(int, points.steps.tolist())),
         returns=tuple(points.returns.tolist()),
         lengths=None if points.lengths is None else tuple(points.lengths.tolist()),
-        origin=replace(origin, env_id=_named(label.task or name), unknown=(*PROTOCOL, *points.unknown)),
+        origin=replace(
+            origin,
+            env_id=_named(label.task or name),
+            unknown=(*(part for part in PROTOCOL if part not in points.known), *points.unknown),
+            library=printable(points.library),
+            packages=tuple(map(printable, points.packages)),
+            differences=tuple(map(printable, points.differences)),
+        ),
     )
 
 

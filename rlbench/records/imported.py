@@ -34,6 +34,9 @@ class Origin:
     sha256: str
     env_id: str  # the task as the file names it
     unknown: tuple[str, ...]  # parts of the protocol that the file does not say
+    library: str = ""  # name and version of the program that trained
+    packages: tuple[str, ...] = ()  # names and versions of the environment's packages
+    differences: tuple[str, ...] = ()  # settings of rlbench's row that the program cannot have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

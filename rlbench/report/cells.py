@@ -24,6 +24,8 @@ from rlbench.report.estimate import (
 )
 from rlbench.report.imported_runs import remarks as imported_remarks
 from rlbench.report.imported_runs import with_imported
+from rlbench.report.parity import parity_rows
+from rlbench.report.parity_table import NOT_ANSWERED, parity_note
 from rlbench.report.reference_scores import (
     OPTIMUM,
     CellKey,
@@ -132,23 +134,24 @@ def every_cell(
     """
     runs = with_imported(gather(results), results)
     known = noted(run for group in runs.values() for run in group.all)
+    parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
     found: list[Cell] = []
     for suite in suites:
         documents = {cell.key: cell.primary for cell in documented(suite)}
         beyond = sorted(key for key in runs if key.suite == suite and key not in documents)
         cells = [_opened(key, documents.get(key), runs.get(key, Runs()), share, known) for key in (*documents, *beyond)]
-        found += _settled(cells, alpha)
+        found += _settled(cells, alpha, parity)
     return tuple(found)
 
 
-def _settled(cells: Sequence[_Open], alpha: float) -> list[Cell]:
+def _settled(cells: Sequence[_Open], alpha: float, parity: Mapping[CellKey, str]) -> list[Cell]:
     judged = [cell for cell in cells if cell.claim is not None]
     verdicts = settle([cell.claim for cell in judged if cell.claim is not None], alpha)
     words = dict(zip([cell.key for cell in judged], verdicts, strict=True))
     going = [cell.at.claim for cell in cells if cell.at is not None and cell.at.claim is not None]
     stages = settled_at([cell.at for cell in cells], settle(going, alpha))
     return [
-        _cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs), at)
+        _cell(cell, _while_short(words.get(cell.key), cell.runs) or _unjudged(cell.runs), at, parity.get(cell.key, ""))
         for cell, at in zip(cells, stages, strict=True)
     ]
 
@@ -159,8 +162,10 @@ def _while_short(verdict: Verdict | None, runs: Runs) -> Verdict | None:
     return Verdict("INCONCLUSIVE") if good and runs.short else verdict
 
 
-def _cell(cell: _Open, verdict: Verdict, at: AtStep | None) -> Cell:
+def _cell(cell: _Open, verdict: Verdict, at: AtStep | None, parity: str) -> Cell:
     document, random = cell.document, on_scale(reference(cell.key), cell.document.estimator) if cell.document else None
+    below = verdict.word == "BELOW" or (at is not None and at.word == "BEHIND")
+    unanswered = below and not parity and not cell.runs.of_others and document and document.source != OPTIMUM
     return Cell(
         key=cell.key,
         documented=cell.document,
@@ -168,8 +173,9 @@ def _cell(cell: _Open, verdict: Verdict, at: AtStep | None) -> Cell:
         verdict=verdict,
         note="; ".join(
             [
-                *_remarks(cell, verdict),
+                *_remarks(cell, verdict, parity),
                 *([at.note] if at is not None and (cell.claim is None or cell.runs.short) else []),
+                *([NOT_ANSWERED.format(*cell.key)] if unanswered else []),
             ]
         ),
         margin=cell.margin,
@@ -315,9 +321,9 @@ def _measured(
     )
 
 
-def _remarks(cell: _Open, verdict: Verdict) -> list[str]:
+def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     """What must stand beside the numbers, in a fixed order."""
-    runs, found = cell.runs, [*imported_remarks(cell.runs), *notes(cell.key)]
+    runs, found = cell.runs, [*imported_remarks(cell.runs, parity), *notes(cell.key)]
     if verdict.word == "NOT COMPARABLE":
         found.append("another protocol or environment" if cell.document else "not documented")
     if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:

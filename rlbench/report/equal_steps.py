@@ -68,8 +68,7 @@ class ReferenceCurve:
 
     def window(self, step: int) -> list[int]:
         """The steps of the last three evaluations up to ``step``; fewer near the start."""
-        last = int(SLACK * step) // self.epoch
-        return [self.epoch * number for number in range(max(0, last - WINDOW + 1), last + 1)]
+        return window(step, self.epoch)
 
     def level(self, step: int) -> Level:
         """The documented mean and std over the window that ends at ``step``, interpolated between printed points."""
@@ -82,14 +81,16 @@ class ReferenceCurve:
             n=self.curve.n,
         )
 
-    def informative(self, step: int) -> bool:
-        """True if the documented curve at ``step`` is told from its own start, and a tenth of the way to its best."""
+    def risen(self, step: int) -> bool:
+        """True if the documented mean at ``step`` has come a tenth of the way from its start to its best."""
         level, start = self.level(step), self.curve.mean[0]
         best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, SLACK * self.budget))])
-        rise = level.mean - start
-        return level.reference_step > 0 and rise > 0 and rise >= max(
-            STDS_ABOVE_START * level.std, SHARE_OF_WAY * (best - start)
-        )  # fmt: skip
+        return level.reference_step > 0 and level.mean > start and level.mean - start >= SHARE_OF_WAY * (best - start)
+
+    def informative(self, step: int) -> bool:
+        """True if the documented curve at ``step`` is told from its own start, and a tenth of the way to its best."""
+        level = self.level(step)
+        return self.risen(step) and level.mean - self.curve.mean[0] >= STDS_ABOVE_START * level.std
 
     def first_informative(self) -> int | None:
         """The first informative checkpoint; None where there is none."""
@@ -164,13 +165,13 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         return None
     failed = runs.failed
     needed = min(FEWEST, len(going) + len(failed))
-    steps = [step for step in curve.checkpoints if sum(_reached(run, step) for run in going) + len(failed) >= needed]
-    there = [step for step in steps if any(_reached(run, step) for run in going)]
+    steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in going) + len(failed) >= needed]
+    there = [step for step in steps if any(reached(run, step) for run in going)]
     if not there:
         return None
     step = max(there)
     level, scale = curve.level(step), reference(key)
-    scores = [score_at(run.evaluations, curve.window(step)) for run in going if _reached(run, step)]
+    scores = [score_at(run.evaluations, curve.window(step)) for run in going if reached(run, step)]
     random = scale.random if scale is not None else curve.curve.mean[0]
     fallen = [min(random, *scores)] * len(failed)
     std = level.std if share is None else None
@@ -212,6 +213,12 @@ def shortfall_percent(claim: Claim | None, document: float, random: float | None
     return 100 * claim.shortfall / abs(document - random)
 
 
+def window(step: int, epoch: int) -> list[int]:
+    """The steps of the last three evaluations up to ``step``, one an ``epoch``; fewer near the start."""
+    last = int(SLACK * step) // epoch
+    return [epoch * number for number in range(max(0, last - WINDOW + 1), last + 1)]
+
+
 def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
     """The mean of a seed's evaluations at the window's steps; one that stopped before keeps its last evaluation."""
     places = [evaluation.env_steps for evaluation in evaluations]
@@ -226,7 +233,7 @@ def steps_text(steps: int) -> str:
     return str(steps)
 
 
-def _reached(run: Run, step: int) -> bool:
+def reached(run: Run, step: int) -> bool:
     """True if a run was evaluated at ``step``, or has ended before by its protocol."""
     return (run.status == "done" and run.env_steps < run.budget) or SLACK * run.evaluations[-1].env_steps >= step
 

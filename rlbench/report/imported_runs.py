@@ -53,13 +53,16 @@ def origin_of(run: Run) -> Mapping[str, object]:
     return origin if isinstance(origin, Mapping) else {}
 
 
-def remarks(runs: Runs) -> Iterator[str]:
-    """The origin of the curves of a cell, and the parts of the protocol that nobody states."""
+def remarks(runs: Runs, parity: str = "") -> Iterator[str]:
+    """The origin of the curves of a cell, and the parts of the protocol that nobody states.
+
+    ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.
+    """
     if not runs.imported:
         return
     origins = [origin_of(run) for run in runs.imported]
     if not runs.of_others:
-        yield f"{len(origins)} imported curves are not counted"
+        yield parity or f"{len(origins)} imported curves are not counted"
         return
     formats = sorted({str(origin["format"]) for origin in origins})
     files = {origin["sha256"] for origin in origins}

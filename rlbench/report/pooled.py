@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from rlbench.report.cells import Cell
 from rlbench.report.estimate import mean, quantile, spread
 from rlbench.report.references import reference
 from rlbench.report.tables import task_name
 from rlbench.report.tolerances import on_scale
 from rlbench.report.verdict import FEWEST, SHARE, squared_error
+
+if TYPE_CHECKING:
+    from rlbench.report.cells import Cell
 
 Kind = Literal["full", "at"]
 PooledWord = Literal["REPRODUCED", "BELOW", "INCONCLUSIVE"]

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 import rlbench
 from rlbench.report.cells import SUITES, Cell, every_cell
 from rlbench.report.imported_runs import with_imported
+from rlbench.report.parity import Parity, parity_rows
 from rlbench.report.reference_table import DATA, CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run, epoch_numbers, read
@@ -48,6 +49,13 @@ class Sources(NamedTuple):
     def with_imported(self) -> dict[CellKey, Runs]:
         """The same, and of a cell without a run the imported curves."""
         return with_imported(self.runs(), self.own)
+
+    def parity(self, suites: Sequence[str]) -> list[Parity]:
+        """The rows of parity of each suite, own ones where there are any; a wheel brings none."""
+        rows: dict[CellKey, Parity] = {}
+        for folder in reversed(self.folders):
+            rows |= {row.key: row for row in parity_rows(with_imported(gather(folder), folder), suites)}
+        return sorted(rows.values(), key=lambda row: row.key)
 
     def every_run(self) -> dict[CellKey, Runs]:
         """The runs of both sources together, for speeds; no verdict reads them."""

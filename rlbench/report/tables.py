@@ -71,7 +71,7 @@ def to_markdown(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     """A table for a README, and below it the pooled rows and the legend."""
     header = [*columns(cells)]
     rule = ["---:" if name in NUMBERS else "---" for name in header]
-    lines = [_barred(header), _barred(rule), *(_barred(_row(cell, header)) for cell in cells)]
+    lines = [barred(header), barred(rule), *(barred(_row(cell, header)) for cell in cells)]
     return "\n".join([*lines, "", *(f"- {line}" for line in legend(cells, pooled))]) + "\n"
 
 
@@ -332,7 +332,8 @@ def rounded(value: float) -> str:
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 
-def _barred(texts: Sequence[str]) -> str:
+def barred(texts: Sequence[str]) -> str:
+    """A row of a Markdown table."""
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 

@@ -81,6 +81,14 @@ def against_seeds(scores: Sequence[float], reference: float, std: float | None, 
     return _claim("INCONCLUSIVE", more, difference, margin, error, degrees)
 
 
+def welch_interval(scores: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
+    """Welch's 95 % interval of the difference of two means; at least two scores on each side."""
+    ours, theirs = (spread(side) ** 2 / len(side) for side in (scores, others))
+    half = quantile(0.975, _welch(ours, len(scores), theirs, len(others))) * math.sqrt(ours + theirs)
+    difference = mean(scores) - mean(others)
+    return difference - half, difference + half
+
+
 def squared_error(std: float, n: int) -> float:
     """The squared standard error of the mean of ``n`` seeds whose deviation was divided by n; ``n`` is at least two."""
     return std**2 / (n - 1)

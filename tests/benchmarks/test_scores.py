@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scipy import stats
 
 from benchmarks.children import ROOT
 from benchmarks.scores import Contest, Pair, markdown, pairs
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import documented_curves
-from rlbench.report.run_index import gather
 
 FILE = "a" * 64
 
@@ -70,31 +65,3 @@ def test_the_page_shows_what_the_records_say() -> None:
     """Regenerate with ``python -m benchmarks.scores``."""
     text = markdown(pairs(ROOT / "results"))
     assert text in (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
-
-
-def test_what_is_said_of_a2c_beside_tianshous_own_is_what_the_records_give() -> None:
-    said = (ROOT / "results/tables/README.md").read_text(encoding="utf-8")
-    file = ROOT / "benchmarks/results/tianshou-a2c-scores.jsonl"
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    theirs: dict[int, list[float]] = {}
-    for line in lines:
-        if 240_000 <= line["steps"] <= 600_000:
-            theirs.setdefault(line["seed"], []).append(statistics.fmean(line["returns"]))
-    key = CellKey("mujoco", "a2c", "InvertedDoublePendulum-v4", "")
-    runs = gather(ROOT / "results")[key].complete
-    ours = [[e.mean for e in run.evaluations if 239_000 <= e.env_steps <= 601_000] for run in runs]
-    assert {len(scores) for scores in [*theirs.values(), *ours]} == {13} and len(theirs) == 4
-    late = [[statistics.fmean(scores[2:]) for scores in side] for side in (ours, theirs.values())]
-    curve = documented_curves()[key]
-    documented = [y for x, y in zip(curve.env_steps, curve.mean, strict=True) if 240_000 <= x <= 600_000]
-    means = [[statistics.fmean(scores) for scores in side] for side in (ours, theirs.values())]
-    probability = stats.ttest_ind(*means, equal_var=False).pvalue
-    for words in (
-        f"the mean is {statistics.fmean(means[0]):,.0f}",
-        f"the documented curve has {statistics.fmean(documented):,.0f}",
-        f"has {statistics.fmean(means[1]):,.0f} there",
-        f"Welch's p = {probability:.2f}",
-        f"it is {statistics.fmean(late[0]):,.0f} against {statistics.fmean(late[1]):,.0f}",
-        f"(p = {stats.ttest_ind(*late, equal_var=False).pvalue:.2f})",
-    ):
-        assert words in said, words

@@ -48,6 +48,13 @@ CASES: dict[str, tuple[str, dict[str, str], tuple[str, str, int, str], tuple[int
         (250_000, 500_000, 750_000),
         (),
     ),
+    "jsonl": (
+        "json_lines/ppo.jsonl",
+        {"suite": "mujoco"},
+        ("jsonl", "Walker2d-v4", 0, "evaluation"),
+        (30_720, 61_440),
+        (321.12, 323.813),
+    ),
     "wandb": (
         "wandb/chart.csv",
         {"suite": "mujoco", "algorithm": "sac"},
@@ -85,6 +92,17 @@ def test_monitor_and_evaluations_hold_what_numpy_and_csv_read_from_them() -> Non
     (monitor,) = read(folder / "0.monitor.csv")
     assert (monitor.seed, monitor.steps[-1]) == (2, sum(int(row[1]) for row in rows))
     assert monitor.returns == tuple(float(row[0]) for row in rows)
+
+
+def test_json_lines_name_the_library_and_all_that_they_state() -> None:
+    (curve,) = read(FIXTURES / "json_lines/reinforce.jsonl", suite="", algorithm="")
+    assert (curve.suite, curve.algorithm, curve.lengths) == ("mujoco", "reinforce", (27.4,))
+    assert curve.returns == pytest.approx([7.385])  # 73.85 / 10
+    assert (curve.origin.library, curve.origin.unknown) == ("tianshou 2.0.1", ())
+    assert curve.origin.packages == ("gymnasium 1.4.0", "mujoco 3.3.7")
+    assert curve.origin.differences == ("gae_lambda: a tail bootstraps with the mean return",)
+    older = read(FIXTURES / "json_lines", suite="mujoco", algorithm="")
+    assert {c.origin.unknown for c in older if c.algorithm == "ppo"} == {("settings",)}
 
 
 def test_an_event_file_holds_what_tensorboard_reads_from_it() -> None:

@@ -16,6 +16,7 @@ from rlbench.cli.app import main
 
 HEAD = "task,seed,step,return\n"
 GOOD = HEAD + "Hopper-v4,0,1,2\n"
+LINE = '{"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps": 1, "returns": [1]}\n'
 
 BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "duplicate": (HEAD + "Hopper-v4,0,5,2\nHopper-v4,0,5,3\n", (), "seed 0 has step 5 twice"),
@@ -48,6 +49,10 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "other algorithm": ("algo,task,step,return\ntd3,Hopper-v4,1,2\n", (), "the file holds mujoco/td3"),
     "no JSON": ("[{", (), "no rows of Agent, Iteration and Value"),
     "deep JSON": ("[" * 100_000, (), "no rows of Agent, Iteration and Value"),
+    "no evaluation": ('{"peer": "x"}\n', (), "line 1 is no evaluation"),
+    "no episode": (LINE.replace("[1]", "[]"), (), "line 1 is no evaluation (returns"),
+    "a torn line": (LINE + LINE[:20], (), "line 2 is no evaluation"),
+    "infinite return": (LINE.replace("[1]", "[1e999]"), (), "line 1 is no evaluation (returns"),
     "monitor": ("#{}\nr,l,t\n1,2,3\n", (), "no header of Monitor"),
 }
 

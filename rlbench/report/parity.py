@@ -1,0 +1,210 @@
+"""Parity with another library: both train the same settings in the same environment and are compared at equal steps.
+
+ours - document = (ours - peer) + (peer - document). The first part is this package's. The second is the environment's,
+its packages' or the library's later version's: the peer's curves are imported, so both sides ran in our environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+from rlbench.report.equal_steps import Level, reached, reference_curve, score_at, window
+from rlbench.report.estimate import SLACK, mean, spread
+from rlbench.report.imported_runs import origin_of
+from rlbench.report.pooled import FEWEST_CELLS, Effect, Meta, meta_analysis
+from rlbench.report.reference_scores import settings
+from rlbench.report.reference_table import CellKey
+from rlbench.report.references import reference
+from rlbench.report.run_index import Runs
+from rlbench.report.runs import Run
+from rlbench.report.verdict import (
+    FEWEST,
+    SHARE,
+    Claim,
+    Verdict,
+    against_seeds,
+    settle,
+    squared_error,
+    welch_interval,
+    with_failures,
+)
+
+ParityWord = Literal["ON PAR", "WORSE", "BETTER", "OPEN"]
+WORDS: dict[str, ParityWord] = {"REPRODUCED": "ON PAR", "BELOW": "WORSE", "ABOVE": "BETTER"}
+"""The word of parity for each word of the same test against a document; every other one is OPEN."""
+
+FEWEST_SEEDS = 2
+"""Seeds on either side below which a cell has no interval, and no row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parity:
+    """One cell: our seeds, the peer's and the documented curve at the same step, in raw points."""
+
+    key: CellKey
+    library: str  # name and version of the peer
+    packages: tuple[str, ...]  # of the peer's environment
+    differences: tuple[str, ...]  # settings of ours that the peer cannot have
+    step: int
+    ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
+    peer: tuple[float, ...]
+    document: Level | None
+    way: float | None  # from the random policy to the document, else to the peer; None where neither has risen
+    claim: Claim | None
+    word: ParityWord | Literal[""] = ""  # empty where no way is known
+
+    @property
+    def difference(self) -> float:
+        """Ours less the peer's."""
+        return mean(self.ours) - mean(self.peer)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Welch's 95 % interval of the difference."""
+        return welch_interval(self.ours, self.peer)
+
+    @property
+    def bound_percent(self) -> float | None:
+        """The largest shortfall against the peer that the data allow, in percent of the way."""
+        if self.claim is None or self.claim.shortfall is None or self.way is None:
+            return None
+        return 100 * self.claim.shortfall / self.way
+
+    @property
+    def peer_difference(self) -> float | None:
+        """The peer's less the document's."""
+        return None if self.document is None else mean(self.peer) - self.document.mean
+
+    @property
+    def peer_percent(self) -> float | None:
+        """The peer's less the document's, in percent of the way."""
+        return None if self.peer_difference is None or self.way is None else 100 * self.peer_difference / self.way
+
+
+class PooledParity(NamedTuple):
+    """The cells of an algorithm together, as shares of their ways."""
+
+    suite: str
+    algorithm: str
+    cells: int
+    ours: Meta  # ours less the peer's
+    peer: Meta | None  # the peer's less the document's
+
+    @property
+    def word(self) -> ParityWord:
+        """ON PAR within a tenth of the way; WORSE or BETTER where the whole interval is on one side of 0; else OPEN."""
+        if self.ours.low > -SHARE:
+            return "BETTER" if self.ours.low > SHARE else "ON PAR"
+        return "WORSE" if self.ours.high < 0 else "OPEN"
+
+
+def parity_rows(runs: Mapping[CellKey, Runs], suites: Iterable[str]) -> list[Parity]:
+    """A row of each cell that has two seeds of ours and two imported curves; words after Holm over each suite's rows.
+
+    ``runs`` has the imported curves attached, as ``with_imported`` does.
+    """
+    rows: list[Parity] = []
+    for suite in suites:
+        rows_of = (_row(key, group) for key, group in sorted(runs.items()) if key.suite == suite)
+        rows += _worded([row for row in rows_of if row is not None])
+    return rows
+
+
+def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
+    """A row for each suite and algorithm with two cells that have an effect."""
+    groups: dict[tuple[str, str], list[Parity]] = {}
+    for row in rows:
+        groups.setdefault(row.key[:2], []).append(row)
+    pooled = []
+    for (suite, algorithm), group in groups.items():
+        ours = [effect for row in group if (effect := _ours(row)) is not None]
+        peer = [effect for row in group if (effect := _peer(row)) is not None]
+        if len(ours) >= FEWEST_CELLS:
+            theirs = meta_analysis(peer) if len(peer) >= FEWEST_CELLS else None
+            pooled.append(PooledParity(suite, algorithm, len(ours), meta_analysis(ours), theirs))
+    return pooled
+
+
+def _row(key: CellKey, runs: Runs) -> Parity | None:
+    """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
+    spec = settings(key)
+    peers = [run for run in runs.imported if origin_of(run).get("kind") == "evaluation"]
+    going = [run for run in (*runs.complete, *runs.short) if run.evaluations]
+    if spec is None or runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:
+        return None
+    step = _common_step(going, peers, spec.budget.epoch)
+    if step == 0:
+        return None
+    places = window(step, spec.budget.epoch)
+    ours, theirs = (
+        [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (going, peers)
+    )
+    curve, scale = reference_curve(key), reference(key)
+    level = curve.level(step) if curve is not None else None
+    way = None
+    if scale is not None and (curve is None or curve.risen(step)):
+        way = abs((level.mean if level is not None else mean(theirs)) - scale.random) or None
+    claim = None
+    if way is not None and scale is not None:
+        fallen = [min(scale.random, *ours)] * len(runs.failed)
+        std = spread(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as documents print it
+        test = partial(against_seeds, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
+        enough = len(theirs) >= FEWEST
+        claim = with_failures(test, ours, fallen) if enough else Claim(found="INCONCLUSIVE")
+        ours += fallen
+    origins = [origin_of(run) for run in peers]
+    return Parity(
+        key=key,
+        library=", ".join(sorted({str(origin["library"] or origin["format"]) for origin in origins})),
+        packages=_texts(origins, "packages"),
+        differences=_texts(origins, "differences"),
+        step=step,
+        ours=tuple(ours),
+        peer=tuple(theirs),
+        document=level,
+        way=way,
+        claim=claim,
+    )
+
+
+def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
+    """The last evaluation that every curve of the peer has reached, and three seeds of ours."""
+    ends = sorted((_end(run) for run in ours), reverse=True)
+    last = min(ends[min(FEWEST, len(ends)) - 1], *(_end(run) for run in peers))
+    return int(SLACK * last) // epoch * epoch
+
+
+def _end(run: Run) -> int:
+    """The steps of the last evaluation; the budget of a run that ended before it by its protocol."""
+    return run.budget if reached(run, run.budget) else run.evaluations[-1].env_steps
+
+
+def _worded(rows: Sequence[Parity]) -> list[Parity]:
+    verdicts = iter(settle([row.claim for row in rows if row.claim is not None]))
+    return [row if row.claim is None else replace(row, word=_word(next(verdicts))) for row in rows]
+
+
+def _word(verdict: Verdict) -> ParityWord:
+    return WORDS.get(verdict.word, "OPEN")
+
+
+def _ours(row: Parity) -> Effect | None:
+    variance = spread(row.ours) ** 2 / len(row.ours) + spread(row.peer) ** 2 / len(row.peer)
+    return Effect(row.difference / row.way, variance / row.way**2) if row.way is not None and variance else None
+
+
+def _peer(row: Parity) -> Effect | None:
+    if row.way is None or row.document is None or row.peer_difference is None:
+        return None
+    variance = spread(row.peer) ** 2 / len(row.peer) + squared_error(row.document.std, row.document.n)
+    return Effect(row.peer_difference / row.way, variance / row.way**2) if variance else None
+
+
+def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...]:
+    """The different texts of all origins."""
+    return tuple(
+        dict.fromkeys(text for origin in origins if isinstance(texts := origin[name], tuple) for text in texts)
+    )

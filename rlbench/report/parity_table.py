@@ -1,0 +1,178 @@
+"""Parity as text: for a terminal, Markdown, CSV or JSON, and as the note of a cell."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rlbench.report.columns import aligned
+from rlbench.report.estimate import mean
+from rlbench.report.parity import Parity, pooled_parity
+from rlbench.report.pooled import Meta
+from rlbench.report.table_data import flat
+from rlbench.report.tables import barred, rounded, task_name
+
+COLUMNS: Final = (
+    "Algorithm", "Task", "Step", "rlbench", "Peer", "Document", "rlbench - peer", "Bound", "Parity", "Peer - document",
+)  # fmt: skip
+NUMBERS: Final = {*COLUMNS} - {"Algorithm", "Task", "Parity"}
+SCHEMA_VERSION: Final = 1
+
+LEGEND: Final = (
+    "rlbench, Peer, Document: mean over seeds (how many) of the last three evaluations up to the step.",
+    "rlbench - peer: both in this environment, with Welch's 95 % interval; a difference here is due to rlbench.",
+    "Peer - document: a difference here is due to the environment, or to a later version of the documented code.",
+    "Bound: the largest shortfall against the peer that the data allow (one-sided, 95 %), in % of the way.",
+    "%: of the way from the random policy to the document at that step; pooled rows are means over cells.",
+    "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
+)
+
+NOT_ANSWERED: Final = (
+    "NOT ANSWERED whether the environment explains it: no curves of another library; "
+    "add some with `rlbench import FILE --as {}/{} --results DIR`"
+)
+"""The note of a cell below its reference that has no row of parity."""
+
+
+def parity_note(row: Parity) -> str:
+    """The row in a sentence, for the cell's note in a suite's table."""
+    text = f"at {row.step:,} steps rlbench {_mean(row.ours)}, {row.library} in this environment {_mean(row.peer)}"
+    if row.document is not None and row.peer_difference is not None:
+        text += f", the reference {rounded(row.document.mean)}"
+        gap = row.difference + row.peer_difference
+        if row.peer_difference < 0 and gap < 0:
+            text += f": {100 * min(1.0, row.peer_difference / gap):.0f} % of the gap is the library's too"
+    return f"{text}; parity {row.word or 'untested'}"
+
+
+def to_markdown(rows: Sequence[Parity]) -> str:
+    """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
+    lines = [barred(COLUMNS), barred(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
+    return "\n".join([*lines, *map(barred, _body(rows)), "", *(f"- {line}" for line in _legend(rows))]) + "\n"
+
+
+def to_plain(rows: Sequence[Parity]) -> str:
+    """A table for a terminal."""
+    return "\n".join([*aligned([COLUMNS, *_body(rows)]), "", *_legend(rows)]) + "\n"
+
+
+def to_csv(rows: Sequence[Parity]) -> str:
+    """One line a cell, one column a field."""
+    file = io.StringIO()
+    lines = [dict(flat("", document(row))) for row in rows]
+    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+def to_json(rows: Sequence[Parity]) -> str:
+    """The document that scripts read."""
+    pooled = [
+        {
+            "suite": row.suite,
+            "algorithm": row.algorithm,
+            "cells": row.cells,
+            "difference_percent": _percents(row.ours),
+            "peer_difference_percent": _percents(row.peer),
+            "word": row.word,
+        }
+        for row in pooled_parity(rows)
+    ]
+    content = {"schema_version": SCHEMA_VERSION, "cells": [document(row) for row in rows], "pooled": pooled}
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
+    "rich": to_plain, "md": to_markdown, "csv": to_csv, "json": to_json
+}  # fmt: skip
+
+
+def document(row: Parity) -> dict[str, object]:
+    """A row as scripts read it; every row has the same fields."""
+    low, high = row.interval
+    level = row.document
+    return {
+        "suite": row.key.suite,
+        "algorithm": row.key.algorithm,
+        "task": row.key.task,
+        "dataset": row.key.dataset or None,
+        "library": row.library,
+        "packages": list(row.packages),
+        "differences": list(row.differences),
+        "step": row.step,
+        "ours": list(row.ours),
+        "peer": list(row.peer),
+        "documented": {name: getattr(level, name, None) for name in ("reference_step", "mean", "std", "n")},
+        "difference": row.difference,
+        "low": low,
+        "high": high,
+        "bound_percent": row.bound_percent,
+        "word": row.word or None,
+        "peer_difference": row.peer_difference,
+        "peer_percent": row.peer_percent,
+    }
+
+
+def _body(rows: Sequence[Parity]) -> list[list[str]]:
+    """The rows of each algorithm, its pooled row last."""
+    pooled = {(row.suite, row.algorithm): row for row in pooled_parity(rows)}
+    lines = []
+    for place, row in enumerate(rows):
+        lines.append(_line(row))
+        last = place + 1 == len(rows) or rows[place + 1].key[:2] != row.key[:2]
+        if last and (whole := pooled.get(row.key[:2])) is not None:
+            peer = _share(whole.peer) if whole.peer is not None else ""
+            name = f"pooled, {whole.cells} cells"
+            lines.append([row.key.algorithm, name, "", "", "", "", _share(whole.ours), "", whole.word, peer])
+    return lines
+
+
+def _line(row: Parity) -> list[str]:
+    low, high = row.interval
+    level, percent = row.document, row.peer_percent
+    behind = "" if row.peer_difference is None else _signed(row.peer_difference)
+    return [
+        row.key.algorithm,
+        task_name(row.key),
+        f"{row.step:,}",
+        _mean(row.ours),
+        _mean(row.peer),
+        "" if level is None else f"{rounded(level.mean)} ({level.n})",
+        f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
+        "" if row.bound_percent is None else f"≤ {row.bound_percent:.0f} %",
+        row.word,
+        behind + ("" if percent is None else f" ({percent:+.0f} %)"),
+    ]
+
+
+def _legend(rows: Sequence[Parity]) -> list[str]:
+    lines = list(LEGEND)
+    lines += [f"Peer: {row}." for row in dict.fromkeys(_peer(row) for row in rows)]
+    apart = dict.fromkeys((row.key.algorithm, text) for row in rows for text in row.differences)
+    return lines + [f"Not equal in {algorithm}: {text}." for algorithm, text in apart]
+
+
+def _peer(row: Parity) -> str:
+    return " with ".join(filter(None, (row.library, ", ".join(row.packages))))
+
+
+def _mean(scores: Sequence[float]) -> str:
+    return f"{rounded(mean(scores))} ({len(scores)})"
+
+
+def _signed(value: float) -> str:
+    text = rounded(value)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def _share(meta: Meta) -> str:
+    middle, low, high = (100 * value for value in meta[:3])
+    return f"{middle:+.1f} % [{low:+.1f}, {high:+.1f}]"
+
+
+def _percents(meta: Meta | None) -> dict[str, float] | None:
+    return None if meta is None else {name: 100 * getattr(meta, name) for name in ("mean", "low", "high")}

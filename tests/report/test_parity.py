@@ -1,0 +1,188 @@
+"""Parity with another library: by hand, by its formats, and the committed table against the records themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from rlbench.cli.app import main
+from rlbench.report.cells import every_cell
+from rlbench.report.equal_steps import Level
+from rlbench.report.imported_runs import with_imported
+from rlbench.report.parity import Parity, parity_rows, pooled_parity
+from rlbench.report.parity_table import parity_note
+from rlbench.report.pooled import Effect, meta_analysis
+from rlbench.report.reference_table import CellKey
+from rlbench.report.references import reference
+from rlbench.report.run_index import gather
+from tests.conftest import RecordRun
+
+RESULTS = Path(__file__).parents[2] / "results"
+TASK = "Swimmer-v4"
+Rows = Callable[..., list[Parity]]
+
+
+def peer(path: Path, scores: Sequence[float], *, task: str = TASK, ends: Sequence[int] = ()) -> None:
+    """Import a curve a seed: its score at 30,000, 60,000 … steps, to 90,000 or to its end."""
+    lines = [
+        {"peer": "lib 1", "algorithm": "a2c", "task": task, "seed": seed, "steps": step, "returns": [score]}
+        | {"mujoco": "3", "differences": ["x: 1"], "suite": "mujoco"}
+        for seed, score in enumerate(scores)
+        for step in range(30_000, (ends[seed] if ends else 90_000) + 1, 30_000)
+    ]
+    (path / "peer.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["import", str(path / "peer.jsonl"), "--results", str(path / "results")]) == 0
+
+
+@pytest.fixture
+def rows(record_run: RecordRun, tmp_path: Path) -> Rows:
+    """Makes the row of A2C on Swimmer from one score a seed of ours, to 90,000 steps, and of the peer's."""
+
+    def make(ours: Sequence[float], theirs: Sequence[float], ends: Sequence[int] = ()) -> list[Parity]:
+        for seed, score in enumerate(ours):
+            record_run([0.0, *[score] * 3], suite="mujoco", algo="a2c", task=TASK, seed=seed, status="interrupted")
+        peer(tmp_path, theirs, ends=ends)
+        return parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
+
+    return make
+
+
+def test_a_row_by_hand(rows: Rows) -> None:
+    (row,) = rows([10.0, 14.0, 18.0], [20.0, 22.0, 24.0])
+    assert (row.key.task, row.step, row.ours, row.peer) == (TASK, 90_000, (10, 14, 18), (20, 22, 24))
+    error, degrees = math.sqrt(16 / 3 + 4 / 3), 2  # Welch: (20 / 3)² / ((16 / 3)² / 2 + (4 / 3)² / 2) = 2.94
+    assert row.difference == -8
+    assert row.interval == pytest.approx((-8 - 4.302653 * error, -8 + 4.302653 * error), abs=1e-5)
+    scale = reference(row.key)
+    assert scale is not None and row.document is not None and row.way is not None
+    assert row.way == pytest.approx(row.document.mean - scale.random)
+    assert row.bound_percent == pytest.approx(100 * (8 + stats.t.ppf(0.95, degrees) * error) / row.way)
+    assert row.peer_difference == pytest.approx(22 - row.document.mean)
+    assert (row.library, row.packages, row.differences) == ("lib 1", ("mujoco 3",), ("x: 1",))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "word"),
+    [
+        ((20.0, 20.1, 20.2), (20.0, 20.1, 20.2), "ON PAR"),
+        ((5.0, 5.1, 5.2), (20.0, 20.1, 20.2), "WORSE"),
+        ((40.0, 40.1, 40.2), (20.0, 20.1, 20.2), "BETTER"),
+        ((0.0, 20.0, 40.0), (0.0, 20.0, 40.0), "OPEN"),
+        ((20.0, 20.1, 20.2), (20.0, 20.1), "OPEN"),
+    ],
+)
+def test_the_word_of_a_row(ours: Sequence[float], theirs: Sequence[float], word: str, rows: Rows) -> None:
+    (row,) = rows(ours, theirs)
+    assert row.word == word
+
+
+def test_the_step_is_the_last_that_every_curve_of_the_peer_has_reached(rows: Rows) -> None:
+    (row,) = rows([20.0, 21.0, 22.0], [20.0, 21.0, 22.0], ends=[90_000, 60_000, 90_000])
+    assert row.step == 60_000
+
+
+def test_one_seed_on_a_side_gives_no_row(rows: Rows) -> None:
+    assert rows([20.0], [20.0, 21.0]) == []
+
+
+def made(task: str, ours: Sequence[float], theirs: Sequence[float], document: float) -> Parity:
+    level = Level(step=10, reference_step=10, mean=document, std=3.0, n=10)
+    return Parity(
+        key=CellKey("mujoco", "a2c", task, ""),
+        library="lib 1",
+        packages=(),
+        differences=(),
+        step=1_000,
+        ours=tuple(ours),
+        peer=tuple(theirs),
+        document=level,
+        way=document,
+        claim=None,
+        word="OPEN",
+    )
+
+
+def test_pooled_rows_are_means_of_both_differences_by_hand() -> None:
+    (whole,) = pooled_parity([made("A", (8, 12), (18, 22), 40), made("B", (30, 34), (31, 33), 80)])
+    # variances of the means: 8 / 2 + 8 / 2 and 8 / 2 + 2 / 2; the document's error is 3² / 9 = 1
+    assert whole.ours == pytest.approx(meta_analysis([Effect(-10 / 40, 8 / 1600), Effect(0, 5 / 6400)]))
+    assert whole.peer == pytest.approx(meta_analysis([Effect(-20 / 40, 5 / 1600), Effect(-48 / 80, 2 / 6400)]))
+    assert (whole.cells, whole.word) == (2, "OPEN")
+
+
+def test_the_note_says_how_much_of_the_gap_is_the_librarys() -> None:
+    assert parity_note(made("A", (8, 12), (18, 22), 40)) == (
+        "at 1,000 steps rlbench 10.00 (2), lib 1 in this environment 20.00 (2), the reference 40.00: "
+        "67 % of the gap is the library's too; parity OPEN"
+    )
+    assert "gap" not in parity_note(made("A", (41, 43), (18, 22), 40))
+
+
+def test_a_cell_below_its_reference_names_the_peer_or_says_not_answered(record_run: RecordRun, tmp_path: Path) -> None:
+    task = "InvertedDoublePendulum-v4"
+    for seed in range(5):
+        record_run([60.0, *[100.0 + seed] * 34], suite="mujoco", algo="a2c", task=task, seed=seed)
+
+    def note() -> str:
+        cells = every_cell(["mujoco"], tmp_path / "results")
+        return next(cell.note for cell in cells if cell.key[1:3] == ("a2c", task) and cell.verdict.word == "BELOW")
+
+    assert "NOT ANSWERED" in note() and "`rlbench import FILE --as mujoco/a2c --results DIR`" in note()
+    peer(tmp_path, [100.0, 101.0, 102.0, 103.0], task=task)
+    assert "NOT ANSWERED" not in note() and "at 90,000 steps rlbench 102.0 (5), lib 1" in note()
+
+
+def test_every_format_holds_the_same_row(rows: Rows, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = rows([10.0, 14.0, 18.0], [20.0, 22.0, 24.0])
+    words = ["table", "mujoco", "--parity", "--results", str(tmp_path / "results"), "--format"]
+
+    def printed(style: str) -> str:
+        capsys.readouterr()
+        assert main([*words, style]) == 0
+        return capsys.readouterr().out
+
+    assert "| a2c | Swimmer-v4 | 90,000 | 14.00 (3) | 22.00 (3) |" in printed("md")
+    assert "Not equal in a2c: x: 1." in printed("rich")
+    (cell,) = json.loads(printed("json"))["cells"]
+    assert (cell["ours"], cell["peer"], cell["word"]) == ([10, 14, 18], [20, 22, 24], row.word)
+    (line,) = csv.DictReader(io.StringIO(printed("csv")))
+    assert (line["ours"], line["documented_n"]) == ("10.0 14.0 18.0", "10")
+    assert main([*words, "html"]) == 2
+    assert main([*words, "md", "--task", "Hoper"]) == 2
+
+
+def test_no_curves_are_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "results").mkdir()
+    assert main(["table", "mujoco", "--parity", "--results", str(tmp_path / "results")]) == 2
+    assert "no cell of mujoco has two runs of rlbench and two imported curves" in capsys.readouterr().err
+
+
+def means_at(places: Sequence[int], steps: Sequence[int], returns: Sequence[float]) -> float:
+    """The mean of the last return up to each place, a two-hundredth late at most."""
+    return math.fsum(max((s, r) for s, r in zip(steps, returns, strict=True) if s <= 1.005 * p)[1] for p in places) / 3
+
+
+def test_the_committed_table_holds_what_the_records_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    """Read the JSON of every curve and epoch directly, and A2C on Swimmer's means from them."""
+    assert main(["table", "mujoco", "--parity", "--results", str(RESULTS), "--format", "md"]) == 0
+    committed = (RESULTS / "tables/mujoco-parity.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == committed, "run scripts/tables and commit what it writes"
+    folder, places = RESULTS / "mujoco/a2c/Swimmer-v4", (420_000, 450_000, 480_000)
+    curves = [json.loads(path.read_text()) for path in folder.glob("imported/*/curve.json")]
+    theirs = [means_at(places, curve["steps"], curve["returns"]) for curve in curves]
+    ours = []
+    for path in folder.glob("*/seed=*/epochs.jsonl"):
+        epochs = [json.loads(line) for line in path.read_text().splitlines()]
+        steps = [epoch["env_steps"] for epoch in epochs if epoch["evaluated"]]
+        returns = [math.fsum(epoch["evaluated"]["returns"]) / 10 for epoch in epochs if epoch["evaluated"]]
+        ours.append(means_at(places, steps, returns))
+    assert len(theirs) == 5 and len(ours) == 5
+    row = next(line for line in committed.splitlines() if line.startswith("| a2c | Swimmer-v4 | 480,000 |"))
+    assert f"| {math.fsum(ours) / 5:.2f} (5) | {math.fsum(theirs) / 5:.2f} (5) |" in row
