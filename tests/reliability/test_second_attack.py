@@ -24,7 +24,7 @@ from rlbench.records import files, manifest
 from rlbench.records.store import Record, Store, folder_of, read
 from rlbench.report import baseline, check, html_report, integrity, repeats
 from rlbench.report.sources import Sources
-from rlbench.run import _saved
+from rlbench.run import _saved_computing
 from tests.conftest import epoch
 from tests.records.test_store import outcome
 
@@ -117,7 +117,7 @@ def test_no_record_and_no_checkpoint_asks_for_a_number_of_threads_that_is_none(t
     text = files.seal({"schema_version": 1, "files": {}, "values": values, "split": {}})
     (resume / manifest.NAME).write_text(text)
     with pytest.raises(RefusedFile, match="threads"):
-        _saved(SPEC, "cpu", cast("Store", SimpleNamespace(folder=tmp_path)))
+        _saved_computing(SPEC, "cpu", cast("Store", SimpleNamespace(folder=tmp_path)))
 
 
 @pytest.mark.parametrize("value", ["?", 1, ["1"], None])
