@@ -26,10 +26,10 @@ from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
-from rlbench.datasets.dataset_return import EXPERT
 from rlbench.datasets.policies import Policy, parse_policy
 from rlbench.datasets.recipes import Games, Part, Recipe
 from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.summary import EXPERT
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import UnknownName, UsageError

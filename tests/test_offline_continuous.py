@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from rlbench import suites
 from rlbench.algorithms.bcq import BCQ
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.clonedsac import ClonedSAC
-from rlbench.algorithms.cql import CQL
+from rlbench.algorithms.cql import CQL, ClonedSAC
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.iql import IQL
 from rlbench.algorithms.sac import SAC

@@ -18,9 +18,9 @@ from rlbench.buffers.samplers import Uniform
 from rlbench.collectors.explore import EpsilonGreedy, NoExploration
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.datasets import recording_reader, recording_writer
-from rlbench.datasets.dataset_return import EXPERT, dataset_return
 from rlbench.datasets.recipes import Games, games
 from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.summary import EXPERT, dataset_return
 from rlbench.datasets.types import Dataset
 from rlbench.errors import UsageError
 from rlbench.generate import EpisodeRecorder, stored_run

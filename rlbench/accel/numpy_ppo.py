@@ -14,8 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.accel.numpy_mlp import DiscreteHead, GaussianHead, Head, Row, Stack, layers, numbers, with_ones
-from rlbench.accel.numpy_optim import NumpyOptimizer
+from rlbench.accel.numpy_mlp import (
+    DiscreteHead,
+    GaussianHead,
+    Head,
+    NumpyOptimizer,
+    Row,
+    Stack,
+    layers,
+    numbers,
+    with_ones,
+)
 from rlbench.algorithms.onpolicy import EPSILON, RolloutBatch
 from rlbench.config import online as config
 from rlbench.nets.actor_critic import GaussianActor, SeparateActorCritic

@@ -11,7 +11,7 @@ from torch import Tensor
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3
-from rlbench.assembly.components import Parts
+from rlbench.assembly.components import Parts, adam
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import GaussianNoise, NoExploration
 from rlbench.config.online import ActorCritic, Deterministic, Soft
@@ -52,8 +52,8 @@ def _learner(
             return TD3(
                 plain,
                 ensemble,
-                actor_optimizer=_adam(plain, algo.actor_lr),
-                critic_optimizer=_adam(ensemble, algo.critic_lr),
+                actor_optimizer=adam(plain, lr=algo.actor_lr),
+                critic_optimizer=adam(ensemble, lr=algo.critic_lr),
                 tau=algo.tau,
                 delay=algo.delay,
                 policy=policy,
@@ -69,12 +69,13 @@ def _learner(
                 log_scale=0.0 if units is None else units[0].double().log().sum().item(),
             ).to(device)
             ensemble = critics().to(device)
+            target = -float(actions) if policy.target_entropy is None else policy.target_entropy
             return SAC(
                 actor,
                 ensemble,
-                actor_optimizer=_adam(actor, algo.actor_lr),
-                critic_optimizer=_adam(ensemble, algo.critic_lr),
-                temperature=_temperature(policy, actions, device),
+                actor_optimizer=adam(actor, lr=algo.actor_lr),
+                critic_optimizer=adam(ensemble, lr=algo.critic_lr),
+                temperature=Temperature(policy.alpha, device=device, target=target, lr=policy.alpha_lr),
                 tau=algo.tau,
                 delay=algo.delay,
                 redq_subset=algo.redq_subset,
@@ -90,17 +91,6 @@ def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
         raise TypeError("discrete actions have no units")
     low, high = torch.from_numpy(info.actions.low), torch.from_numpy(info.actions.high)
     return (high - low) / 2, (high + low) / 2
-
-
-def _temperature(policy: Soft, actions: int, device: torch.device) -> Temperature:
-    if policy.alpha_lr is None:
-        return Temperature(policy.alpha, device=device)
-    target = -float(actions) if policy.target_entropy is None else policy.target_entropy
-    return Temperature(policy.alpha, device=device, target=target, lr=policy.alpha_lr)
-
-
-def _adam(network: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(network.parameters(), lr=lr, fused=True)
 
 
 def size(spec: Spec, info: EnvInfo) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from rlbench.algorithms.base import Compiler, OffPolicyLearner, OnPolicyLearner
 from rlbench.algorithms.icm import CuriousReplay, CuriousRollouts
-from rlbench.assembly import actor_critic, components, discrete_sac, dqn, offline, policy_gradient
+from rlbench.assembly import actor_critic, components, dqn, offline, policy_gradient
 from rlbench.assembly.components import Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
@@ -224,7 +224,7 @@ def parts_of(
         case ActorCritic():
             return actor_critic.parts(spec, algo, info, device, compiler)
         case DiscreteSAC():
-            return discrete_sac.parts(spec, algo, info, device, compiler)
+            return dqn.discrete_sac_parts(spec, algo, info, device, compiler)
         case _:
             assert_never(algo)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
 import torch
+from torch import nn
 
 from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.algorithms.icm import Curiosity
@@ -20,6 +21,11 @@ from rlbench.nets.icm import ICM
 from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.ops.types import Transition
 from rlbench.training.protocols import Schedule
+
+
+def adam(*networks: nn.Module, lr: float, eps: float = 1e-8) -> torch.optim.Adam:
+    """Return a fused Adam on the parameters of ``networks``."""
+    return torch.optim.Adam([p for net in networks for p in net.parameters()], lr=lr, eps=eps, fused=True)
 
 
 class Parts(NamedTuple):
@@ -66,7 +72,7 @@ def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, dev
     net = ICM(torso(wanted.torso, spec, info), hidden=wanted.hidden, actions=count(spec, info)).to(device)
     return Curiosity(
         net,
-        optimizer=torch.optim.Adam(net.parameters(), lr=lr if wanted.lr is None else wanted.lr, fused=True),
+        optimizer=adam(net, lr=lr if wanted.lr is None else wanted.lr),
         loss_scale=wanted.loss_scale,
         reward_scale=wanted.reward_scale,
         forward_share=wanted.forward_share,

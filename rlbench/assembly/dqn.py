@@ -1,7 +1,8 @@
-"""The value-based family, from its Spec: the head is the one choice that makes an algorithm of it."""
+"""The families of discrete actions: Q-learning, whose head makes the algorithm, and discrete SAC."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import assert_never
 
@@ -9,14 +10,18 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import Compiler
+from rlbench.algorithms.discrete_sac import DiscreteSAC
 from rlbench.algorithms.dqn import Extra, QLearner
-from rlbench.assembly.components import Parts, count, torso
+from rlbench.algorithms.sac import Temperature
+from rlbench.assembly.components import Parts, adam, count, torso
 from rlbench.buffers.ring import Column
-from rlbench.collectors.explore import EpsilonGreedy
+from rlbench.collectors.explore import EpsilonGreedy, NoExploration
+from rlbench.config import online as spec_algo
 from rlbench.config.online import Categorical, Expected, Head, Implicit, Proposed, QLearning, Quantiles
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
 from rlbench.nets import q_heads
+from rlbench.nets.discrete_actor_critic import DiscreteActorCritic
 from rlbench.nets.dueling import DuelingMLP
 from rlbench.nets.iqn_fqf import ImplicitHead, ProposedHead
 from rlbench.nets.q_heads import QNet
@@ -107,3 +112,33 @@ def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[to
             return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_card)]
         case _:
             return [adam]
+
+
+def discrete_sac_parts(
+    spec: Spec,
+    algo: spec_algo.DiscreteSAC,
+    info: EnvInfo,
+    device: torch.device,
+    compiler: Compiler | None = None,
+) -> Parts:
+    """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
+    actions = count(spec, info)
+    body = torso(algo.torso, spec, info)
+    net = DiscreteActorCritic(body, hidden=algo.hidden, actions=actions, critics=algo.critics).to(device)
+    learner = DiscreteSAC(
+        net,
+        actor_optimizer=adam(net.torso, net.logits, lr=algo.actor_lr),
+        critic_optimizers=[adam(net.torso, critic, lr=algo.critic_lr) for critic in net.critics],
+        temperature=Temperature(
+            algo.alpha, device=device, target=algo.target_entropy * math.log(actions), lr=algo.alpha_lr
+        ),
+        tau=algo.tau,
+        compiler=compiler,
+    )
+    return Parts(
+        learner=learner,
+        action=Column((), torch.int64),
+        training=lambda _: NoExploration(),
+        judging=lambda _: NoExploration(),
+        exploration=lambda _: 0.0,
+    )

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from rlbench.accel.cuda_graph import CudaGraphs
-from rlbench.accel.graph_capture import Compiled, GraphUpdater, Updates
+from rlbench.accel.graph_capture import Compiled, CudaGraphs, GraphUpdater, Updates
 from rlbench.algorithms.base import Compilable, Compiler
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.trpo import Natural

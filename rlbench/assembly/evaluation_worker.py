@@ -29,8 +29,8 @@ from rlbench.assembly.offline import staged
 from rlbench.config.run import Spec
 from rlbench.datasets.episodes import Scale
 from rlbench.envs.base import EnvInfo
-from rlbench.evaluation import messages
-from rlbench.evaluation.messages import EvaluationFailure, EvaluationProgress, WorkerConfig
+from rlbench.evaluation import pool
+from rlbench.evaluation.pool import EvaluationFailure, EvaluationProgress, WorkerConfig
 from rlbench.ops.state_dict import into_module
 
 PROGRESS_INTERVAL: Final = 0.1  # seconds between two reports of progress
@@ -71,8 +71,8 @@ def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], replies: int) 
     _reply(replies, running.result())
 
 
-def _reply(replies: int, reply: messages.Reply) -> None:
-    line = messages.to_line(reply)
+def _reply(replies: int, reply: pool.Reply) -> None:
+    line = pool.to_line(reply)
     while line:
         line = line[os.write(replies, line) :]
 
@@ -93,9 +93,9 @@ def main(arguments: Sequence[str]) -> int:
     requests, replies = (int(argument) for argument in arguments)
     try:
         with os.fdopen(requests, "rb") as source:
-            config = messages.read_config(source)
+            config = pool.read_config(source)
             setup = None if config is None else bench(*config)
-            while setup is not None and (request := messages.read_request(source)) is not None:
+            while setup is not None and (request := pool.read_request(source)) is not None:
                 evaluate(setup, request[0].epoch, request[1], replies)
     except BrokenPipeError:
         return 0

@@ -29,7 +29,7 @@ from rlbench.datasets.episodes import Scale, episode_returns, scale_of, terminat
 from rlbench.datasets.types import Dataset
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
 from rlbench.envs.normalize import Fixed
-from rlbench.evaluation import messages
+from rlbench.evaluation import pool
 from rlbench.evaluation.pool import EvalPool
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
@@ -113,7 +113,7 @@ def learned(
     )
     stage = watching(parts, _fixed(scale), stepping_threads(runtime))
     told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
-    config = messages.frame(messages.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
+    config = pool.frame(pool.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
     eager = EagerUpdater(source=data, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine = engine_of(spec, runtime, device)
     return trainer.Offline(

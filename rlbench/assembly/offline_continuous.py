@@ -6,17 +6,15 @@ import math
 from typing import NamedTuple, assert_never
 
 import torch
-from torch import nn
 
 from rlbench.algorithms import bcq, iql
 from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import Imitation
-from rlbench.algorithms.clonedsac import ClonedSAC
-from rlbench.algorithms.cql import CQL, LagrangeMultiplier
+from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier
 from rlbench.algorithms.crr import CRR
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.td3 import TD3BC
-from rlbench.assembly.components import OfflineParts
+from rlbench.assembly.components import OfflineParts, adam
 from rlbench.buffers.ring import Column
 from rlbench.config import offline
 from rlbench.config.offline import Offline
@@ -109,7 +107,7 @@ def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner[Transition]:
     match algo.method:
         case offline.Imitation(policy=policy):
             actor = _plain(algo, shape) if policy == "deterministic" else _gaussian(algo, shape, LOW, HIGH)
-            return Imitation(actor, actor_optimizer=_adam(actor, algo.actor_lr), compiler=shape.compiler)
+            return Imitation(actor, actor_optimizer=adam(actor, lr=algo.actor_lr), compiler=shape.compiler)
         case offline.BatchConstrained() as method:
             return _constrained(algo, method, shape)
         case offline.Conservative() as method:
@@ -121,8 +119,8 @@ def _learner(algo: Offline, shape: Shape) -> OffPolicyLearner[Transition]:
             return TD3BC(
                 plain,
                 critics,
-                actor_optimizer=_adam(plain, algo.actor_lr),
-                critic_optimizer=_adam(critics, algo.critic_lr),
+                actor_optimizer=adam(plain, lr=algo.actor_lr),
+                critic_optimizer=adam(critics, lr=algo.critic_lr),
                 tau=algo.tau,
                 delay=method.delay,
                 policy=method,
@@ -148,9 +146,9 @@ def _constrained(algo: Offline, method: offline.BatchConstrained, shape: Shape) 
     net = BCQPolicy(proposer, perturbation, _critics(algo, shape)).to(shape.device)
     return bcq.BCQ(
         net,
-        proposer_optimizer=_adam(net.proposer, method.vae_lr),
-        critic_optimizer=_adam(net.critics, algo.critic_lr),
-        perturbation_optimizer=_adam(net.perturbation, algo.actor_lr),
+        proposer_optimizer=adam(net.proposer, lr=method.vae_lr),
+        critic_optimizer=adam(net.critics, lr=algo.critic_lr),
+        perturbation_optimizer=adam(net.perturbation, lr=algo.actor_lr),
         tau=algo.tau,
         method=method,
         compiler=shape.compiler,
@@ -173,13 +171,9 @@ def _conservative(algo: Offline, method: offline.Conservative, shape: Shape) -> 
 def _soft(algo: Offline, method: offline.Conservative, shape: Shape) -> SAC:
     """CQL's actor, critics and temperature."""
     actor, critics = _squashed(algo, method, shape), _critics(algo, shape, orthogonal=method.orthogonal_init)
-    actor_optimizer, critic_optimizer = _adam(actor, algo.actor_lr), _adam(critics, algo.critic_lr)
+    actor_optimizer, critic_optimizer = adam(actor, lr=algo.actor_lr), adam(critics, lr=algo.critic_lr)
     goal = -float(shape.actions) if method.target_entropy is None else method.target_entropy
-    temperature = (
-        Temperature(method.alpha, device=shape.device)
-        if method.alpha_lr is None
-        else Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr)
-    )
+    temperature = Temperature(method.alpha, device=shape.device, target=goal, lr=method.alpha_lr)
     if method.bc_steps:
         return ClonedSAC(
             actor,
@@ -230,8 +224,8 @@ def _regularized(algo: Offline, method: offline.CriticRegularized, shape: Shape)
     return CRR(
         actor,
         critics,
-        actor_optimizer=_adam(actor, algo.actor_lr),
-        critic_optimizer=_adam(critics, algo.critic_lr),
+        actor_optimizer=adam(actor, lr=algo.actor_lr),
+        critic_optimizer=adam(critics, lr=algo.critic_lr),
         tau=algo.tau,
         method=method,
         compiler=shape.compiler,
@@ -245,9 +239,9 @@ def _implicit(algo: Offline, method: offline.ImplicitQ, shape: Shape) -> iql.IQL
         actor,
         critics,
         value,
-        actor_optimizer=_adam(actor, algo.actor_lr),
-        critic_optimizer=_adam(critics, algo.critic_lr),
-        value_optimizer=_adam(value, algo.critic_lr),
+        actor_optimizer=adam(actor, lr=algo.actor_lr),
+        critic_optimizer=adam(critics, lr=algo.critic_lr),
+        value_optimizer=adam(value, lr=algo.critic_lr),
         tau=algo.tau,
         method=method,
         compiler=shape.compiler,
@@ -289,7 +283,3 @@ def _critics(algo: Offline, shape: Shape, members: int = 2, *, orthogonal: bool 
     if orthogonal:
         actors.orthogonal(critics)
     return critics.to(shape.device)
-
-
-def _adam(network: nn.Module, lr: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(network.parameters(), lr=lr, fused=True)

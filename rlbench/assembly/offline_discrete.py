@@ -10,7 +10,7 @@ from rlbench.algorithms.base import Compiler, OffPolicyLearner
 from rlbench.algorithms.behavior_cloning import Imitation
 from rlbench.algorithms.discrete_offline import CRR, behavior_mask, conservatism, imitation
 from rlbench.algorithms.dqn import Extra, QLearner, Selector
-from rlbench.assembly.components import OfflineParts, count, torso
+from rlbench.assembly.components import OfflineParts, adam, count, torso
 from rlbench.assembly.dqn import head, optimizers, proposing
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import EpsilonGreedy
@@ -54,8 +54,8 @@ def _learner(
     match algo.method:
         case asked.Imitation():
             actor = BehaviorPolicy(body, streams(1)).to(device)
-            adam = torch.optim.Adam(actor.parameters(), lr=algo.lr, eps=algo.adam_epsilon, fused=True)
-            return Imitation(actor, actor_optimizer=adam, compiler=compiler)
+            optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
+            return Imitation(actor, actor_optimizer=optimizer, compiler=compiler)
         case asked.Conservative(conservative_weight=weight):
             plain = QNet(body, head(algo.head, body.features, streams)).to(device)
             return _valued(algo, plain, compiler, extra=conservatism(weight))

@@ -14,6 +14,7 @@ from rlbench.algorithms.onpolicy import ActorValue, Returns
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import Reinforce
 from rlbench.algorithms.trpo import Natural
+from rlbench.assembly.components import adam
 from rlbench.buffers.ring import Column
 from rlbench.config import online as spec_algo
 from rlbench.config.online import Linear, Mlp, Nature, PolicyGradient
@@ -184,7 +185,7 @@ def _actions(info: EnvInfo) -> int:
 
 def _optimizer(algo: PolicyGradient, net: nn.Module) -> torch.optim.Optimizer:
     if algo.optimizer == "adam":
-        return torch.optim.Adam(net.parameters(), lr=algo.lr, eps=algo.epsilon, fused=True)
+        return adam(net, lr=algo.lr, eps=algo.epsilon)
     return torch.optim.RMSprop(net.parameters(), lr=algo.lr, eps=algo.epsilon, alpha=0.99, foreach=True)
 
 

@@ -61,7 +61,7 @@ def listing(
         *(known.name for known in elsewhere if known.name not in here),
     ]
     if remote:
-        from rlbench.datasets.remote import names as remote_names
+        from rlbench.datasets.download import names as remote_names
 
         names += [name for name in remote_names() if name not in here]
     rows = [(name, here.get(name), catalogue.d4rl().get(name)) for name in names]

@@ -146,7 +146,7 @@ class CheckedData(NamedTuple):
 
     def metadata(self) -> dict[str, object]:
         """Name, file, SHA-256 and dataset return, for the record."""
-        from rlbench.datasets.dataset_return import dataset_return
+        from rlbench.datasets.summary import dataset_return
 
         file = {"name": self.name, "file": self.path.name, "sha256": self.seal.sha256, "bytes": self.seal.size}
         return {**file, **dataset_return(self.path, self.name)._asdict()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from rlbench import disk, faults
-from rlbench.datasets import catalogue, checksums, download, locations, remote
+from rlbench.datasets import catalogue, checksums, download, locations
 from rlbench.datasets.download import Progress, part_of
 from rlbench.datasets.hdf5 import open_file
 from rlbench.datasets.loader import data_file, metadata, read
@@ -34,7 +34,7 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
     if there.kind == "d4rl":
         yield from _file(catalogue.d4rl_dataset(name).url, there.path, patience)
         return
-    remote.download(name)
+    download.download(name)
     if not locations.present(there):
         raise RefusedFile(f"{there.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
     checksums.seal_of(data_file(there.path))

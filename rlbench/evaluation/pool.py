@@ -9,6 +9,7 @@ breaks every pending evaluation with it, can end a hanging worker only by privat
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import select
 import signal
@@ -17,15 +18,16 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from struct import Struct
 from time import monotonic, sleep
-from typing import Final
+from typing import BinaryIO, Final, TypeAlias
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
-from rlbench.evaluation import messages
-from rlbench.evaluation.messages import EvaluationFailure, EvaluationProgress, EvaluationRequest
 from rlbench.ops.state_dict import State, branch, of_module, tensors
 from rlbench.records.types import Evaluated
 
@@ -83,7 +85,7 @@ class EvalWorker:
     def send(self, epoch: int, policy: Mapping[str, Tensor]) -> None:
         """Send the ``policy``, weights ``[...]`` by name, to this idle worker."""
         self.epoch, self.games, self.silent, self._last_poll = epoch, 0, 0.0, monotonic()
-        self._unsent += messages.frame(EvaluationRequest(epoch), policy)
+        self._unsent += frame(EvaluationRequest(epoch), policy)
 
     def poll(self, env_timeout: float) -> Evaluated | None:
         """Return the evaluation; None while it runs.
@@ -95,7 +97,7 @@ class EvalWorker:
         code = self.process.poll()  # before the read, which is then complete
         lines = self._lines()
         for line in lines:
-            match messages.from_line(line):
+            match from_line(line):
                 case EvaluationProgress(games):
                     self.games = games
                 case EvaluationFailure() as failure:
@@ -281,3 +283,86 @@ def _error(failure: EvaluationFailure) -> RunFailed | MemoryError:
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Environment of a worker, whose idle threads sleep and leave the cores to the training."""
     return {**{n: v for n, v in environ.items() if n != "GOMP_SPINCOUNT"}, "OMP_WAIT_POLICY": "passive"}
+
+
+LENGTHS: Final = Struct("<QQ")  # bytes of JSON and of tensors
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Configuration of a worker; its tensors are mean and std of observations, where these are normalized."""
+
+    spec: str  # as JSON
+    threads: int  # threads of torch, as many as in evaluation within the run, for equal numbers
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """Evaluate a policy, whose parameters are the tensors."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationProgress:
+    """Number of ended games of the running evaluation."""
+
+    games: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationFailure:
+    """Error that ended the evaluation."""
+
+    kind: str  # class of the error
+    message: str
+    trace: str
+
+
+Reply: TypeAlias = EvaluationProgress | Evaluated | EvaluationFailure
+
+
+def frame(message: WorkerConfig | EvaluationRequest, tensors: Mapping[str, Tensor]) -> bytes:
+    """Serialize a message and its tensors ``[...]`` by name."""
+    text, arrays = json.dumps(asdict(message)).encode(), save(dict(tensors))
+    return LENGTHS.pack(len(text), len(arrays)) + text + arrays
+
+
+def read_config(source: BinaryIO) -> tuple[WorkerConfig, dict[str, Tensor]] | None:
+    """Read the first frame, with its tensors ``[D]``; None at the end of the pipe."""
+    parts = _read_frame(source)
+    return None if parts is None else (WorkerConfig(**json.loads(parts[0])), load(parts[1]))
+
+
+def read_request(source: BinaryIO) -> tuple[EvaluationRequest, dict[str, Tensor]] | None:
+    """Read the next request, with its tensors ``[...]``; None at the end of the pipe."""
+    parts = _read_frame(source)
+    return None if parts is None else (EvaluationRequest(**json.loads(parts[0])), load(parts[1]))
+
+
+def _read_frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
+    """Wait for both parts of a frame; None at the end of the pipe, also within a frame."""
+    head = source.read(LENGTHS.size)
+    if len(head) < LENGTHS.size:
+        return None
+    text, arrays = LENGTHS.unpack(head)
+    parts = source.read(text), source.read(arrays)
+    return parts if len(parts[0]) == text and len(parts[1]) == arrays else None
+
+
+def to_line(reply: Reply) -> bytes:
+    """Serialize a reply as a line of JSON."""
+    return (json.dumps({"type": type(reply).__name__, **asdict(reply)}) + "\n").encode()
+
+
+def from_line(line: str) -> Reply:
+    """Parse a line of a worker."""
+    content = json.loads(line)
+    match content.pop("type"):
+        case "EvaluationProgress":
+            return EvaluationProgress(**content)
+        case "EvaluationFailure":
+            return EvaluationFailure(**content)
+        case _:
+            games = {name: tuple(content[name]) for name in ("returns", "lengths", "seeds")}
+            return Evaluated(**games, seconds=content["seconds"])

@@ -9,8 +9,7 @@ import pytest
 import torch
 from scipy import special
 
-from rlbench.algorithms.clonedsac import ClonedSAC, atanh
-from rlbench.algorithms.cql import CQL, LagrangeMultiplier
+from rlbench.algorithms.cql import CQL, ClonedSAC, LagrangeMultiplier, atanh
 from rlbench.algorithms.sac import SAC, Temperature
 from rlbench.algorithms.steps import optimize
 from rlbench.config.offline import Conservative

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench import checkpoint, suites
-from rlbench.algorithms.clonedsac import ClonedSAC
-from rlbench.algorithms.cql import CQL
+from rlbench.algorithms.cql import CQL, ClonedSAC
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rlbench import suites
-from rlbench.cli import progress
-from rlbench.cli.progress import Drawing, Speed
+from rlbench.cli import progress_display
+from rlbench.cli.progress_display import Drawing, Speed
 from rlbench.records.types import Progress
 
 CATCH = suites.spec("toy", "dqn", "Catch")  # 24,000 steps
@@ -15,7 +15,7 @@ CATCH = suites.spec("toy", "dqn", "Catch")  # 24,000 steps
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_display, "monotonic", lambda: now[0])
     return now
 
 

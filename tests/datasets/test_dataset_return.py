@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rlbench.datasets import recording_writer
-from rlbench.datasets.dataset_return import EXPERT, DatasetReturn, dataset_return
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Steps
 from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.summary import EXPERT, DatasetReturn, dataset_return
 from rlbench.errors import RefusedFile
 
 

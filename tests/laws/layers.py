@@ -57,7 +57,7 @@ LIGHT: Final = {
 }  # never import what is heavy
 READS_BY_LIBRARY: Final = {
     "rlbench/datasets/torchfile.py",  # reads a file of torch by torch
-    "rlbench/datasets/remote.py",  # downloads from Minari's remote by minari
+    "rlbench/datasets/download.py",  # downloads from Minari's remote by minari
 }
 LIGHT_AT_START: Final = {"seeds", "sweep", "cli", "__main__"}  # may, inside a function
 

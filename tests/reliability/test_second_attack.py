@@ -18,7 +18,7 @@ from rlbench import disk
 from rlbench.cli import app, replay
 from rlbench.cli.resolve import resolve
 from rlbench.cli.trackers import curves_in
-from rlbench.datasets import checksums, download, minari, remote
+from rlbench.datasets import checksums, download, minari
 from rlbench.errors import RefusedFile, ResourceExhausted
 from rlbench.records import files, manifest
 from rlbench.records.store import Record, Store, folder_of, read
@@ -183,7 +183,7 @@ ADDRESSES = {
 
 @pytest.mark.parametrize("host", ADDRESSES)
 def test_an_address_is_private_or_public(host: str) -> None:
-    assert remote.private(host) == ADDRESSES[host]
+    assert download.private(host) == ADDRESSES[host]
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def fetch(url: str, target: Path) -> bytes:
 
 def test_a_redirect_leads_into_no_private_network(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetch(f"http://127.0.0.1:{port}/a", tmp_path / "mirror") == b"abc"
-    monkeypatch.setattr(remote, "private", lambda host: host != "localhost")
+    monkeypatch.setattr(download, "private", lambda host: host != "localhost")
     with pytest.raises(RefusedFile, match=r"redirects to 127\.0\.0\.1"):
         fetch(f"http://localhost:{port}/a", tmp_path / "public")
 
