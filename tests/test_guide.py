@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-RECIPES = {part.partition("\n")[0]: part for part in TEXT.split("\n## ")[1:]}
+RECIPES = {part.partition("\n")[0]: part for part in TEXT.split("\n## ")[1:] if part.startswith("How to add")}
 BLOCK = re.compile(
     r"^```(\w+)\n(.*?)^```$|(New\s+file|At\s+the\s+end\s+of|In)\s+`([\w/.]+)`:", re.MULTILINE | re.DOTALL
 )

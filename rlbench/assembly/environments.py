@@ -7,10 +7,11 @@ from typing import Final, assert_never
 
 from torch import Tensor
 
+from rlbench import suites
 from rlbench.assembly.device import cores
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
-from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask, OfflineTask, Task, ToyTask
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
 from rlbench.envs.gymnasium import GymnasiumVector
@@ -55,22 +56,31 @@ def _plain(task: Task, *, seeds: tuple[int, ...], training: bool, threads: int) 
             return _atari(task, seeds, training=training)
         case ToyTask():
             return _toy(task, seeds)
-        case MujocoTask(env="envpool"):
-            from rlbench.envs.envpool_async import EnvPoolMujocoVector
-
-            return EnvPoolMujocoVector(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
         case MujocoTask():
-            from rlbench.envs.mujoco import MujocoVector
-
-            return MujocoVector(task=task.id, seeds=seeds, threads=threads)
+            return _mujoco(task, seeds, threads)
         case GoalTask():
             from rlbench.envs.fetch import FetchVector
 
             return FetchVector(task=task.id, seeds=seeds, limit=task.steps, limit_terminates=task.limit_terminates)
+        case GymnasiumTask():
+            from rlbench.envs.external import external_vector
+
+            make = suites.env_factory(task.suite) if task.suite else None
+            return external_vector(task, seeds=seeds, training=training, make=make)
         case OfflineTask():
             return _plain(task.world, seeds=seeds, training=training, threads=threads)
         case _:
             assert_never(task)
+
+
+def _mujoco(task: MujocoTask, seeds: tuple[int, ...], threads: int) -> VectorEnv:
+    if task.env == "envpool":
+        from rlbench.envs.envpool_async import EnvPoolMujocoVector
+
+        return EnvPoolMujocoVector(task=task.id, seeds=seeds, threads=min(len(seeds), cores()))
+    from rlbench.envs.mujoco import MujocoVector
+
+    return MujocoVector(task=task.id, seeds=seeds, threads=threads)
 
 
 def _toy(task: ToyTask, seeds: tuple[int, ...]) -> VectorEnv:

@@ -11,6 +11,7 @@ from rlbench.cli import completion
 from rlbench.cli.choices import BASELINE_ACTIONS
 from rlbench.cli.options import RESULTS, Json, Results
 from rlbench.cli.output import emit, emit_json, terminal_width, write_file
+from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UnknownName, UsageError
 
 BASELINE_SCHEMA = 1
@@ -42,14 +43,11 @@ def baseline(
     Finished runs of the documented settings go into it; failed, short and smoke runs never do. `show` prints one.
     """
     from rlbench.report import baseline as saved
-    from rlbench.report.cells import SUITES
     from rlbench.report.run_index import gather
 
     if action not in BASELINE_ACTIONS:
         raise UnknownName("action", action, BASELINE_ACTIONS, where="baseline")
-    for name in suite or ():
-        if name not in SUITES:
-            raise UnknownName("suite", name, SUITES)
+    suites_named(suite or (), results)
     if action == "save":
         found = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
         made = saved.made_of(found)

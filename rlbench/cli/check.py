@@ -9,7 +9,8 @@ import typer
 
 from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll
 from rlbench.cli.output import complain, emit, emit_json, terminal_width
-from rlbench.errors import UnknownName, UsageError, beside
+from rlbench.cli.suite_names import suites_named
+from rlbench.errors import UsageError, beside
 
 if TYPE_CHECKING:
     from rlbench.report.check import Finding
@@ -125,17 +126,14 @@ def _findings(
     pooled: bool,
 ) -> list[Finding]:
     from rlbench.report.baseline import read
-    from rlbench.report.cells import SUITES
     from rlbench.report.check import against_baseline, against_documents
     from rlbench.report.gate import MARGIN
     from rlbench.report.sources import sources
 
-    if suite not in (*SUITES, "all"):
-        raise UnknownName("suite", suite, [*SUITES, "all"])
+    chosen = suites_named([suite], results)
     saved = None if baseline is None else read(baseline)
     if results is not None and not results.exists():
         raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
-    chosen = SUITES if suite == "all" else (suite,)
     if saved is None:
         return [
             finding

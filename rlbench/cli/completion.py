@@ -27,7 +27,7 @@ def suites() -> list[str]:
     """Every suite."""
     from rlbench import suites as tables
 
-    return tables.names()
+    return [name for name in tables.names() if not tables.problem(name)]
 
 
 def suites_or_all() -> list[str]:

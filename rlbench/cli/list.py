@@ -11,6 +11,7 @@ from rlbench.cli import completion
 from rlbench.cli.choices import LISTS
 from rlbench.cli.options import Json, OnlySuite, Records
 from rlbench.cli.output import emit, emit_json
+from rlbench.cli.suite_names import usable_suites
 from rlbench.errors import UnknownName
 
 LIST_SCHEMA = 1
@@ -44,11 +45,10 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
     """``(suite, name)`` for each suite, algorithm or task that can be run."""
     from rlbench import suites
 
-    chosen = suites.names() if suite is None else [suite]
+    if suite is not None and suite not in suites.names():
+        raise UnknownName("suite", suite, suites.names())
+    chosen = usable_suites() if suite is None else [suite]
     if kind == "suites":
-        known = suites.names()
-        if suite is not None and suite not in known:
-            raise UnknownName("suite", suite, known)
         return [(name, name) for name in chosen]
     names = suites.algorithms if kind == "algos" else suites.tasks
     return [(of, name) for of in chosen for name in names(of)]

@@ -15,7 +15,7 @@ Suite: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="SUITE",
-        help="atari, mujoco, offline, goals or toy; see: rlbench list suites",
+        help="atari, mujoco, offline, goals, toy or a plug-in; see: rlbench list suites",
         autocompletion=completion.suites,
     ),
 ]
@@ -52,7 +52,7 @@ TaskNames: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[TASK]...",
-        help="Task ids or patterns, as 'Pong*'; default: every documented task of ALGO.",
+        help="Task ids or patterns, as 'Pong*', or gym:ID of Gymnasium; default: every documented task of ALGO.",
         show_default=False,
         autocompletion=completion.tasks,
     ),
@@ -82,6 +82,16 @@ PlayedTasks: TypeAlias = Annotated[
         metavar="GLOB",
         help="Another spelling of TASK; may be repeated.",
         autocompletion=completion.tasks,
+        rich_help_panel=choices.WHAT,
+    ),
+]
+Import: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--import",
+        metavar="PACKAGE",
+        help="Import this installed package, which registers the environment of a task gym:ID; default: none.",
+        show_default=False,
         rich_help_panel=choices.WHAT,
     ),
 ]

@@ -9,7 +9,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import Json, Records, SuiteOrAll
 from rlbench.cli.output import emit, emit_json, terminal_width
-from rlbench.errors import UnknownName
+from rlbench.cli.suite_names import suites_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,15 +68,12 @@ def plan(
     seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
     from rlbench.cli.choices import parse_seeds
-    from rlbench.report.cells import SUITES
     from rlbench.report.columns import sentences
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
 
-    if suite not in (*SUITES, "all"):
-        raise UnknownName("suite", suite, [*SUITES, "all"])
+    chosen = suites_named([suite], results)
     wanted, evidence = parse_seeds(seeds), sources(results)
-    chosen = SUITES if suite == "all" else (suite,)
     early = at is not None
     remaining = [
         row

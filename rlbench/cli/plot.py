@@ -10,7 +10,8 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks
 from rlbench.cli.output import remark, write_file
-from rlbench.errors import UnknownName, UsageError
+from rlbench.cli.suite_names import suites_named
+from rlbench.errors import UsageError
 
 
 def plot(
@@ -43,10 +44,7 @@ def plot(
     settings are lines of their own. A task that was never run is drawn if --task names it.
     """
     del references, reference  # their callbacks have selected them
-    from rlbench.report.cells import SUITES
-
-    if suite not in SUITES:
-        raise UnknownName("suite", suite, SUITES)
+    suites_named([suite], results)
     if output.suffix not in {".png", ".svg", ".pdf"}:
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     if not output.parent.is_dir():

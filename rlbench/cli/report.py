@@ -10,7 +10,8 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import Records
 from rlbench.cli.output import remark, write_file
-from rlbench.errors import UnknownName, UsageError
+from rlbench.cli.suite_names import suites_named
+from rlbench.errors import UsageError
 
 
 def report(
@@ -30,16 +31,11 @@ def report(
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
     cost, and the tables, with the pictures in `plots`.
     """
-    from rlbench.report.cells import SUITES
-
-    for name in suite or ():
-        if name not in (*SUITES, "all"):
-            raise UnknownName("suite", name, [*SUITES, "all"])
+    chosen = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
-    chosen = SUITES if not suite or "all" in suite else tuple(dict.fromkeys(suite))
     from rlbench.report.html_report import page
     from rlbench.report.markdown_summary import overview
     from rlbench.report.sources import sources

@@ -20,6 +20,7 @@ from rlbench.config.overrides import Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, beside
+from rlbench.suites.plugins import Package
 
 SELECTORS = ("kind", "family")
 """Fields that select the model of a part; written as the part itself, ``algo.torso=mlp``."""
@@ -35,6 +36,9 @@ IDENTITY = {
     "task.world": "use --task",
     "task.world.id": "use --task",
     "task.dataset": "use --dataset",
+    "task.package": "use --import",
+    "task.version": "it is the installed package's",
+    "task.suite": "the suite is the first argument",
     "seed": "use --seeds",
     "smoke": "use --smoke",
 }
@@ -92,14 +96,17 @@ def resolve(
     smoke: bool = False,
     environ: Mapping[str, str] | None = None,
     dataset: str = "",
+    package: Package | None = None,
 ) -> Resolved:
     """Resolve the spec of one run; ``dataset`` names another data set than the task's own.
+
+    ``package`` brings the environment of a task ``gym:…``.
 
     Raises:
         UnknownName: a suite, algorithm, task or field does not exist.
         UsageError: a value does not fit its field, a field has its own option, or the file cannot be read.
     """
-    table = suites.spec(suite, algorithm, task, seed=seed or 0, dataset=dataset)
+    table = suites.spec(suite, algorithm, task, seed=seed or 0, dataset=dataset, package=package)
     settings = from_file(config) if config else []
     settings += from_environment(environ or {})
     settings += [parse(text) for text in sets]

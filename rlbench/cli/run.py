@@ -33,6 +33,7 @@ def run(
     tasks: options.TaskNames = None,
     *,
     task: options.PlayedTasks = None,
+    package: options.Import = None,
     dataset: options.Dataset = None,
     seeds: options.Seeds = "0",
     steps: Steps = None,
@@ -65,13 +66,10 @@ def run(
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
     from rlbench.cli.trackers import tracking
 
-    if pipe is not None:
-        from rlbench.cli.parent_pipe import end_with_parent
-
-        end_with_parent(pipe)
-    data, named = Data(dataset), (*(tasks or ()), *(task or ()))
-    specs = _specs(suite, algo, named, seeds, steps, sets or [], config, data, smoke=smoke)
-    specs = _shard(specs, shard, results)
+    _follow_parent(pipe)
+    named, changes = (*(tasks or ()), *(task or ())), sets or []
+    every = _specs(suite, algo, named, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
+    specs = _shard(every, shard, results)
     if dry_run:
         _print_plan(specs, results, dataset, json=json)
         return
@@ -79,9 +77,10 @@ def run(
     request = SweepOptions(
         results=results,
         device=device,
-        sets=repeated_settings(config, os.environ, sets or []),
+        sets=repeated_settings(config, os.environ, changes),
         steps=steps,
         dataset=dataset,
+        package=package,
         env_timeout=env_timeout,
         eval_workers=eval_workers,
         update_engine=update_engine,
@@ -96,7 +95,7 @@ def run(
     )
     with tracking(track or (), specs, results, track_dir):
         endings, stopped_by = sweep(specs, request)
-    rows = [_ending_row(ending) for ending in endings]
+    rows = list(map(_ending_row, endings))
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
     else:
@@ -105,6 +104,14 @@ def run(
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
+
+
+def _follow_parent(pipe: int | None) -> None:
+    """Let a worker end with the process that started it."""
+    if pipe is not None:
+        from rlbench.cli.parent_pipe import end_with_parent
+
+        end_with_parent(pipe)
 
 
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
@@ -136,6 +143,7 @@ def _specs(
     sets: list[str],
     config: Path | None,
     data: Data,
+    package: str | None,
     *,
     smoke: bool,
 ) -> list[Spec]:
@@ -143,8 +151,9 @@ def _specs(
     from rlbench import suites
     from rlbench.cli.choices import parse_seeds
     from rlbench.cli.resolve import resolve
+    from rlbench.suites.plugins import import_package
 
-    numbers = parse_seeds(seeds)
+    numbers, installed = parse_seeds(seeds), import_package(package) if package else None
     for typed, runs in suites.substitutes(suite, globs).items():
         remark(f"{typed} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
@@ -159,6 +168,7 @@ def _specs(
             smoke=smoke,
             environ=os.environ,
             dataset=data.name(suite, name, smoke=smoke),
+            package=installed,
         ).spec
         for algorithm in suites.algorithms_matching(suite, algo)
         for name in suites.matching(suite, data.tasks(suite, globs), algorithm)

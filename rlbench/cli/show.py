@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Algo, Config, Json, Reference, References, Sets, Smoke, Steps, Suite
+from rlbench.cli.options import Algo, Config, Import, Json, Reference, References, Sets, Smoke, Steps, Suite
 from rlbench.cli.output import emit, emit_json, terminal_width
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def show(
         bool,
         typer.Option("--documented", help="Show what was published about it instead, every number with its source."),
     ] = False,
+    package: Import = None,
     json: Json = False,
     references: References = None,
     reference: Reference = None,
@@ -53,9 +54,19 @@ def show(
     from rlbench.cli.experience import steps_of
     from rlbench.cli.resolve import resolve
     from rlbench.config.footprint import footprint
+    from rlbench.suites.plugins import import_package
 
     found = resolve(
-        suite, algo, task, seed=seed, sets=sets or (), config=config, steps=steps, smoke=smoke, environ=os.environ
+        suite,
+        algo,
+        task,
+        seed=seed,
+        sets=sets or (),
+        config=config,
+        steps=steps,
+        smoke=smoke,
+        environ=os.environ,
+        package=import_package(package) if package else None,
     )
     memory = footprint(found.spec, steps=steps_of(None)(found.spec))
     if json:

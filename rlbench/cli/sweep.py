@@ -47,6 +47,7 @@ class SweepOptions:
     sets: Sequence[str]  # settings of files, environment and options, in order of precedence
     steps: int | None
     dataset: str | None
+    package: str | None  # that registers the environments with Gymnasium
     env_timeout: float  # seconds
     update_engine: EngineName
     eval_workers: int | None  # processes that evaluate policies of one run while it trains
@@ -202,6 +203,7 @@ def command_line(options: SweepOptions) -> Callable[[Order], list[str]]:
             *("--env-timeout", str(options.env_timeout), "--eval-workers", str(order.job.eval_workers)),
             *("--update-engine", options.update_engine),
             *(("--dataset", options.dataset) if options.dataset is not None else ()),
+            *(("--import", options.package) if options.package is not None else ()),
             *(("--until", options.until) if options.until is not None else ()),
             *(("--smoke",) if options.smoke else ()),
             *(("--force",) if order.force else ()),

@@ -12,6 +12,7 @@ from rlbench.cli import completion
 from rlbench.cli.choices import FORMATS
 from rlbench.cli.options import Algos, Json, Records, Reference, References, SuiteOrAll, Tasks
 from rlbench.cli.output import emit, remark, terminal_width, write_file
+from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def table(
     if parity:
         _parity(suite, algo or [], task or [], results, chosen, output)
         return
-    cells = sources(results).cells(_suites(suite))
+    cells = sources(results).cells(suites_named([suite], results))
     of_algorithm = _only(cells, "algorithm", algo or [], suite)
     found = _only(of_algorithm, "task", task or [], suite)
     shown = {cell.key[:2] for cell in found}
@@ -90,24 +91,13 @@ def _parity(
 
     if style not in TEXTS:
         raise UsageError(f"--parity --format {style}: there is no such page; choose {', '.join(TEXTS)}")
-    every = sources(results).parity(_suites(suite))
+    every = sources(results).parity(suites_named([suite], results))
     if not every:
         raise UsageError(
             f"--parity: no cell of {suite} has two runs of rlbench and two imported curves; see: rlbench import --help"
         )
     text = TEXTS[style](_only(_only(every, "algorithm", algos, suite), "task", tasks, suite))
     emit(text) if output is None else write_file(output, text)
-
-
-def _suites(name: str) -> list[str]:
-    """The suites a name stands for: every one that the command line knows and a document speaks of, or ``toy``."""
-    from rlbench.report.cells import SUITES
-
-    if name == "all":
-        return list(SUITES)
-    if name not in SUITES:
-        raise UnknownName("suite", name, [*SUITES, "all"])
-    return [name]
 
 
 def _format(style: str | None, output: Path | None, *, json: bool) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlbench.collectors.base import Recorder
 from rlbench.envs.base import Snapshot, VectorEnv
+from rlbench.envs.normalize import Normalized
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State, branch, tensor
 
@@ -33,11 +34,13 @@ def restore_envs(envs: VectorEnv, log: ActionLog, recorder: Recorder, state: Sta
     if isinstance(envs, Snapshot):
         envs.load_state_dict(branch(state, "envs"))
         return recorder.newest()
-    frames, actions = envs.reset(), tensor(state, "taken")
+    inner, actions = envs.envs if isinstance(envs, Normalized) else envs, tensor(state, "taken")
+    frames = inner.reset()  # without normalization, whose statistics have counted these observations
     for action in (actions.long() if actions.dtype == torch.int16 else actions).numpy():
         log.add(action)
-        envs.send(action)
-        frames = envs.recv().obs
+        inner.send(action)
+        frames = inner.recv().obs
+    frames = envs.scale(frames) if isinstance(envs, Normalized) else frames
     obs = recorder.newest()
     newest = obs[:, -1] if obs.dim() > frames.ndim else obs
     if not np.array_equal(newest.cpu().numpy(), frames):

@@ -104,8 +104,8 @@ class Collector:
         self.games.load_state_dict(branch(state, "games"))
         self.explorer.load_state_dict(branch(state, "explorer"))
         self.segment, self.ended = whole(state, "segment"), tensor(state, "ended").numpy().copy()
+        if self.scale is not None:  # first: a replay ends at observations that it normalizes
+            self.scale.load_state_dict(branch(state, "scale"))
         if self.segment >= 0:
             self.actions, self.envs = ActionLog(), self.open_envs(self.segment)
             self.obs = restore_envs(self.envs, self.actions, self.recorder, state, self.segment)
-        if self.scale is not None:  # last, since opening environments changes it
-            self.scale.load_state_dict(branch(state, "scale"))

@@ -27,7 +27,7 @@ from rlbench.config.online import (
     Quantiles,
 )
 from rlbench.config.run import Algo, Spec
-from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask, OfflineTask, Task
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task
 
 SLOT = 4 + 3 * 1 + 4
 """Bytes of one slot of the ring beside observation and action: reward float32, three flags, age int32."""
@@ -246,7 +246,7 @@ def _recorded(spec: Spec) -> int:
 def _shapes(task: Task) -> tuple[int, int, int]:
     """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task is taken for a small one."""
     task = world_of(task)
-    if isinstance(task, AtariTask):
+    if isinstance(task, AtariTask | GymnasiumTask) and task.size is not None:
         return task.size * task.size, 1, 8
     if task.id in BYTES:
         return BYTES[task.id], 1, 8
@@ -346,7 +346,7 @@ def _torso(torso: Nature | Mlp, task: Task, numbers: int) -> tuple[list[tuple[in
             layers.append((activations[-1] if activations else numbers, width))
             activations.append(width)
         return layers, activations
-    channels, side = task.stack, task.size if isinstance(task, AtariTask) else 84
+    channels, side = task.stack, (task.size if isinstance(task, AtariTask | GymnasiumTask) else None) or 84
     for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
         side = (side - kernel) // stride + 1
         layers.append((channels, kernel, kernel, out))

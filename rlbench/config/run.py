@@ -11,7 +11,7 @@ from rlbench.config.names import check_name
 from rlbench.config.offline import Offline
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.online import ActorCritic, DiscreteSAC, OffPolicy, PolicyGradient, QLearning, Surrogate, Torso
-from rlbench.config.tasks import AtariTask, MujocoTask, OfflineTask, Task
+from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task
 
 Algo = Annotated[
     QLearning | ActorCritic | DiscreteSAC | PolicyGradient | Offline | OfflineQ, Field(discriminator="family")
@@ -116,7 +116,7 @@ class Spec(Frozen):
 
     def _torso_fits(self, torso: Torso, where: str) -> None:
         world = self.task.world if isinstance(self.task, OfflineTask) else self.task
-        if torso.kind == "nature" and world.kind != "atari":
+        if torso.kind == "nature" and not _shows_frames(world):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:
@@ -125,7 +125,7 @@ class Spec(Frozen):
         steps = algo.rollout_length * self.task.envs
         if isinstance(algo.method, Surrogate) and algo.method.minibatches > steps:
             raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
-        if algo.normalize_obs and (self.task.kind == "atari" or self.task.id == "Catch"):
+        if algo.normalize_obs and (_shows_frames(self.task) or self.task.id == "Catch"):
             raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")
@@ -135,7 +135,7 @@ class Spec(Frozen):
             raise ValueError(
                 f"task.async_batch={self.async_batch}: there are {self.task.envs} lanes; wait for no more of them"
             )
-        stacked = self.task.stack if isinstance(self.task, AtariTask) else 1
+        stacked = self.task.stack
         replay, lanes = algo.replay, self.task.envs
         rows, least = replay.capacity // lanes, replay.n_step + stacked + 1
         if rows < least:
@@ -150,6 +150,11 @@ class Spec(Frozen):
             )
         if replay.hindsight is not None and self.task.kind != "goal":
             raise ValueError(f"algo.replay.hindsight: {self.task.id} has no goals; set it to none")
+
+
+def _shows_frames(task: Task) -> bool:
+    """Tell whether observations are frames."""
+    return isinstance(task, AtariTask) or (isinstance(task, GymnasiumTask) and task.size is not None)
 
 
 class Runtime(Frozen):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rlbench.config.canonical import Frozen
 
@@ -65,6 +65,30 @@ class GoalTask(Frozen):
     stack: Literal[1] = 1
 
 
+GYM: Final = "gym:"
+"""Prefix of a task that Gymnasium's registry has, and no suite."""
+
+
+class GymnasiumTask(Frozen):
+    """An environment of an installed package: of Gymnasium's registry, or made by the suite of a plug-in."""
+
+    kind: Literal["gymnasium"] = "gymnasium"
+    id: str  # "gym:" and an id of the registry, or a task of the plug-in
+    package: str = ""  # import package that brings the environment
+    version: str = ""  # of its distribution
+    suite: str = ""  # plug-in that makes it; empty: the registry
+    envs: int = Field(default=1, ge=1, le=10_000)  # environments side by side
+    size: int | None = Field(default=None, ge=36)  # pixels per side of gray frames; None: observations are vectors
+    stack: int = Field(default=1, ge=1)  # frames an observation holds
+    clip: bool = False  # in training the reward is its sign
+
+    @model_validator(mode="after")
+    def _is_no_module(self) -> Self:
+        if ":" in self.id.removeprefix(GYM):
+            raise ValueError(f"{self.id}: an id of Gymnasium has no colon; name its package with --import")
+        return self
+
+
 World = Annotated[AtariTask | ToyTask | MujocoTask, Field(discriminator="kind")]
 
 
@@ -92,4 +116,4 @@ class OfflineTask(Frozen):
         return self.dataset or self.id
 
 
-Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask | OfflineTask, Field(discriminator="kind")]
+Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask | GymnasiumTask | OfflineTask, Field(discriminator="kind")]

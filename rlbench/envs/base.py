@@ -59,6 +59,7 @@ class Step(NamedTuple):
     over: NDArray[np.bool_]  # [M] the whole game ended; a lost life sets ``terminated`` alone
 
 
+@runtime_checkable
 class VectorEnv(Protocol):
     """N environments, stepped together."""
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from rlbench import suites
 from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
@@ -324,6 +325,8 @@ def _measured(
 def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     """What must stand beside the numbers, in a fixed order."""
     runs, found = cell.runs, [*imported_remarks(cell.runs, parity), *notes(cell.key)]
+    if problem := suites.problem(cell.key.suite):
+        found.append(problem)
     if verdict.word == "NOT COMPARABLE":
         found.append("another protocol or environment" if cell.document else "not documented")
     if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rlbench import suites
 from rlbench.errors import UnknownName, UsageError, beside
 from rlbench.report.aggregate import (
     Estimate,
@@ -15,7 +16,6 @@ from rlbench.report.aggregate import (
     optimality_gap,
     probability_of_improvement,
 )
-from rlbench.report.cells import SUITES
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.compare_pairs import ended, matched
 from rlbench.report.estimate import mean, seed_scores
@@ -66,8 +66,8 @@ def compare(left: str, right: str, evidence: Sources, suite: str | None) -> Comp
         UsageError: one is a folder and the other is not, or they share no task.
         UnknownName: neither a folder nor an algorithm with runs.
     """
-    if suite is not None and suite not in SUITES:
-        raise UnknownName("suite", suite, SUITES)
+    if suite is not None and suite not in suites.names():
+        raise UnknownName("suite", suite, suites.names())
     folders = [Path(name).is_dir() for name in (left, right)]
     if all(folders):
         return _folders((left, right), suite)

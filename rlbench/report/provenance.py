@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import chosen_name
 from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, documented, sourced_notes
@@ -15,8 +16,6 @@ from rlbench.report.tables import published, task_name
 SCHEMA_VERSION = 1
 """Of the document that ``show --documented --json`` prints."""
 
-SUITES = ("atari", "mujoco", "offline", "goals", "toy")
-
 
 def cells_of(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
     """The documented cells that three names mean; several where a task has several data sets.
@@ -24,8 +23,8 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
     Raises:
         UnknownName: nothing is documented under one of the names; the nearest are in the message.
     """
-    if suite not in SUITES:
-        raise UnknownName("suite", suite, SUITES)
+    if suite not in suites.names():
+        raise UnknownName("suite", suite, suites.names())
     cells = documented(suite)
     algorithms = dict.fromkeys(cell.key.algorithm for cell in cells)
     if algorithm not in algorithms:

@@ -96,7 +96,7 @@ def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Cell, .
     cells, every = [], every_line(suite, files)
     if name:
         known = dict.fromkeys(
-            row["system"] for place in suites() for r in every_line(place, files).values() for row in r
+            row["system"] for place in {*suites(), suite} for r in every_line(place, files).values() for row in r
         )
         if name not in known:
             raise UnknownName("reference", name, known, where="--reference")

@@ -13,6 +13,7 @@ from rlbench.records.files import folders
 from rlbench.report.reference_scores import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
 from rlbench.report.runs import Run, read
+from rlbench.suites.plugins import Package
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -89,13 +90,13 @@ def key_of(run: Run) -> CellKey:
 
 def budget_of(run: Run) -> int:
     """The documented steps of a run's cell; its own where none are documented."""
-    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
+    usual = _usual(run)
     return usual.budget.steps if usual else run.budget
 
 
 def differences(run: Run) -> list[str]:
     """The settings in which a run departs from its cell's documented ones, as ``path=value``."""
-    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
+    usual = _usual(run)
     if usual is None:
         return []
     theirs = dict(_flat(usual.model_dump(mode="json")))
@@ -104,10 +105,10 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    usual = _reference(run.suite, run.algorithm, run.task, run.dataset)
+    usual = _usual(run)
     runs.budget = usual.budget.steps if usual else runs.budget
     if usual is None:
-        runs.variants.append(run)
+        (runs.elsewhere if run.status == "done" and _package(run) else runs.variants).append(run)
     elif run.id == usual.id:
         full = run.status == "interrupted" and run.env_steps >= usual.budget.steps and bool(run.evaluations)
         status = "done" if full else run.status  # a kill at the very end does not take a seed out
@@ -137,8 +138,20 @@ def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, objec
     return found
 
 
+def _usual(run: Run) -> Spec | None:
+    return _reference(run.suite, run.algorithm, run.task, run.dataset, _package(run))
+
+
+def _package(run: Run) -> Package | None:
+    """The package that brought a run's environment; None for a task of rlbench."""
+    task = run.settings["task"]
+    if not isinstance(task, Mapping) or task["kind"] != "gymnasium":
+        return None
+    return Package(str(task["package"]), str(task["version"]))
+
+
 @cache
-def _reference(suite: str, algorithm: str, task: str, dataset: str) -> Spec | None:
+def _reference(suite: str, algorithm: str, task: str, dataset: str, package: Package | None) -> Spec | None:
     """The documented settings of a cell, or None where this version has none; of other data, those they begin with.
 
     Data that are a row of the table are meant to be learned from as that row.
@@ -147,6 +160,6 @@ def _reference(suite: str, algorithm: str, task: str, dataset: str) -> Spec | No
 
     try:
         row = bool(dataset) and dataset in suites.tasks(suite)
-        return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset)
+        return suites.spec(suite, algorithm, dataset if row else task, dataset="" if row else dataset, package=package)
     except (UnknownName, UsageError):
         return None

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from pydantic import TypeAdapter
 
 import rlbench
+from rlbench import suites
+from rlbench.records.files import folders
 from rlbench.report.cells import SUITES, Cell, every_cell
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_rows
@@ -108,6 +110,14 @@ class Sources(NamedTuple):
 def sources(named: Path | None) -> Sources:
     """The folder that ``--results`` names, alone, or own runs and what rlbench brings."""
     return Sources(RUNS, brought_records(), named=False) if named is None else Sources(named)
+
+
+def known_suites(results: Path | None) -> list[str]:
+    """Every suite: rlbench's own, those of installed plug-ins, and those of records whose plug-in is missing."""
+    own = sources(results).own
+    places = sorted(place.name for place in own.iterdir()) if own.is_dir() else []
+    others = [name for name in places if name not in suites.names() and next(folders(own / name), None)]
+    return [*suites.names(), *others]
 
 
 def brought_records() -> Path | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from types import ModuleType
 
 from pydantic import ValidationError
 
+from rlbench.config.names import printable
 from rlbench.config.overrides import one_line
 from rlbench.config.run import Spec
+from rlbench.config.tasks import GYM, AtariTask, GymnasiumTask
 from rlbench.errors import UnknownName, UsageError
-from rlbench.suites import atari, goals, mujoco, offline, toy
+from rlbench.suites import atari, goals, mujoco, offline, plugins, toy
+from rlbench.suites.plugins import Package
 
 SUITES: dict[str, ModuleType] = {
     "atari": atari,
@@ -28,8 +31,19 @@ FEW = 8
 
 
 def names() -> list[str]:
-    """Every suite."""
-    return list(SUITES)
+    """Every suite: rlbench's own, then those of installed plug-ins, which may be broken."""
+    return [*SUITES, *(name for name in plugins.plugins() if name not in SUITES)]
+
+
+def problem(suite: str) -> str:
+    """Say why a suite cannot be used; empty where it can."""
+    if suite not in names():
+        return f"suite {suite}: no installed package brings it; its records are shown as they are"
+    try:
+        _module(suite)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def algorithms(suite: str) -> list[str]:
@@ -53,6 +67,9 @@ def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -
     """
     module, known, found = _module(suite), list(_module(suite).TASKS), dict[str, None]()
     for glob in globs or ("*",):
+        if glob.startswith(GYM):
+            found[glob] = None
+            continue
         pool = tasks(suite, documented=True) if glob == "*" else known
         hits = [module.TASKS[t] for t in pool if fnmatchcase(t.lower(), glob.lower())]
         if glob == "*" and algorithm is not None:
@@ -87,8 +104,12 @@ def plays(suite: str, algorithm: str, task: str) -> bool:
     return (algorithm, task) not in unplayed
 
 
-def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str = "") -> Spec:
+def spec(
+    suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str = "", package: Package | None = None
+) -> Spec:
     """The documented settings of one cell; offline with ``dataset``, where that is other data than the task's own.
+
+    ``package`` brings the environment of a task ``gym:…``; default: Gymnasium.
 
     Raises:
         UnknownName: the suite, algorithm or task does not exist; the nearest names are in the message.
@@ -96,6 +117,8 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str =
     """
     module = _module(suite)
     known_algorithm(suite, algorithm)
+    if task.startswith(GYM):
+        return _of_registry(suite, algorithm, task, seed, package or plugins.gymnasium())
     by_folded = {t.lower(): t for t in module.TASKS}
     if task.lower() not in by_folded:
         raise _unknown_task(suite, task)
@@ -103,11 +126,67 @@ def spec(suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str =
     if not plays(suite, algorithm, known):
         able = _few([t for t in module.DOCUMENTED if plays(suite, algorithm, t)])
         raise UsageError(f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}")
+    if suite not in SUITES:
+        return _of_plugin(suite, algorithm, known, seed)
     try:
         found: Spec = module.spec(algorithm, known, seed, dataset) if dataset else module.spec(algorithm, known, seed)
     except ValidationError as error:
         raise UsageError(f"{suite}/{algorithm}: {one_line(error)}") from None
     return found
+
+
+def env_factory(suite: str) -> Callable[[str, Sequence[int]], object] | None:
+    """Return a plug-in's ``make_env``; None where Gymnasium's registry has its environments.
+
+    Raises:
+        UsageError: the plug-in is not installed, or broken.
+    """
+    make: Callable[[str, Sequence[int]], object] | None = getattr(_module(suite), "make_env", None)
+    return make
+
+
+def _of_registry(suite: str, algorithm: str, task: str, seed: int, package: Package) -> Spec:
+    """Settings of a task of Gymnasium's registry: those of the suite's nearest row."""
+    nearest = {
+        "atari": "QbertNoFrameskip-v4",
+        "mujoco": "HalfCheetah-v4",
+        "toy": "Pendulum-v1" if plays("toy", algorithm, "Pendulum-v1") else "CartPole-v1",
+    }
+    if suite not in nearest:
+        raise UsageError(f"{task}: {suite} has no settings for it; choose {', '.join(nearest)}")
+    row = spec(suite, algorithm, nearest[suite], seed=seed)
+    frames = isinstance(row.task, AtariTask)
+    try:
+        env = GymnasiumTask(
+            id=task,
+            package=package.name,
+            version=package.version,
+            envs=row.task.envs,
+            size=84 if frames else None,
+            stack=row.task.stack,
+            clip=frames,
+        )
+        protocol = row.protocol.model_copy(update={"stop": None})
+        return Spec.model_validate(dict(row) | {"task": env, "protocol": protocol})
+    except ValidationError as error:
+        raise UsageError(f"{suite}/{algorithm}: {one_line(error)}") from None
+
+
+def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
+    """Settings of a plug-in's row, with its package and version in the task."""
+    plugin = plugins.plugins()[suite]
+    try:
+        row: Spec = plugins.load(suite).spec(algorithm, task, seed)
+        env = row.task
+        if isinstance(env, GymnasiumTask):
+            origin = {"package": plugin.package.name, "version": plugin.package.version, "suite": suite}
+            env = GymnasiumTask.model_validate(dict(env) | origin)
+        return Spec.model_validate(dict(row) | {"suite": suite, "algorithm": algorithm, "task": env, "seed": seed})
+    except ValidationError as error:
+        raise UsageError(f"{suite}/{algorithm} of {plugin.distribution}: {one_line(error)}") from None
+    except Exception as error:
+        reason = printable(f"{type(error).__name__}: {error}", 200)
+        raise UsageError(f"{suite}/{algorithm} of {plugin.distribution}: its spec fails ({reason})") from error
 
 
 def sources(spec: Spec) -> dict[str, str]:
@@ -152,8 +231,10 @@ def _few(names: list[str]) -> str:
 
 def _module(suite: str) -> ModuleType:
     if suite not in SUITES:
+        if suite in plugins.plugins():
+            return plugins.load(suite)
         able = [f"{name} {suite}" for name, module in SUITES.items() if suite in module.ALGORITHMS]
         if able:
             raise UsageError(f"{suite} is an algorithm, not a suite; write {' or '.join(able)}")
-        raise UnknownName("suite", suite, SUITES)
+        raise UnknownName("suite", suite, names())
     return SUITES[suite]

@@ -76,11 +76,13 @@ GRID = Family("offline", "cql", "Catch", STORED)
 
 GENERATED = FLAT._replace(task="Hopper-v4", smoke=False, dataset="rlb-soak")
 """From a data set that somebody has to make first."""
+REGISTERED = Family("mujoco", "ppo", "gym:Pendulum-v1", HOPPER.sets)
+"""Without snapshots, and with normalized observations."""
 
 FEW = (CATCH, RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, REACH, FLAT, GRID)
 """One of each family."""
 
-BEYOND = (RAINBOW, PENDULUM, HOPPER, CURIOUS_DOORS, GRID)
+BEYOND = (RAINBOW, PENDULUM, HOPPER, REGISTERED, CURIOUS_DOORS, GRID)
 """Those that are stopped at every change; of the others tests/behavior stops some at places of its own."""
 
 ALL = (

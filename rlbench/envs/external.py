@@ -1,0 +1,116 @@
+"""Environments of other packages: from Gymnasium's registry, or made by the suite of a plug-in.
+
+They have no snapshots; resuming replays the actions of a segment. Observations become float32 vectors, or gray frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import Error
+from numpy.typing import NDArray
+from PIL import Image
+
+from rlbench.config.names import printable
+from rlbench.config.tasks import GYM, GymnasiumTask
+from rlbench.envs.base import VectorEnv
+from rlbench.envs.gymnasium import Env, GymnasiumVector
+from rlbench.errors import BrokenEnvironment, RlbenchError, UsageError
+
+MakeEnv: TypeAlias = Callable[[str, Sequence[int]], object]
+"""From a task and the seeds of its envs to a Gymnasium environment (called once a seed), or to a ``VectorEnv``."""
+
+
+def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bool, make: MakeEnv | None) -> VectorEnv:
+    """One env per seed, freshly made.
+
+    Raises:
+        UsageError: the registry has no such environment, or its observations do not suit the settings.
+        BrokenEnvironment: the package raises.
+    """
+
+    def make_env() -> object:
+        with _blamed(task):
+            return _registered(task) if make is None else make(task.id, seeds)
+
+    def prepare(env: object) -> Env:
+        if not isinstance(env, gymnasium.Env):
+            raise BrokenEnvironment(f"{task.id} of {task.package}: make_env returns {type(env).__name__}, no env")
+        return Frames(env, task, training=training) if task.size is not None else Vectors(env, task)
+
+    first = make_env()
+    if isinstance(first, VectorEnv):
+        return first
+    envs = chain([first], (make_env() for _ in seeds[1:]))
+    version = (task.package or "package", task.version)
+    return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
+
+
+class Vectors(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
+    """Observations as one float32 vector: boxes flattened, dictionaries and tuples concatenated, choices one-hot."""
+
+    def __init__(self, env: Env, task: GymnasiumTask) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1:
+            raise UsageError(f"{task.id}: observations are frames {space.shape}; run it with settings of suite atari")
+        try:
+            size = spaces.flatdim(space)
+        except (NotImplementedError, ValueError):
+            raise UsageError(f"{task.id}: observations are {space}; no vector can be made of them") from None
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    def observation(self, observation: object) -> NDArray[np.float32]:
+        """``[F]``."""
+        return np.asarray(spaces.flatten(self.env.observation_space, observation), np.float32)
+
+
+class Frames(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
+    """Gray frames, reduced by area interpolation; in training the reward is its sign where the task says so."""
+
+    def __init__(self, env: Env, task: GymnasiumTask, *, training: bool) -> None:
+        super().__init__(env)
+        space, side = env.observation_space, task.size or 0
+        frames = isinstance(space, spaces.Box) and space.dtype == np.uint8
+        if not (frames and (len(space.shape or ()) == 2 or (space.shape or ())[2:] in {(1,), (3,), (4,)})):
+            raise UsageError(f"{task.id}: observations are {space}, no frames; run it with settings of mujoco or toy")
+        self._side, self._clip = side, training and task.clip
+        self.observation_space = spaces.Box(0, 255, (side, side), np.uint8)
+
+    def step(self, action: object) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Take an agent step to the next frame ``[size, size]``; ``score`` in the info is the raw reward."""
+        obs, reward, terminated, truncated, info = super().step(action)
+        score = float(reward)
+        return obs, float(np.sign(score)) if self._clip else score, terminated, truncated, {"score": score, **info}
+
+    def observation(self, observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """``[size, size]``."""
+        frame = Image.fromarray(observation.squeeze()).convert("L")
+        return np.asarray(frame.resize((self._side, self._side), Image.Resampling.BOX))
+
+
+def _registered(task: GymnasiumTask) -> Env:
+    name = task.id.removeprefix(GYM)
+    try:
+        return gymnasium.make(name, disable_env_checker=True)
+    except Error as error:
+        advice = "" if name in gymnasium.registry else f"; name its package with --import {task.package}"
+        raise UsageError(f"{task.id}: {printable(str(error), 200)}{advice}") from error
+
+
+@contextmanager
+def _blamed(task: GymnasiumTask) -> Iterator[None]:
+    """Name the task and its package in every error of the package."""
+    try:
+        yield
+    except (RlbenchError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        reason = printable(f"{type(error).__name__}: {error}", 200)
+        raise BrokenEnvironment(f"{task.id} of {task.package} {task.version}: {reason}") from error

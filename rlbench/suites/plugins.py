@@ -1,0 +1,151 @@
+"""Suites of installed packages, and the packages themselves: entry point ``rlbench.suites`` and ``--import``.
+
+A plug-in is a module with the names of a suite of rlbench (``ALGORITHMS``, ``TASKS``, ``DOCUMENTED``, ``spec``), and
+``make_env`` where Gymnasium's registry does not have its environments. It is imported when a command needs the suite,
+never from the current folder: Python puts that folder in front of the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import Distribution, distributions, version
+from pathlib import Path
+from types import ModuleType
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from rlbench.config.names import check_name, printable
+from rlbench.errors import UsageError
+
+GROUP: Final = "rlbench.suites"
+ATTRIBUTES: Final = ("ALGORITHMS", "TASKS", "DOCUMENTED", "spec")
+
+
+class Package(NamedTuple):
+    """An import package and the version of the distribution that brings it."""
+
+    name: str
+    version: str
+
+
+class Plugin(NamedTuple):
+    """An entry point of an installed distribution."""
+
+    module: str
+    package: Package
+    distribution: str
+
+
+@cache
+def plugins() -> dict[str, Plugin]:
+    """Return the suites of installed distributions by name; of two of one name the first distribution's."""
+    points = [(dist, point) for dist in _distributions() for point in dist.entry_points if point.group == GROUP]
+    found: dict[str, Plugin] = {}
+    for dist, point in sorted(points, key=lambda pair: pair[0].name):
+        package = Package(point.module.partition(".")[0], dist.version)
+        found.setdefault(point.name, Plugin(point.module, package, dist.name))
+    return found
+
+
+def gymnasium() -> Package:
+    """Return the package that brings Gymnasium's own environments."""
+    return Package("gymnasium", version("gymnasium"))
+
+
+def load(suite: str) -> ModuleType:
+    """Import a plug-in.
+
+    Raises:
+        UsageError: it cannot be imported, or lacks a name of a suite.
+    """
+    loaded = _loaded(suite)
+    if isinstance(loaded, str):
+        raise UsageError(loaded)
+    return loaded
+
+
+@cache
+def _loaded(suite: str) -> ModuleType | str:
+    """Import a plug-in, once; a text says why that fails."""
+    plugin = plugins()[suite]
+    where = f"suite {printable(suite)} of {plugin.distribution} {plugin.package.version}"
+    try:
+        if "/" in check_name(suite) or suite == "all":
+            return f"{where}: rename the entry point, {suite!r} is no name of a suite"
+        with _installed_only():
+            module = importlib.import_module(plugin.module)
+        missing = [name for name in ATTRIBUTES if not hasattr(module, name)]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+        return (
+            f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
+        )
+    return f"{where}: its module {plugin.module} has no {missing[0]}; repair or remove it" if missing else module
+
+
+def import_package(name: str) -> Package:
+    """Import an installed package, which registers its environments with Gymnasium.
+
+    Raises:
+        UsageError: no installed distribution brings it, or its import fails.
+    """
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"--import {printable(name, 80)}: no name of a package; write it as in an import statement")
+    with _installed_only():
+        package = Package(name, _version(name))
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"--import {name}: {printable(f'{type(error).__name__}: {error}', 200)}") from error
+    return package
+
+
+def _version(name: str) -> str:
+    """Version of the distribution that brings an import package.
+
+    Raises:
+        UsageError: there is none.
+    """
+    top = name.partition(".")[0]
+    module = importlib.util.find_spec(top)
+    file = re.compile(rf"^\"?{top}(/|\.py,|\.[^/,]*\.so,)", re.MULTILINE)
+    for dist in _distributions() if module is not None else ():
+        listed = file.search(dist.read_text("RECORD") or "")
+        if listed or _editable(dist, Path(module.origin or "") if module else Path()):
+            return dist.version
+    raise UsageError(f"--import {name}: no installed package brings it; install it with pip")
+
+
+def _editable(dist: Distribution, origin: Path) -> bool:
+    """Tell whether a distribution is an editable installation of the folder that holds ``origin``."""
+    url = json.loads(dist.read_text("direct_url.json") or "{}")
+    folder = Path(unquote(urlsplit(url.get("url", "")).path))
+    return bool(url.get("dir_info", {}).get("editable")) and origin.is_relative_to(folder)
+
+
+def _distributions() -> Iterable[Distribution]:
+    return distributions(path=_search_path())
+
+
+def _search_path() -> list[str]:
+    """``sys.path`` without the current folder in front of the standard library."""
+    here, library = Path.cwd(), sysconfig.get_path("stdlib")
+    ahead = sys.path.index(library) if library in sys.path else len(sys.path)
+    return [path for place, path in enumerate(sys.path) if place > ahead or Path(path or ".").resolve() != here]
+
+
+@contextmanager
+def _installed_only() -> Iterator[None]:
+    """Within it, imports do not look into the current folder."""
+    before = sys.path[:]
+    sys.path[:] = _search_path()
+    try:
+        yield
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,339 @@
+"""Suites and environments of other packages: docs/extending.md's wheel, a broken one, a missing one, and ``gym:``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rlbench import suites
+from rlbench.cli.app import main
+from rlbench.cli.resolve import resolve
+from rlbench.config.tasks import GymnasiumTask
+from rlbench.envs.base import Step
+from rlbench.envs.external import external_vector
+from rlbench.envs.gymnasium import GymnasiumVector
+from rlbench.errors import BrokenEnvironment, UsageError
+from rlbench.report import reference_files, run_index
+from rlbench.suites import plugins
+from tests.laws.source import ROOT
+from tests.reliability.run_one import carry, ending
+
+RECIPE = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## How to bring a suite")[1]
+FILES = dict(re.findall(r"New file `([\w/.]+)`:\n\n```\w+\n(.*?)^```$", RECIPE, re.MULTILINE | re.DOTALL))
+COMMANDS = re.findall(r"^\$ (rlbench .+)$", RECIPE, re.MULTILINE)
+QUICK = ("--smoke", "--quiet", "--device", "cpu")
+
+REGISTERING = """
+import gymnasium
+import numpy as np
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict(
+        place=gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float64), door=gymnasium.spaces.Discrete(3)
+    )
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._shown(), {}
+
+    def step(self, action):
+        return self._shown(), float(action[0]), False, False, {}
+
+    def _shown(self):
+        return {"place": self.np_random.uniform(-1, 1, 2), "door": int(self.np_random.integers(3))}
+
+gymnasium.register("Doors-v7", entry_point=Env, max_episode_steps=20)
+"""
+
+
+CACHES = (plugins.plugins, plugins._loaded, reference_files._installed, run_index._reference)
+
+
+def answer(words: list[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:
+        code = main(words)
+    return code, out.getvalue(), error.getvalue()
+
+
+def forget() -> None:
+    """Clear what is known of installed distributions."""
+    for cache in CACHES:
+        cache.cache_clear()
+
+
+def install(site: Path, name: str, code: str, points: str = "", version: str = "1.0") -> None:
+    """Lay out an installed distribution with one module."""
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (site / f"{name}.py").write_text(code)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "RECORD").write_text(f"{name}.py,,\n{name}-{version}.dist-info/METADATA,,\n")
+    (info / "entry_points.txt").write_text(points)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of docs/extending.md and install it into a folder, offline."""
+    source = tmp_path_factory.mktemp("source")
+    for path, text in FILES.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_text(text)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(source / "dist")]
+    subprocess.run(build, cwd=source / "corridor", check=True, capture_output=True)
+    (built,) = (source / "dist").iterdir()
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--target"]
+    subprocess.run([*pip, str(source / "site"), str(built)], check=True, capture_output=True)
+    return source / "site"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder whose distributions are installed for the time of a test; the current folder is another."""
+    modules, registered = set(sys.modules), set(gymnasium.registry)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.chdir(tmp_path / "work")
+    forget()
+    yield tmp_path / "site"
+    forget()
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+    for name in set(gymnasium.registry) - registered:
+        del gymnasium.registry[name]
+
+
+@pytest.fixture
+def corridor(site: Path, wheel: Path) -> Path:
+    """Install the wheel."""
+    for path in wheel.iterdir():
+        (site / path.name).symlink_to(path)
+    return site
+
+
+def test_the_recipe_is_whole_and_takes_fewer_than_eighty_lines() -> None:
+    assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) < 80
+    assert [words.split()[:3] for words in COMMANDS] == [
+        ["rlbench", "run", "corridor"],
+        ["rlbench", "table", "corridor"],
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("corridor")
+def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite() -> None:
+    assert answer(["list", "suites"])[1].split() == [*suites.SUITES, "corridor"]
+    assert answer(["list", "algos", "--suite", "corridor"])[1].split() == ["dqn", "ppo"]
+    shown = answer(["show", "corridor", "dqn", "Corridor"])[1]
+    assert "task.package = corridor_suite" in shown and "task.version = 1.0" in shown
+    steps = ("--steps", "1200", "--quiet", "--device", "cpu")
+    code, out, error = answer([*COMMANDS[0].split()[1:4], "--seeds", "0-1", *steps])
+    assert (code, error) == (0, "") and out.count("corridor/dqn/Corridor seed") == 2
+    (cell,) = json.loads(answer(["table", "corridor", "--json"])[1])["cells"]
+    assert (cell["task"], cell["documented"]["score"], cell["verdict"]) == ("Corridor", 0.2, "PARTIAL")
+    assert cell["measured"]["origin"] == "own" and cell["measured"]["env_id"] == "gymnasium/Corridor"
+    assert "Corridor, https://example.org/corridor@1.0" in answer(["table", "corridor", "--format", "md"])[1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("corridor")
+def test_a_run_of_a_plug_in_resumes_to_the_bit(tmp_path: Path) -> None:
+    sets = ("budget.steps=400", "budget.epoch=130", "budget.segment=170", "algo.learning_starts=80", "algo.batch=8")
+    sets = (*sets, "protocol.episodes=2", "protocol.envs=2", "algo.replay.capacity=400")
+    spec = resolve("corridor", "dqn", "Corridor", sets=sets).spec
+    carry(spec, tmp_path / "whole")
+    carry(spec, tmp_path / "stopped", stop_at=250, crash=False)
+    carry(spec, tmp_path / "stopped")
+    ends = [ending(next(tmp_path.glob(f"{name}/corridor/dqn/Corridor/*/seed=0"))) for name in ("whole", "stopped")]
+    assert ends[0] == ends[1]
+
+
+def test_the_identity_of_a_run_holds_the_package_and_its_version(site: Path) -> None:
+    install(site, "doorways", REGISTERING)
+    packages = [None, plugins.import_package("doorways"), plugins.Package("doorways", "1.1")]
+    assert "task.version = 1.0" in answer(["show", "mujoco", "sac", "gym:Doors-v7", "--import", "doorways"])[1]
+    ids = {suites.spec("mujoco", "sac", "gym:Doors-v7", package=package).id for package in packages}
+    assert len(ids) == 3
+    assert packages[1] == plugins.Package("doorways", "1.0")
+
+
+@pytest.mark.slow
+def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(site: Path) -> None:
+    install(site, "doorways", REGISTERING)
+    words = ["run", "mujoco", "sac", "--task", "gym:Doors-v7"]
+    code, _, error = answer([*words, *QUICK])
+    assert code == 2 and "--import" in error and len(error.splitlines()) == 1
+    code, out, _ = answer([*words, "--import", "doorways", *QUICK, "--set", "algo.widths=8,8"])
+    assert code == 0 and "mujoco/sac/gym:Doors-v7 seed 0: done" in out
+
+    (spec,) = (json.loads(path.read_text())["spec"] for path in Path("results").rglob("spec.json"))
+    assert (spec["task"]["package"], spec["task"]["version"]) == ("doorways", "1.0")
+    assert spec["algo"]["actor_lr"] == suites.spec("mujoco", "sac", "HalfCheetah-v4").algo.actor_lr
+    hopper = suites.spec("mujoco", "sac", "gym:Hopper-v4")
+    assert run_index.row_of("mujoco", hopper.task.id, "") != run_index.row_of("mujoco", "Hopper-v4", "")
+
+
+BROKEN = {
+    "raises": ("raise RuntimeError('no\\x1b[31m luck')", "cannot be imported"),
+    "exits": ("raise SystemExit", "cannot be imported"),
+    "is no suite": ("ALGORITHMS = {}", "has no TASKS"),
+    "is missing a module": ("import nowhere_to_be_found", "cannot be imported"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plug_in_is_one_warning_and_breaks_nothing_else(name: str, site: Path) -> None:
+    code, text = BROKEN[name]
+    install(site, "sorry", code, "[rlbench.suites]\nsorry = sorry\n")
+    exit_code, out, error = answer(["list", "suites"])
+    assert (exit_code, out.split()) == (0, list(suites.SUITES))
+    assert (
+        len(error.splitlines()) == 1 and "suite sorry of sorry 1.0" in error and text in error and "\x1b" not in error
+    )
+    exit_code, out, error = answer(["list", "tasks", "--suite", "toy"])
+    assert (exit_code, error) == (0, "") and "Catch" in out
+    exit_code, _, error = answer(["run", "sorry", "dqn"])
+    assert exit_code == 2 and len(error.splitlines()) == 1 and "sorry 1.0" in error
+    assert answer(["show", "toy", "dqn", "Catch"])[0] == 0
+    assert "sorry" not in answer(["table", "toy"])[2]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("None", "its spec fails"),
+        ("toy.spec('dqn', 'Catch', 0).model_copy(update={'budget': 3})", "budget"),
+    ],
+)
+def test_settings_that_a_plug_in_gets_wrong_are_named_in_one_line(spec: str, text: str, site: Path) -> None:
+    head = "from rlbench.suites import toy\nALGORITHMS = {'dqn': 0}\nTASKS = {'T': 'T'}\nDOCUMENTED = ('T',)\n"
+    install(
+        site, "sorry", f"{head}def spec(algorithm, task, seed):\n    return {spec}", "[rlbench.suites]\nsorry=sorry"
+    )
+    exit_code, _, error = answer(["run", "sorry", "dqn"])
+    assert exit_code == 2 and len(error.splitlines()) == 1 and "sorry/dqn of sorry" in error and text in error
+
+
+@pytest.mark.slow
+def test_records_of_a_missing_plug_in_are_shown(corridor: Path, tmp_path: Path) -> None:
+    sets = ("budget.steps=200", "budget.epoch=200", "algo.learning_starts=80", "protocol.episodes=2", "protocol.envs=2")
+    carry(resolve("corridor", "dqn", "Corridor", sets=sets).spec, tmp_path / "work/results")
+    for path in corridor.iterdir():
+        path.unlink()
+    forget()
+    code, out, error = answer(["table", "corridor", "--format", "md"])
+    assert code == 0, error
+    assert "| dqn | Corridor |" in out and "no installed package brings it" in out
+    assert len(error.splitlines()) == 1 and "corridor" in error
+    for words in (
+        ["table", "all"],
+        ["status"],
+        ["list", "runs"],
+        ["verify", "results"],
+        ["report", "--output", "r.html"],
+    ):
+        assert answer(words)[0] == 0, words
+
+
+def test_only_installed_packages_are_imported(site: Path) -> None:
+    Path("planted.py").write_text("raise AssertionError('imported from the current folder')")
+    (site / "lying_around.py").write_text("raise AssertionError('belongs to no distribution')")
+    install(site, "raising", "raise RuntimeError('no luck')")
+    for name, text in {
+        "planted": "no installed package",
+        "lying_around": "no installed package",
+        "os": "no installed package",
+        "nothing": "no installed package",
+        "a b": "no name of a package",
+        "../planted": "no name of a package",
+        "raising": "RuntimeError: no luck",
+    }.items():
+        with pytest.raises(UsageError, match=text):
+            plugins.import_package(name)
+
+
+@pytest.mark.slow
+def test_a_module_of_the_current_folder_never_stands_in_for_a_plug_in(wheel: Path, tmp_path: Path) -> None:
+    planted = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
+    for name in ("corridor_suite.py", "evil.py"):
+        (tmp_path / name).write_text(planted)
+    (tmp_path / "evil-1.0.dist-info").mkdir()
+    (tmp_path / "evil-1.0.dist-info/METADATA").write_text("Name: evil\nVersion: 1.0\n")
+    (tmp_path / "evil-1.0.dist-info/entry_points.txt").write_text("[rlbench.suites]\nevil = evil\n")
+    code = "import sys; sys.path.insert(0, ''); from rlbench.cli.app import main; sys.exit(main())"
+    environ = {**os.environ, "PYTHONPATH": f"{wheel}:{ROOT}", "CANARY": str(tmp_path / "canary")}
+    command = [sys.executable, "-P", "-c", code, "list", "tasks"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert "corridor\tCorridor" in done.stdout and "evil" not in done.stdout + done.stderr
+    assert not (tmp_path / "canary").exists()
+
+
+def test_an_id_with_a_module_is_refused_since_gymnasium_would_import_it() -> None:
+    with pytest.raises(ValueError, match="has no colon"):
+        GymnasiumTask(id="gym:antigravity:Env-v0")
+
+
+class Pictured(gymnasium.Env[np.ndarray, int]):
+    """Frames of one gray level a step, and rewards beyond one."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (96, 120, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        self.level = 10
+        return np.full((96, 120, 3), self.level, np.uint8), {}
+
+    def step(self, action):
+        self.level += 20
+        return np.full((96, 120, 3), self.level, np.uint8), -7.0, self.level > 60, False, {}
+
+
+def test_frames_become_gray_and_small_and_rewards_are_clipped_in_training_alone() -> None:
+    task = GymnasiumTask(id="Pictured", size=84, stack=4, clip=True)
+
+    def steps(*, training: bool) -> list[Step]:
+        envs = external_vector(task, seeds=(0, 1), training=training, make=lambda *_: Pictured())
+        first = envs.reset()
+        assert first.shape == (2, 84, 84) and first.dtype == np.uint8 and (first == 10).all()
+        answers = []
+        for _ in range(3):
+            envs.send(np.zeros(2, np.int64))
+            answers.append(envs.recv())
+        return answers
+
+    trained, evaluated = steps(training=True), steps(training=False)
+    assert [int(step.obs[0, 0, 0]) for step in trained] == [30, 50, 70]
+    assert [step.reward[0] for step in trained] == [-1.0] * 3 and [step.reward[0] for step in evaluated] == [-7.0] * 3
+    assert [step.score[1] for step in trained] == [-7.0] * 3 and trained[-1].over.all()
+
+
+def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() -> None:
+    with pytest.raises(UsageError, match="suite atari"):
+        external_vector(GymnasiumTask(id="P"), seeds=(0,), training=True, make=lambda *_: Pictured())
+    with pytest.raises(UsageError, match="mujoco or toy"):
+        external_vector(GymnasiumTask(id="gym:CartPole-v1", size=84), seeds=(0,), training=True, make=None)
+    with pytest.raises(BrokenEnvironment, match="returns int, no env"):
+        external_vector(GymnasiumTask(id="P", package="p"), seeds=(0,), training=True, make=lambda *_: 3)
+    task = GymnasiumTask(id="P", package="p", version="1")
+    with pytest.raises(BrokenEnvironment, match="P of p 1: ZeroDivisionError"):
+        external_vector(task, seeds=(0,), training=True, make=lambda *_: 1 // 0)
+
+
+def test_a_plug_in_may_bring_a_vector_of_its_own() -> None:
+    own = GymnasiumVector(name="own", factory=lambda: gymnasium.make("CartPole-v1"), seeds=(3,))
+    assert external_vector(GymnasiumTask(id="own"), seeds=(3,), training=True, make=lambda *_: own) is own
