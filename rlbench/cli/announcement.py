@@ -35,9 +35,11 @@ def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
 
 
 def announcement(specs: Sequence[Spec], results: Path) -> str:
-    """One line on the runs of one algorithm: ``dqn on PongNoFrameskip-v4, seed 0: at most 10,000,000 steps, …``."""
+    """One line on the runs: ``dqn on PongNoFrameskip-v4, seed 0: at most 10,000,000 steps, …``."""
     first, tasks = specs[0], list(dict.fromkeys(spec.task.id for spec in specs))
-    name = f"{first.algorithm} on {tasks[0] if len(tasks) == 1 else f'{len(tasks)} tasks'}"
+    algorithms = list(dict.fromkeys(spec.algorithm for spec in specs))
+    who = algorithms[0] if len(algorithms) == 1 else f"{len(algorithms)} algorithms"
+    name = f"{who} on {tasks[0] if len(tasks) == 1 else f'{len(tasks)} tasks'}"
     which = f"seed {first.seed}" if len(specs) == 1 else f"{len(specs)} runs"
     stop = first.protocol.stop
     early = "at most " if any(spec.protocol.stop is not None for spec in specs) else ""

@@ -18,6 +18,7 @@ from rlbench.report.columns import sentences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rlbench.config.footprint import Footprint
     from rlbench.config.run import Spec
     from rlbench.records.types import Outcome
     from rlbench.sweep.events import Ending
@@ -243,13 +244,32 @@ def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: 
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "plan": rows})
         return
-    lines = [
-        f"{row['suite']}/{row['algorithm']}/{row['task']} seed {row['seed']}: {row['status']}, "
-        f"{row['env_steps']:,} of {row['steps']:,} steps done, epochs {-(-spec.budget.steps // spec.budget.epoch)}, "
-        f"{need.line()}  {row['folder']}"
-        for row, spec, need in zip(rows, specs, memory, strict=True)
-    ]
-    emit("\n".join(sentences(lines, terminal_width())))
+    emit("\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width())))
+
+
+def _plan_lines(
+    specs: Sequence[Spec], rows: Sequence[dict[str, object]], memory: Sequence[Footprint], results: Path
+) -> list[str]:
+    """One line for the seeds of a cell that stand alike, and of several runs a line with their steps and time."""
+    from rlbench.cli.announcement import announcement
+
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for place, (spec, row) in enumerate(zip(specs, rows, strict=True)):
+        name = f"{row['suite']}/{row['algorithm']}/{row['task']}"
+        alike.setdefault((name, spec.id, row["status"], row["env_steps"]), []).append(place)
+    lines = []
+    for (cell, _, status, steps), places in alike.items():
+        spec, need, folder = specs[places[0]], memory[places[0]], Path(str(rows[places[0]]["folder"]))
+        seeds = ",".join(str(specs[place].seed) for place in places)
+        lines.append(
+            f"{cell} seed{'s' if len(places) > 1 else ''} {seeds}: {status}, "
+            f"{steps:,} of {spec.budget.steps:,} steps done, epochs {-(-spec.budget.steps // spec.budget.epoch)}, "
+            f"{need.line()}  {folder if len(places) == 1 else folder.parent}"
+        )
+    to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]
+    if len(specs) > 1 and to_come:
+        lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")
+    return lines
 
 
 def _ending_row(ending: Ending) -> dict[str, object]:

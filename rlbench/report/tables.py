@@ -141,9 +141,11 @@ def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int)
         parts = {cell.key.suite: [c for c in cells if c.key.suite == cell.key.suite] for cell in cells}
         rows_of = {suite: [row for row in pooled if row.suite == suite] for suite in parts}
         return "\n".join(f"{suite}\n\n{to_rich(part, rows_of[suite], width=width)}" for suite, part in parts.items())
+    spared = []
     for name in SPARED:
         if name in header and _least(header, rows, whole=SCORES) > width:
             place = header.index(name)
+            spared += [name] if name != "Note" else []
             header, rows = _without(header, place), [_without(row, place) for row in rows]
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     for name, wide in zip(header, _widths(header, rows, width), strict=True):
@@ -153,6 +155,8 @@ def to_rich(cells: Sequence[Cell], pooled: Sequence[Pooled] = (), *, width: int)
         texts[header.index("Verdict")].stylize(STYLES[cell.verdict.word])
         table.add_row(*texts)
     below = [*([] if "Note" in header else _grouped_notes(cells)), *legend(cells, pooled)]
+    if spared:
+        below.append(f"Left out for want of width: {', '.join(spared)}; a wider terminal or --format csv has them.")
     # both sizes: without a height rich takes every dumb terminal to be 80 columns wide
     console = Console(file=io.StringIO(), width=max(width, _least(header, rows)), height=1, force_terminal=True)
     with console.capture() as captured:

@@ -71,3 +71,15 @@ def test_a_sweep_names_its_runs_and_counts_those_that_were_done(
     assert main(["run", "toy", "dqn", "Catch", "--results", "results"]) == 0
     alone, _ = capsys.readouterr().out.splitlines()
     assert alone.startswith("toy/dqn/Catch seed 0: done at ")
+
+
+def test_a_dry_run_has_a_line_for_a_cell_and_one_for_all(
+    record_run: Record, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(2):
+        record_run([0.0, 1.0], seed=seed, **CATCH)
+    words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
+    assert main(words) == 0
+    done, new, total = capsys.readouterr().out.splitlines()
+    assert done.startswith("toy/dqn/Catch seeds 0,1: done, ") and new.startswith("toy/dqn/Catch seeds 2,3,4: new, 0 of")
+    assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
