@@ -249,6 +249,14 @@ Until: TypeAlias = Annotated[
         rich_help_panel=choices.LENGTH,
     ),
 ]
+UntilDecided: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--until-decided",
+        help="Train 3, 5, 8, 12, at most 20 seeds of each cell, until its verdict is no longer INCONCLUSIVE.",
+        rich_help_panel=choices.LENGTH,
+    ),
+]
 Smoke: TypeAlias = Annotated[
     bool,
     typer.Option(

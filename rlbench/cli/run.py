@@ -39,6 +39,7 @@ def run(
     seeds: options.Seeds = "0",
     steps: Steps = None,
     until: options.Until = None,
+    until_decided: options.UntilDecided = False,
     sets: Sets = None,
     config: Config = None,
     device: options.Device = "auto",
@@ -66,14 +67,18 @@ def run(
     """
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
     from rlbench.cli.trackers import tracking
+    from rlbench.cli.until_decided import cells_of, decision_rows, seeds_of_design, sweep_until_decided
 
     _follow_parent(pipe)
     named, changes = (*(tasks or ()), *(task or ())), sets or []
+    if until_decided:
+        seeds = seeds_of_design(seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)
     every = _specs(suite, algo, named, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
     specs = _shard(every, shard, results)
     if dry_run:
         _print_plan(specs, results, dataset, json=json)
         return
+    cells = cells_of(specs, results) if until_decided else ()
     _set_thread_policy(specs)
     request = SweepOptions(
         results=results,
@@ -95,13 +100,8 @@ def run(
         pipe=pipe,
     )
     with tracking(track or (), specs, results, track_dir):
-        endings, stopped_by = sweep(specs, request)
-    rows = list(map(_ending_row, endings))
-    if json:
-        emit_json({"schema_version": RUN_SCHEMA, "runs": rows})
-    else:
-        emit("\n".join(sentences([*_summary(endings, rows), *_verdicts(endings, results)], terminal_width())))
-    _complain(rows)
+        endings, stopped_by = sweep_until_decided(cells, request) if until_decided else sweep(specs, request)
+    _print(endings, list(decision_rows(cells, results)), results, json=json)
     code = max((CODES.get(ending.status, 0) for ending in endings), default=0)
     if code or stopped_by is not None:
         raise typer.Exit(code if stopped_by is None else 128 + stopped_by)
@@ -177,8 +177,16 @@ def _specs(
     ]
 
 
-def _complain(rows: list[dict[str, object]]) -> None:
-    """Name refused runs on stderr."""
+def _print(endings: Sequence[Ending], decisions: list[dict[str, object]], results: Path, *, json: bool) -> None:
+    """Print the runs with the verdicts of their cells; name refused runs on stderr."""
+    from rlbench.cli.until_decided import decision_sentence
+
+    rows = [_ending_row(ending) for ending in endings]
+    if json:
+        emit_json({"schema_version": RUN_SCHEMA, "runs": rows, **({"decisions": decisions} if decisions else {})})
+    else:
+        verdicts = [decision_sentence(row) for row in decisions] or _verdicts(endings, results)
+        emit("\n".join(sentences([*_summary(endings, rows), *verdicts], terminal_width())))
     for row in rows:
         if row["status"] == "refused":
             complain(str(row["reason"]))

@@ -8,6 +8,7 @@ results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     crash.txt       there while it runs; a process that dies leaves its last messages here
     checkpoint/     the state that a resume loads; never committed
     attempt-<k>/    a record that ``--force`` set aside
+results/<suite>/<algo>/<task>[@<dataset>]/<spec id>/looks.json    looks of ``run --until-decided`` at the seeds
 """
 
 from __future__ import annotations

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 from rlbench import suites
+from rlbench.records.looks import Looks
 from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
     final,
     interquartile_mean,
     interval,
+    largest_gap,
     mean,
     peak,
     seed_scores,
@@ -38,8 +39,8 @@ from rlbench.report.reference_scores import (
     notes,
 )
 from rlbench.report.references import Reference, reference
-from rlbench.report.repeats import remarks
-from rlbench.report.run_index import Runs, gather
+from rlbench.report.repeats import count_text, remarks
+from rlbench.report.run_index import Runs, at_last_look, gather
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
 from rlbench.report.tolerances import insensitive, margin, on_scale, resolution, step_margin, threshold
 from rlbench.report.verdict import (
@@ -51,6 +52,7 @@ from rlbench.report.verdict import (
     against_run,
     against_seeds,
     in_both_respects,
+    in_looks,
     no_more_than_consistent,
     out_of_reach,
     settle,
@@ -109,6 +111,7 @@ class Cell:
     tested: tuple[float, ...] = ()  # scores that the test sees, failed ones last; see ``_tested``
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the document
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
+    looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +136,7 @@ def every_cell(
 
     Verdicts are corrected over a suite's table, whatever part of it is shown; ``share`` replaces the margin's own.
     """
-    runs = with_imported(gather(results), results)
+    runs = {key: at_last_look(group) for key, group in with_imported(gather(results), results).items()}
     known = noted(run for group in runs.values() for run in group.all)
     parity = {row.key: parity_note(row) for row in parity_rows(runs, suites)}
     found: list[Cell] = []
@@ -185,6 +188,7 @@ def _cell(cell: _Open, verdict: Verdict, at: AtStep | None, parity: str) -> Cell
         tested=tuple(_tested_seeds(cell)),
         shortfall_percent=shortfall_percent(cell.claim, document.score, random) if document else None,
         at=at,
+        looks=cell.runs.looks,
     )
 
 
@@ -213,7 +217,7 @@ def _opened(
     tested = _tested(counted, scores, document)
     claim = None
     if judged and document is not None:
-        judge = partial(_judged, key, document, share)
+        judge = partial(_judged, key, document, share, runs.level)
         claim = with_failures(judge, tested, [_floor(tested, estimator, runs, scale)] * len(runs.failed))
         if estimator in OTHER_READING:
             other = _scores(counted, OTHER_READING[estimator], document, scale)
@@ -222,6 +226,7 @@ def _opened(
             claim = in_both_respects(claim, _in_time(runs, document, stop, share))
         if insensitive(key, document, margin(key, document, share)):
             claim = no_more_than_consistent(claim)
+        claim = claim if runs.looks is None else in_looks(claim, runs.looks)
     roots = [run.seed for run in counted if within(run.evaluations, document.limit if document else None)]
     roots += [run.seed for run in runs.failed]
     return _Open(
@@ -255,12 +260,14 @@ def _curves(runs: Sequence[Run], document: ReferenceScore) -> list[Sequence[Eval
     return [kept for run in runs if (kept := within(run.evaluations, document.limit))]
 
 
-def _judged(key: CellKey, document: ReferenceScore, share: float | None, scores: Sequence[float]) -> Claim:
+def _judged(
+    key: CellKey, document: ReferenceScore, share: float | None, level: float, scores: Sequence[float]
+) -> Claim:
     apart = margin(key, document, share)
     if document.source == OPTIMUM:
-        return against_optimum(scores, document.score, apart)
+        return against_optimum(scores, document.score, apart, level)
     if document.n is not None and document.n > 1:
-        return against_seeds(scores, document.score, document.std, document.n, apart)
+        return against_seeds(scores, document.score, document.std, document.n, apart, level)
     stop = threshold(key, document)
     if stop is None:
         return against_run(scores, document.score, apart, resolution(key, document))
@@ -277,17 +284,12 @@ def _in_time(runs: Runs, document: ReferenceScore, stop: float, share: float | N
     if documented is None:
         return Claim(found="CONSISTENT", above=1.0)  # within the budget is all that the document says
     steps = [-float(steps_to(run.evaluations, stop) or run.budget) for run in runs.complete]
-    epoch = max(_gap(run.evaluations) for run in runs.scored)
+    epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
     def judge(scores: Sequence[float]) -> Claim:
         return against_run(scores, -documented, step_margin(documented, share), epoch)
 
     return with_failures(judge, steps, [-float(run.budget) for run in runs.failed])
-
-
-def _gap(evaluations: Sequence[Evaluation]) -> float:
-    """The most steps between two evaluations that follow each other."""
-    return max((b.env_steps - a.env_steps for a, b in pairwise(evaluations)), default=0)
 
 
 def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Reference | None) -> float:
@@ -338,17 +340,17 @@ def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     if verdict.word == "PARTIAL":
         found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
-        found.append(f"{_count(len(runs.short), 'run')} short of the budget")
+        found.append(f"{count_text(len(runs.short), 'run')} short of the budget")
     scale = reference(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
         found.append(f"on D4RL's scale {best:.1f} best, {last:.1f} last")
     if runs.failed and cell.measured is not None:
-        every = _count(len(runs.failed) + len(runs.complete), "run")
+        every = count_text(len(runs.failed) + len(runs.complete), "run")
         found.append(f"{len(runs.failed)} of {every} failed, counted at {cell.measured.seeds[-1]:,.6g}")
     others = len(runs.variants) + (0 if verdict.word == "NOT COMPARABLE" else len(runs.elsewhere))
     if others:
-        found.append(f"{_count(others, 'run')} with other settings")
+        found.append(f"{count_text(others, 'run')} with other settings")
     return [*found, *remarks(runs)]
 
 
@@ -386,13 +388,9 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
 def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
     """How many seeds reached the threshold, and after how many steps."""
     reached = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
-    text = f"{len(reached)} of {_count(len(runs.scored), 'run')} reached {stop:g}"
+    text = f"{len(reached)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
     if reached:
         ends = dict.fromkeys((min(reached), max(reached)))
         text += f" after {' to '.join(f'{steps:,}' for steps in ends)} steps"
     theirs = document.steps_to_threshold
     return text + (f", the document's after about {theirs:,}" if theirs else ", where the document's stopped, too")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

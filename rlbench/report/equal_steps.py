@@ -21,7 +21,17 @@ from rlbench.report.reference_table import CellKey
 from rlbench.report.references import Curve, documented_curves, reference
 from rlbench.report.run_index import Runs
 from rlbench.report.runs import Evaluation, Run
-from rlbench.report.verdict import ALPHA, FEWEST, SHARE, Claim, Verdict, against_seeds, margin_of, with_failures
+from rlbench.report.verdict import (
+    ALPHA,
+    FEWEST,
+    SHARE,
+    Claim,
+    Verdict,
+    against_seeds,
+    in_looks,
+    margin_of,
+    with_failures,
+)
 
 CHECKPOINTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the budget at which a cell is tested."""
@@ -176,8 +186,10 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     fallen = [min(random, *scores)] * len(failed)
     std = level.std if share is None else None
     margin = margin_of(level.mean, std, random, SHARE if share is None else share)
-    test = partial(against_seeds, reference=level.mean, std=level.std, n=level.n, margin=margin)
+    test = partial(against_seeds, reference=level.mean, std=level.std, n=level.n, margin=margin, level=runs.level)
     claim = with_failures(test, scores, fallen) if curve.informative(step) else None
+    if claim is not None and runs.looks is not None:
+        claim = in_looks(claim, runs.looks)
     if claim is not None and claim.below is not None:
         claim = replace(claim, below=min(1.0, claim.below / curve.alpha_spent(step)))
     return AtStep(

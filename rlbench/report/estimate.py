@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,11 @@ def final(evaluations: Sequence[Evaluation]) -> float:
 def steps_to(evaluations: Sequence[Evaluation], threshold: float) -> int | None:
     """The agent steps at the first evaluation that reached the threshold; None where none did."""
     return next((evaluation.env_steps for evaluation in evaluations if evaluation.mean >= threshold), None)
+
+
+def largest_gap(evaluations: Sequence[Evaluation]) -> float:
+    """The most steps between two evaluations that follow each other."""
+    return max((b.env_steps - a.env_steps for a, b in pairwise(evaluations)), default=0)
 
 
 def last_tenth(evaluations: Sequence[Evaluation]) -> float:

@@ -51,20 +51,23 @@ def remarks(group: Runs) -> Iterator[str]:
     seeds = sorted({run.seed for run in group.scored})
     if seeds != list(range(len(seeds))):
         yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
+    if group.looks is not None:
+        later = f"; {count_text(group.waiting, 'more seed')} for the next one" if group.waiting else ""
+        yield f"tested by {group.looks}{later}"
     attempts = [attempt for run in runs for attempt in run.attempts]
     if attempts:
         failed = sum(attempt.status == "failed" for attempt in attempts)
-        yield f"{_count(len(attempts), 'attempt')} put aside ({failed} failed)"
+        yield f"{count_text(len(attempts), 'attempt')} put aside ({failed} failed)"
     if group.other_files:
-        yield f"{_count(len(group.other_files), 'run')} on another file of that name"
+        yield f"{count_text(len(group.other_files), 'run')} on another file of that name"
     if group.versions:
         others = sorted({text for run in group.versions if (text := _world(run)) is not None})
-        yield f"{_count(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
+        yield f"{count_text(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
     if group.copies:
         have = "has" if len(group.copies) == 1 else "have"
-        yield f"{_count(len(group.copies), 'run')} {have} the numbers of another seed"
+        yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
     if group.rivals:
-        yield f"{_count(len(group.rivals), 'record')} of a seed that has a worse one"
+        yield f"{count_text(len(group.rivals), 'record')} of a seed that has a worse one"
     yield from _mixed(runs)
 
 
@@ -127,10 +130,11 @@ def _mixed(runs: Iterable[Run]) -> Iterator[str]:
         yield f"made with {', '.join(mixed)}"
     dirty = sum(any(str(known.get("commit")).endswith("+dirty") for known in made) for made in every)
     if dirty:
-        yield f"{_count(dirty, 'run')} of uncommitted code"
+        yield f"{count_text(dirty, 'run')} of uncommitted code"
 
 
-def _count(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
+    """A number with its noun: ``1 run``, ``2 runs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

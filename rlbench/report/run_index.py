@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.files import folders
+from rlbench.records.looks import Looks, read_looks
 from rlbench.report.reference_scores import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
 from rlbench.report.runs import Run, read
+from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
 if TYPE_CHECKING:
@@ -36,12 +38,19 @@ class Runs:
     rivals: list[Run] = field(default_factory=list)  # a seed of which another record is worse
     imported: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_others: bool = False  # the imported curves stand in the place of runs
+    waiting: int = 0  # finished runs of seeds that the next look will count
+    looks: Looks | None = None  # taken by ``run --until-decided``
     budget: int = 0  # documented steps of a run
 
     @property
     def scored(self) -> tuple[Run, ...]:
         """Those that have a score."""
         return (*self.complete, *self.failed)
+
+    @property
+    def level(self) -> float:
+        """The one-sided level at which a test of the runs reproduces."""
+        return ALPHA if self.looks is None else self.looks.last.level
 
     @property
     def all(self) -> tuple[Run, ...]:
@@ -74,6 +83,22 @@ def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         settled = {r.seed for r in group.scored}
         group.short = [r for r in group.short if r.seed not in settled]
     return found
+
+
+def at_last_look(group: Runs) -> Runs:
+    """The seeds of the last look at a cell, where ``run --until-decided`` has taken one; else the cell as it is.
+
+    Raises:
+        RefusedFile: the record of its looks is damaged.
+    """
+    looks = next((looks for run in group.scored if (looks := read_looks(run.folder.parent)) is not None), None)
+    if looks is None:
+        return group
+    parts = [
+        [run for run in part if run.seed < looks.last.seeds] for part in (group.complete, group.failed, group.short)
+    ]
+    later = len(group.scored) - len(parts[0]) - len(parts[1])
+    return replace(group, complete=parts[0], failed=parts[1], short=parts[2], looks=looks, waiting=later)
 
 
 def _once(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> None:
@@ -139,7 +164,7 @@ def _flat(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, objec
 
 
 def _usual(run: Run) -> Spec | None:
-    return _reference(run.suite, run.algorithm, run.task, run.dataset, _package(run))
+    return reference_spec(run.suite, run.algorithm, run.task, run.dataset, _package(run))
 
 
 def _package(run: Run) -> Package | None:
@@ -151,7 +176,7 @@ def _package(run: Run) -> Package | None:
 
 
 @cache
-def _reference(suite: str, algorithm: str, task: str, dataset: str, package: Package | None) -> Spec | None:
+def reference_spec(suite: str, algorithm: str, task: str, dataset: str, package: Package | None) -> Spec | None:
     """The documented settings of a cell, or None where this version has none; of other data, those they begin with.
 
     Data that are a row of the table are meant to be learned from as that row.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rlbench.report.estimate import mean
 
 if TYPE_CHECKING:
+    from rlbench.records.looks import Looks
     from rlbench.report.cells import Cell, Measured
     from rlbench.report.equal_steps import AtStep
     from rlbench.report.pooled import Pooled
@@ -27,6 +28,7 @@ def document(cell: Cell) -> dict[str, object]:
         "expert": cell.experience.expert,
         "verdict": str(cell.verdict),
         "shortfall_percent": cell.shortfall_percent,
+        "looks": _looks(cell.looks) if cell.looks else None,
         "at": _at(cell.at) if cell.at else None,
         "note": cell.note,
     }
@@ -68,6 +70,14 @@ def _at(at: AtStep) -> dict[str, object]:
     }
 
 
+def _looks(looks: Looks) -> dict[str, object]:
+    return {
+        "taken": looks.taken,
+        "seeds": [look.seeds for look in looks.design],
+        "levels": [look.level for look in looks.design],
+    }
+
+
 def _documented(found: ReferenceScore) -> dict[str, object]:
     return {
         "score": found.score,
@@ -104,6 +114,7 @@ EMPTY: dict[str, object] = {
     "expert": "",
     "verdict": "",
     "shortfall_percent": "",
+    "looks": dict.fromkeys(("taken", "seeds", "levels"), ""),
     "at": {
         **dict.fromkeys(("step", "reference_step", "word"), ""),
         "documented": dict.fromkeys(("mean", "std", "n"), ""),

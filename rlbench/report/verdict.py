@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.estimate import distribution, mean, normal_quantile, quantile, spread
+
+if TYPE_CHECKING:
+    from rlbench.records.looks import Looks
 
 ALPHA = 0.05
 FEWEST = 3
@@ -62,8 +65,10 @@ def margin_of(document: float, std: float | None, random: float | None, share: f
     return max(share * abs(document - (random or 0.0)), std or 0.0)
 
 
-def against_seeds(scores: Sequence[float], reference: float, std: float | None, n: int, margin: float) -> Claim:
-    """Measured seeds against the mean of ``n`` documented ones: non-inferior within ``margin``, by Welch's t.
+def against_seeds(
+    scores: Sequence[float], reference: float, std: float | None, n: int, margin: float, level: float = ALPHA
+) -> Claim:
+    """Measured seeds against the mean of ``n`` documented ones: Welch's t at ``level`` for non-inferiority.
 
     ``std`` is a deviation divided by n, as NumPy has it and documents print it, so the mean's error is std / √(n − 1).
     Where the document prints no spread it is taken to be as large as ours.
@@ -74,11 +79,10 @@ def against_seeds(scores: Sequence[float], reference: float, std: float | None, 
     theirs = spread(scores) ** 2 / n if std is None else squared_error(std, n)
     degrees = _welch(ours, len(scores), theirs, n)
     difference, error = mean(scores) - reference, math.sqrt(ours + theirs)
-    worse = _upper_tail(difference + margin, error, degrees)
-    if worse < ALPHA:
-        return _claim("REPRODUCED", None, difference, margin, error, degrees)
+    if _upper_tail(difference + margin, error, degrees) < level:
+        return _claim("REPRODUCED", None, difference, margin, error, degrees, level)
     more = more_seeds(scores, difference + margin, theirs, n)
-    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees)
+    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees, level)
 
 
 def welch_interval(scores: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
@@ -114,16 +118,16 @@ def against_run(scores: Sequence[float], document: float, margin: float, resolut
     )
 
 
-def against_optimum(scores: Sequence[float], optimum: float, margin: float) -> Claim:
+def against_optimum(scores: Sequence[float], optimum: float, margin: float, level: float = ALPHA) -> Claim:
     """Measured seeds against the score of the best policy: their mean must lie within ``margin`` of it."""
     if len(scores) < FEWEST:
         return Claim(found="INCONCLUSIVE", more=FEWEST - len(scores))
     error, degrees = spread(scores) / math.sqrt(len(scores)), len(scores) - 1
     difference = mean(scores) - optimum
-    if _upper_tail(difference + margin, error, degrees) < ALPHA:
-        return _claim("REPRODUCED", None, difference, margin, error, degrees)
+    if _upper_tail(difference + margin, error, degrees) < level:
+        return _claim("REPRODUCED", None, difference, margin, error, degrees, level)
     more = more_seeds(scores, difference + margin)
-    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees)
+    return _claim("INCONCLUSIVE", more, difference, margin, error, degrees, level)
 
 
 def with_failures(judge: Callable[[Sequence[float]], Claim], scores: Sequence[float], fallen: Sequence[float]) -> Claim:
@@ -140,6 +144,17 @@ def under_both(first: Claim, second: Claim) -> Claim:
 def in_both_respects(first: Claim, second: Claim) -> Claim:
     """The worse of what two measured quantities say: below if either is, above only if both are; first's shortfall."""
     return replace(_joined([first, second], below=min), shortfall=first.shortfall)
+
+
+def in_looks(claim: Claim, looks: Looks) -> Claim:
+    """The claim of the last look, with its chances as those of the whole design, and the seeds to the next look."""
+    following = looks.following
+    return replace(
+        claim,
+        below=None if claim.below is None else min(1.0, claim.below * looks.inflation),
+        above=None if claim.above is None else min(1.0, claim.above * looks.inflation),
+        more=None if following is None or claim.found != "INCONCLUSIVE" else following.seeds - looks.last.seeds,
+    )
 
 
 def no_more_than_consistent(claim: Claim) -> Claim:
@@ -194,19 +209,21 @@ def out_of_reach(distance: float, noise: float, n: int) -> bool:
     return noise > 0 and n > 1 and quantile(1 - ALPHA, n - 1) * math.sqrt(noise) >= abs(distance)
 
 
-def _claim(found: Found, more: int | None, difference: float, margin: float, error: float, degrees: float) -> Claim:
+def _claim(
+    found: Found, more: int | None, difference: float, margin: float, error: float, degrees: float, level: float
+) -> Claim:
     return Claim(
         found=found,
         more=more,
         below=_lower_tail(difference + margin, error, degrees),
         above=_upper_tail(difference - margin, error, degrees),
-        shortfall=_upper_end(-difference, error, degrees),
+        shortfall=_upper_end(-difference, error, degrees, level),
     )
 
 
-def _upper_end(difference: float, error: float, degrees: float) -> float:
-    """The upper end of the one-sided 95 % interval of a difference."""
-    return difference + (quantile(1 - ALPHA, degrees) * error if error else 0.0)
+def _upper_end(difference: float, error: float, degrees: float, level: float = ALPHA) -> float:
+    """The upper end of the one-sided interval of a difference, of 95 % where ``level`` is 5 %."""
+    return difference + (quantile(1 - level, degrees) * error if error else 0.0)
 
 
 def _joined(claims: Sequence[Claim], below: Callable[[list[float]], float]) -> Claim:

@@ -88,7 +88,18 @@ def test_csv_holds_every_number_in_full() -> None:
 def test_json_has_exactly_the_fields_of_the_contract() -> None:
     cell = json.loads(tables.to_json([FULL]))["cells"][0]
     told = ["documented", "measured", "rlbench", "behaviour", "expert"]
-    assert list(cell) == ["suite", "algorithm", "task", "dataset", *told, "verdict", "shortfall_percent", "at", "note"]
+    assert list(cell) == [
+        "suite",
+        "algorithm",
+        "task",
+        "dataset",
+        *told,
+        "verdict",
+        "shortfall_percent",
+        "looks",
+        "at",
+        "note",
+    ]
     assert list(cell["documented"]) == ["score", "std", "n", "estimator", "source"]
     measured = ["score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds"]
     assert list(cell["measured"]) == [*measured, "origin"]

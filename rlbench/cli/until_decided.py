@@ -1,0 +1,151 @@
+"""``run --until-decided``: seeds in the looks of a group-sequential design, until every cell has a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlbench.errors import UsageError
+from rlbench.records.looks import DESIGN, Looks, read_looks, take_look
+from rlbench.records.store import folder_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rlbench.cli.sweep import SweepOptions
+    from rlbench.config.run import Spec
+    from rlbench.report.reference_table import CellKey
+    from rlbench.sweep.events import Ending
+
+DECIDED = ("REPRODUCED", "BELOW", "ABOVE")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequentialCell:
+    """A cell with the Specs of all seeds of the design."""
+
+    key: CellKey
+    specs: tuple[Spec, ...]
+    folder: Path  # of its seeds
+
+    @property
+    def looks(self) -> Looks | None:
+        """The looks taken; None before the first one."""
+        return read_looks(self.folder)
+
+
+def seeds_of_design(seeds: str, **options: object) -> str:
+    """Return the seeds of all looks; refuse options that choose seeds or steps, which the design fixes.
+
+    Raises:
+        UsageError: one of them is given.
+    """
+    for name, given in {"seeds": seeds if seeds != "0" else None, **options}.items():
+        if given:
+            raise UsageError(f"--{name} {given}: --until-decided fixes it; leave one of the two out")
+    return f"0-{DESIGN[-1].seeds - 1}"
+
+
+def cells_of(specs: Sequence[Spec], results: Path) -> tuple[SequentialCell, ...]:
+    """Group the Specs of a design by cell.
+
+    Raises:
+        UsageError: a cell has other settings than the reference, or its reference is a single run.
+        RefusedFile: the record of its looks is damaged.
+    """
+    from rlbench.report.reference_scores import row_of
+    from rlbench.report.reference_table import CellKey
+
+    groups: dict[Path, list[Spec]] = {}
+    for spec in specs:
+        groups.setdefault(folder_of(spec, results).parent, []).append(spec)
+    cells = []
+    for folder, group in groups.items():
+        spec = group[0]
+        key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, getattr(spec.task, "dataset", "")))
+        _refuse_undecidable(key, spec)
+        cells.append(SequentialCell(key=key, specs=tuple(group), folder=folder))
+        read_looks(folder)
+    return tuple(cells)
+
+
+def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) -> tuple[list[Ending], int | None]:
+    """Run the seeds of one look after the other; return the endings and the number of the signal that stopped them.
+
+    A look is recorded when its seeds have ended, so a repeated command goes on at the look that it had reached.
+    """
+    from rlbench.cli.sweep import sweep
+
+    endings: dict[Path, Ending] = {}
+    while going := _undecided(cells, options.results):
+        specs = [spec for cell, seeds in going for spec in cell.specs[:seeds]]
+        specs = [spec for spec in specs if folder_of(spec, options.results) not in endings]
+        new, stopped_by = sweep(specs, options) if specs else ([], None)
+        endings |= {ending.job.folder: ending for ending in new}
+        if stopped_by is not None or any(ending.status not in {"done", "failed"} for ending in new):
+            return list(endings.values()), stopped_by
+        for cell, _ in going:
+            take_look(cell.folder)
+    return list(endings.values()), None
+
+
+def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[dict[str, object]]:
+    """Yield each cell's verdict and its last look."""
+    words = _verdicts(cells, results) if cells else {}
+    for cell in cells:
+        looks = cell.looks
+        yield {
+            "suite": cell.key.suite,
+            "algorithm": cell.key.algorithm,
+            "task": cell.key.task,
+            "dataset": cell.key.dataset or None,
+            "verdict": words[cell.key],
+            "look": looks.taken if looks else 0,
+            "looks": len(looks.design if looks else DESIGN),
+            "seeds": looks.last.seeds if looks else 0,
+        }
+
+
+def decision_sentence(row: dict[str, object]) -> str:
+    """Format a row: ``mujoco/sac/HalfCheetah-v4: REPRODUCED at look 2 of 5, 5 seeds``."""
+    place = f"{row['suite']}/{row['algorithm']}/{row['dataset'] or row['task']}"
+    return f"{place}: {row['verdict']} at look {row['look']} of {row['looks']}, {row['seeds']} seeds"
+
+
+def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:
+    """Cells without a verdict, each with the seeds of its next look."""
+    begun, words = any(cell.looks for cell in cells), {}
+    if begun:
+        words = _verdicts(cells, results)
+    found = []
+    for cell in cells:
+        looks = cell.looks
+        following = DESIGN[0] if looks is None else looks.following
+        if following is not None and (looks is None or words[cell.key] not in DECIDED):
+            found.append((cell, following.seeds))
+    return found
+
+
+def _verdicts(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, str]:
+    """Verdicts of the table, in which Holm's correction covers the whole suite."""
+    from rlbench.report.cells import every_cell
+
+    suites = list(dict.fromkeys(cell.key.suite for cell in cells))
+    return {cell.key: cell.verdict.word for cell in every_cell(suites, results)}
+
+
+def _refuse_undecidable(key: CellKey, spec: Spec) -> None:
+    from rlbench.report.reference_scores import OPTIMUM, comparable, documented
+    from rlbench.report.run_index import reference_spec
+
+    usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""), None)
+    if usual is None or usual.id != spec.id:
+        raise UsageError(
+            f"--until-decided: {spec.name} has other settings than its reference; leave out --set, --config"
+        )
+    reference = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
+    if reference is None or not comparable(key):
+        raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
+    if reference.source != OPTIMUM and (reference.n or 1) < 2:
+        raise UsageError(f"--until-decided: {spec.name} has a single run as its reference; name its --seeds, as 0-2")

@@ -1,0 +1,105 @@
+"""Looks of a group-sequential test at a cell's seeds: the design of ``run --until-decided``, and the looks taken.
+
+The one-sided levels hold the error of five looks at 5 %. They are Kim and DeMets' (1987, doi:10.1093/biomet/74.1.149)
+with the spending function 0.9 alpha t^3 and the information t = n/20 of n seeds. Levels are those of z-tests; the tenth
+that is not spent makes up for t-tests of 3 to 20 seeds, as ``results/calibration`` shows by simulation.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from rlbench import faults
+from rlbench.errors import RefusedFile
+from rlbench.records import files
+
+NAME: Final = "looks.json"
+"""The file beside a cell's seeds."""
+
+
+class Look(NamedTuple):
+    """One test: the first ``seeds`` seeds of a cell at a one-sided ``level``."""
+
+    seeds: int
+    level: float
+
+
+DESIGN: Final = (
+    Look(3, 0.000151875),
+    Look(5, 0.00060455),
+    Look(8, 0.0024769),
+    Look(12, 0.0083774),
+    Look(20, 0.0417115),
+)
+
+MOST_SPENT: Final = 0.054
+"""Largest sum of the levels of a design; that of ``DESIGN`` is 0.0533."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The looks of a cell's design and the number taken, at least one."""
+
+    design: tuple[Look, ...]
+    taken: int
+
+    @property
+    def last(self) -> Look:
+        """The last look taken."""
+        return self.design[self.taken - 1]
+
+    @property
+    def following(self) -> Look | None:
+        """The next look; None after the last one of the design."""
+        return self.design[self.taken] if self.taken < len(self.design) else None
+
+    @property
+    def inflation(self) -> float:
+        """The factor that makes a p-value of the last look one of the whole design, by Bonferroni over its looks."""
+        return sum(look.level for look in self.design) / self.last.level
+
+    def __str__(self) -> str:
+        return f"look {self.taken} of {len(self.design)} at {self.last.seeds} seeds, level {self.last.level:.2g}"
+
+
+_DESIGN = TypeAdapter(tuple[Look, ...])
+
+
+def read_looks(cell: Path) -> Looks | None:
+    """Read the looks of the cell whose seeds are in the folder ``cell``; None where it has none.
+
+    Raises:
+        RefusedFile: the file is damaged, newer, or holds no design with a total error of 5 %.
+    """
+    path = cell / NAME
+    if not os.path.lexists(path):
+        return None
+    content = files.read_sealed(path)
+    try:
+        design = _DESIGN.validate_python(content.get("looks"))
+    except ValidationError:
+        design = ()
+    taken, seeds = content.get("taken"), [look.seeds for look in design]
+    rising = seeds == sorted(set(seeds)) and all(look.level > 0 for look in design)
+    if not design or not rising or sum(look.level for look in design) > MOST_SPENT:
+        raise RefusedFile(f"{path}: holds no looks whose levels sum to 5 %; restore it")
+    if type(taken) is not int or not 1 <= taken <= len(design):
+        raise RefusedFile(f"{path}: counts {taken} of {len(design)} looks; restore it")
+    return Looks(design, taken)
+
+
+def take_look(cell: Path) -> Looks:
+    """Record the next look at a cell; the first one begins ``DESIGN``."""
+    before = read_looks(cell)
+    for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crash
+        temporary.unlink()
+        faults.point("claim.swept")
+    looks = Looks(DESIGN, 1) if before is None else Looks(before.design, min(before.taken + 1, len(before.design)))
+    content = {"schema_version": files.SCHEMA_VERSION, "looks": [list(look) for look in looks.design]}
+    files.replace(cell / NAME, files.seal({**content, "taken": looks.taken}) + "\n")
+    return looks

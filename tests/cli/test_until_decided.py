@@ -1,0 +1,164 @@
+"""``run --until-decided``: seeds in looks, judged by the boundary of the last one, whatever interrupts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from rlbench.cli.app import main
+from rlbench.records.looks import DESIGN, NAME, read_looks, take_look
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.reference_scores import documented
+from rlbench.report.verdict import against_seeds
+from tests.schemas import complaints
+
+Record = Callable[..., Path]
+SCHEMAS = Path(__file__).parents[2] / "rlbench" / "report" / "data" / "schema"
+KEY = ("mujoco", "ppo", "InvertedPendulum-v4")
+"""Documented: 1,000 ± 0 over ten seeds, so that the error is ours alone."""
+
+
+def cell(results: Path) -> Cell:
+    return next(cell for cell in every_cell(["mujoco"], results) if cell.key[:3] == KEY)
+
+
+def ended(record_run: Record, scores: Sequence[float], start: int = 0) -> Path:
+    """Finished runs of the cell at the given scores; the folder of its seeds."""
+    suite, algo, task = KEY
+    for seed, score in enumerate(scores, start=start):
+        folder = record_run([5.0, score], suite=suite, algo=algo, task=task, seed=seed)
+    return folder.parent
+
+
+def decide(results: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
+    capsys.readouterr()
+    code = main(["run", *KEY, "--until-decided", "--results", str(results), "--json", "--quiet", "--device", "cpu"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+SCORES = [990.0, 970.0, 1000.0, 985.0, 955.0]
+"""p = 0.007 at three seeds and 0.0003 at five, so that the second look decides."""
+
+
+def test_a_cell_is_looked_at_until_it_is_decided_and_the_same_command_finds_it_so(
+    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ended(record_run, SCORES)
+    for _ in range(2):
+        code, content = decide(tmp_path / "results", capsys)
+        assert code == 0
+        assert content["decisions"] == [
+            dict(zip(("suite", "algorithm", "task"), KEY, strict=True))
+            | {"dataset": None, "verdict": "REPRODUCED", "look": 2, "looks": 5, "seeds": 5}
+        ]
+        schema = json.loads((SCHEMAS / "run.json").read_text())
+        assert not list(complaints(schema, content, schema))
+    assert json.loads((folder / NAME).read_text())["looks"] == [list(look) for look in DESIGN]
+
+
+def test_a_cell_is_judged_by_its_last_look_and_not_by_the_fixed_test(record_run: Record, tmp_path: Path) -> None:
+    folder = ended(record_run, SCORES)
+    before = cell(tmp_path / "results")
+    take_look(folder)
+    first = cell(tmp_path / "results")
+    take_look(folder)
+    second = cell(tmp_path / "results")
+    assert [str(found.verdict) for found in (before, first, second)] == [
+        "REPRODUCED",
+        "INCONCLUSIVE (≈ 2 more seeds)",
+        "REPRODUCED",
+    ]
+    assert "tested by look 1 of 5 at 3 seeds, level 0.00015; 2 more seeds for the next one" in first.note
+    assert "tested by look 2 of 5 at 5 seeds, level 0.0006" in second.note
+    assert (len(first.tested), len(second.tested)) == (3, 5)
+    assert first.claim is not None and first.documented is not None and first.margin is not None
+    document = first.documented
+    fixed = against_seeds(first.tested, document.score, document.std, 10, first.margin)
+    assert fixed.found == "REPRODUCED" and fixed.below is not None
+    assert first.claim.below == min(1.0, fixed.below * sum(look.level for look in DESIGN) / DESIGN[0].level)
+    assert first.shortfall_percent is not None and before.shortfall_percent is not None
+    assert first.shortfall_percent > before.shortfall_percent
+
+
+def test_tables_show_the_looks_in_json_and_csv(
+    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    take_look(ended(record_run, SCORES))
+    shown = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2], "--results", str(tmp_path / "results")]
+    assert main([*shown, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["cells"]
+    assert row["looks"] == {"taken": 1, "seeds": [3, 5, 8, 12, 20], "levels": [look.level for look in DESIGN]}
+    assert main([*shown, "--format", "csv"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert dict(zip(header.split(","), line.split(","), strict=False))["looks_taken"] == "1"
+
+
+def test_a_cell_that_stays_undecided_ends_at_the_last_look(record_run: Record, tmp_path: Path) -> None:
+    folder = ended(record_run, [880.0, 920.0] * 10)  # at the margin
+    for _ in DESIGN:
+        take_look(folder)
+    assert str(cell(tmp_path / "results").verdict) == "INCONCLUSIVE"
+
+
+def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_path: Path) -> None:
+    folder = ended(record_run, [850.0, 870.0, 860.0])  # p = 0.01 at the margin of 900
+    assert cell(tmp_path / "results").verdict.word == "BELOW"
+    take_look(folder)
+    assert cell(tmp_path / "results").verdict.word == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("mujoco", "ppo", "Hopper-v4", "--seeds", "0-4"), "--seeds 0-4: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--steps", "100"), "--steps 100: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--until", "10%"), "--until 10%: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke True: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--set", "algo.lr=1"), "mujoco/ppo/Hopper-v4 has other settings than its"),
+        (("atari", "dqn", "Pong*"), "has a single run as its reference; name its --seeds"),
+        (("goals", "ddpg+her", "FetchReach*"), "has no reference score to decide about"),
+    ],
+)
+def test_a_design_that_would_not_hold_is_refused_before_anything_starts(
+    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words, "--until-decided", "--results", str(tmp_path / "results")]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_is_killed_at_a_look_goes_on_there(
+    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ended(record_run, SCORES)
+    words = ["run", *KEY, "--until-decided", "--results", str(tmp_path / "results"), "--quiet"]
+    environ = {**os.environ, "RLBENCH_FAULT": "replace.torn:2"}  # amid the second look's record
+    killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
+    assert killed.returncode == 137, killed.stderr
+    looks = read_looks(folder)
+    assert looks is not None and looks.taken == 1
+    assert decide(tmp_path / "results", capsys)[0] == 0
+    assert sorted(path.name for path in folder.iterdir()) == [NAME, *(f"seed={seed}" for seed in range(5))]
+
+
+def test_an_interrupted_look_is_not_taken(
+    record_run: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ended(record_run, SCORES[:3])
+    monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, options: ([], signal.SIGINT))
+    code, content = decide(tmp_path / "results", capsys)
+    assert code == 130
+    assert [(row["verdict"], row["look"]) for row in content["decisions"]] == [("REPRODUCED", 0)]
+    assert not (folder / NAME).exists()
+
+
+def test_the_reference_of_the_tested_cell_is_as_the_tests_count_on() -> None:
+    primary = next(found.primary for found in documented("mujoco") if found.key[:3] == KEY)
+    assert (primary.score, primary.std, primary.n) == (1000.0, 0.0, 10)

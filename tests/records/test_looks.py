@@ -1,0 +1,76 @@
+"""Looks of the sequential design: the levels against scipy's multivariate normal, and the file that counts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlbench.errors import RefusedFile
+from rlbench.records import files
+from rlbench.records.looks import DESIGN, MOST_SPENT, NAME, Look, Looks, read_looks, take_look
+
+
+def test_each_look_spends_the_cubic_share_of_nine_tenths_of_5_percent() -> None:
+    """Scores of looks at information s < t are normal with the correlation √(s/t) (Jennison and Turnbull 2000)."""
+    information = np.array([look.seeds for look in DESIGN]) / 20
+    correlation = np.sqrt(np.minimum.outer(information, information) / np.maximum.outer(information, information))
+    bounds = stats.norm.isf([look.level for look in DESIGN])
+    for count in range(2, len(DESIGN) + 1):
+        inside = stats.multivariate_normal.cdf(
+            bounds[:count], cov=correlation[:count, :count], maxpts=100_000, abseps=1e-7, releps=1e-7, rng=1
+        )
+        assert 1 - inside == pytest.approx(0.9 * 0.05 * information[count - 1] ** 3, rel=2e-3)
+    assert DESIGN[0] == (3, pytest.approx(0.9 * 0.05 * 0.15**3))
+
+
+def test_the_levels_are_the_table_of_obrien_and_flemings_shape() -> None:
+    """z of gsDesign's power family, sfPower(3), at informations 3, 5, 8, 12, 20 of 20 and a total of 4.5 %."""
+    assert stats.norm.isf([look.level for look in DESIGN]) == pytest.approx(
+        [3.612, 3.237, 2.810, 2.392, 1.731], abs=1e-3
+    )
+
+
+def test_looks_are_counted_beside_the_seeds_and_never_beyond_the_last(tmp_path: Path) -> None:
+    assert read_looks(tmp_path) is None
+    taken = [take_look(tmp_path).taken for _ in range(6)]
+    assert taken == [1, 2, 3, 4, 5, 5]
+    assert read_looks(tmp_path) == Looks(DESIGN, 5)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def test_a_look_knows_the_next_one_and_what_it_multiplies_chances_by() -> None:
+    looks = Looks((Look(3, 0.01), Look(6, 0.04)), 1)
+    assert (looks.last, looks.following, looks.inflation) == ((3, 0.01), (6, 0.04), pytest.approx(5.0))
+    assert str(looks) == "look 1 of 2 at 3 seeds, level 0.01"
+    assert Looks(looks.design, 2).following is None
+    assert sum(look.level for look in DESIGN) < MOST_SPENT
+
+
+@pytest.mark.parametrize(
+    ("looks", "taken", "message"),
+    [
+        ([[3, 0.05], [5, 0.05]], 1, "holds no looks whose levels sum to 5 %"),
+        ([[5, 0.01], [3, 0.04]], 1, "holds no looks"),
+        ([[3, 0.0]], 1, "holds no looks"),
+        ("3", 1, "holds no looks"),
+        ([[3, 0.05]], 2, "counts 2 of 1 looks"),
+        ([[3, 0.05]], 0, "counts 0 of 1 looks"),
+        ([[3, 0.05]], True, "counts True of 1 looks"),
+        ([], 1, "holds no looks"),
+    ],
+)
+def test_a_design_that_spends_more_or_a_wrong_count_is_refused(
+    looks: object, taken: object, message: str, tmp_path: Path
+) -> None:
+    files.replace(tmp_path / NAME, files.seal({"schema_version": 1, "looks": looks, "taken": taken}))
+    with pytest.raises(RefusedFile, match=message):
+        read_looks(tmp_path)
+
+
+def test_a_link_in_the_place_of_looks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / NAME).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RefusedFile, match="is a link"):
+        read_looks(tmp_path)
