@@ -113,7 +113,7 @@ def html_table(cells: Sequence[Cell]) -> str:
     """The table alone; a note stands below its row, as wide as the table."""
     header = [name for name in _filled(cells)[0] if name not in {"Note", "Verdict"}]
     header.insert(header.index("Task") + 1, "Verdict")
-    head = "".join(f"<th{_numeric(name)}>{name}</th>" for name in header)
+    head = "".join(f"<th{_classes(name)}>{name}</th>" for name in header)
     body = "\n".join(_html_row(cell, header) for cell in cells)
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     return f'<div class="scroll">\n{table}\n</div>'
@@ -345,13 +345,14 @@ def _html_row(cell: Cell, header: Sequence[str]) -> str:
     texts = [html.escape(text) for text in _row(cell, header)]
     place = header.index("Verdict")
     texts[place] = f'<span class="word {STYLES[cell.verdict.word]}">{texts[place]}</span>'
-    fields = "".join(f"<td{_numeric(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
+    fields = "".join(f"<td{_classes(name)}>{text}</td>" for name, text in zip(header, texts, strict=True))
     if not cell.note:
         return f"<tr>{fields}</tr>"
     below = f'<tr class="note"><td colspan="{len(header)}">{html.escape(cell.note)}</td></tr>'
     return f'<tr class="noted">{fields}</tr>\n{below}'
 
 
-def _numeric(name: str) -> str:
-    spare = " spare" if name in SPARED else ""
-    return f' class="number{spare}"' if name in NUMBERS else ""
+def _classes(name: str) -> str:
+    """The classes of a column's fields: numbers stand on the right, and a narrow screen does without ``spare``."""
+    classes = [*(["number"] if name in NUMBERS else []), *(["spare"] if name in SPARED else [])]
+    return f' class="{" ".join(classes)}"' if classes else ""

@@ -20,6 +20,7 @@ from rlbench.config.run import Runtime, Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import UsageError
 from rlbench.ops.types import Rollout
+from tests.slow import slow_but
 
 LANES, ROWS, ACTIONS, CPU = 6, 8, 3, torch.device("cpu")
 ATOL, RTOL = 2e-4, 2e-3  # of parameters after 50 updates of float32; the slopes themselves are tested in one step below
@@ -92,7 +93,7 @@ def assert_same(one: PPO | Natural, other: PPO | Natural, *, atol: float = ATOL,
 
 
 @pytest.mark.parametrize("discrete", [False, True], ids=["real", "numbered"])
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", slow_but(OPTIONS, 0))
 def test_fifty_updates_by_hand_are_fifty_eager_ones(options: str, discrete: bool) -> None:
     spec = spec_of("a2c" if options.startswith("a2c") else "ppo", OPTIONS[options])
     eager, quick = (learner_of(spec, engine, discrete=discrete) for engine in ("eager", "numpy"))

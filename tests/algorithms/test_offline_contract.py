@@ -24,6 +24,7 @@ from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.ops.types import Transition
 from tests.algorithms.contract import compiles_whole, cycled, drawn_from_their_seed, goes_on, leaves
+from tests.slow import slow_but
 
 OBS, ACTIONS, BATCH = 3, 2, 6
 BOX = Box(low=-np.ones(ACTIONS, np.float32), high=np.ones(ACTIONS, np.float32))
@@ -201,7 +202,7 @@ def test_equal_seeds_draw_equal_networks_and_others_do_not(name: str) -> None:
     drawn_from_their_seed(lambda seed: made(name, seed)[0])
 
 
-@pytest.mark.parametrize("name", ["il", "il gaussian", "bcq", "cql", "crr", "crr binary", "td3bc", "iql"])
+@pytest.mark.parametrize("name", slow_but(["il", "il gaussian", "bcq", "cql", "crr", "crr binary", "td3bc", "iql"], 6))
 def test_every_loss_compiles_whole(name: str) -> None:
     learner, batch = made(name)
     for net, loss in taught(learner):

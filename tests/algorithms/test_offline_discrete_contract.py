@@ -20,6 +20,7 @@ from rlbench.errors import UsageError
 from rlbench.nets.discrete_actor_critic import QNetWithPolicy
 from rlbench.ops.types import Transition
 from tests.algorithms.contract import compiles_whole, goes_on
+from tests.slow import slow_but
 
 BATCH, CPU = 6, torch.device("cpu")
 KINDS: dict[str, tuple[asked.Method, Head]] = {
@@ -127,7 +128,7 @@ def test_a_target_that_is_copied_stays_until_it_is_due(name: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(learner.online.parameters(), learner.target.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("name", ["il", "bcq", "cql", "crr with cql"])
+@pytest.mark.parametrize("name", slow_but(["il", "bcq", "cql", "crr with cql"], 0))
 def test_every_loss_compiles_whole(name: str) -> None:
     learner, batch = made(name)
     compiles_whole(lambda seen: learner.loss(seen)[0], net(learner), batch)

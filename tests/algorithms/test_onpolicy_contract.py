@@ -25,6 +25,7 @@ from rlbench.envs.base import Discrete, EnvInfo
 from rlbench.ops.types import Rollout
 from rlbench.training.online import Online
 from tests.algorithms.contract import alike, compiles_whole, drawn_from_their_seed, goes_on, leaves
+from tests.slow import slow_but
 
 FIVE = ("reinforce", "a2c", "ppo", "npg", "trpo")
 CELLS = tuple(
@@ -165,7 +166,7 @@ def losses(learner: Learner) -> list[tuple[Callable[[RolloutBatch], Tensor], nn.
             return [(loss, learner.actor)]
 
 
-@pytest.mark.parametrize("cell", [c for c in CELLS if "CartPole" not in c and "npg" not in c])
+@pytest.mark.parametrize("cell", slow_but([c for c in CELLS if "CartPole" not in c and "npg" not in c], 0))
 def test_every_loss_compiles_whole(cell: str) -> None:
     learner, rollout, _ = made(cell)
     rows = ROWS * LANES

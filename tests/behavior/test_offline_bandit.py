@@ -12,6 +12,7 @@ from rlbench.config import offline
 from rlbench.config.offline import Offline
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.ops.types import Transition
+from tests.slow import slow_but
 
 ROWS, BATCH, MODE, BETTER = 2000, 128, 0.6, 0.3
 BOX = Box(low=-np.ones(1, np.float32), high=np.ones(1, np.float32))
@@ -63,13 +64,16 @@ def test_imitation_goes_to_the_mean_of_the_data(policy: str) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [
-        offline.CriticRegularized(beta=0.2),
-        offline.CriticRegularized(mode="binary"),
-        offline.TD3BC(),
-        offline.ImplicitQ(),
-        offline.Conservative(n_action_samples=4, alpha=0.1, alpha_lr=None, lagrange_threshold=None),
-    ],
+    slow_but(
+        [
+            offline.CriticRegularized(beta=0.2),
+            offline.CriticRegularized(mode="binary"),
+            offline.TD3BC(),
+            offline.ImplicitQ(),
+            offline.Conservative(n_action_samples=4, alpha=0.1, alpha_lr=None, lagrange_threshold=None),
+        ],
+        2,
+    ),
     ids=["crr exp", "crr binary", "td3bc", "iql", "cql"],
 )
 def test_what_knows_rewards_goes_to_the_better_part_though_it_is_the_smaller(method: offline.Method) -> None:
@@ -86,6 +90,7 @@ def test_bcq_takes_the_better_of_what_its_model_proposes() -> None:
     assert 0.25 < high < 0.8
 
 
+@pytest.mark.slow
 def test_bcq_takes_nothing_that_is_far_from_the_data_where_td3_alone_goes_to_the_edge() -> None:
     near = learned(offline.BatchConstrained(vae_widths=(32, 32)), uphill(), 400)
     far = learned(offline.TD3BC(alpha=1e6), uphill(), 400)

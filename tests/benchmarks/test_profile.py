@@ -16,6 +16,7 @@ from benchmarks.stopwatch import PARTS
 from rlbench import suites
 from rlbench.algorithms import ppo, trpo
 from rlbench.algorithms import steps as shared
+from tests.slow import slow_but
 
 
 def test_every_algorithm_of_the_online_suites_is_profiled_and_every_continuous_offline_one():
@@ -42,12 +43,15 @@ PLAYING = {"emulator", "act", "write"}
 
 @pytest.mark.parametrize(
     ("algorithm", "more"),
-    [
-        ("mujoco/sac", {*PLAYING, "targets"}),
-        ("mujoco/ppo", {*PLAYING, "normalise", "returns"}),
-        ("mujoco/trpo", {*PLAYING, "normalise", "returns"}),
-        ("offline/td3bc", {"targets"}),
-    ],
+    slow_but(
+        [
+            ("mujoco/sac", {*PLAYING, "targets"}),
+            ("mujoco/ppo", {*PLAYING, "normalise", "returns"}),
+            ("mujoco/trpo", {*PLAYING, "normalise", "returns"}),
+            ("offline/td3bc", {"targets"}),
+        ],
+        1,
+    ),
 )
 def test_the_parts_of_a_step_are_all_there_and_make_up_the_step(restored, algorithm, more):
     found = profile.spent(Case(1, 0, algorithm))

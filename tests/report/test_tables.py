@@ -18,6 +18,7 @@ import pytest
 from rlbench.report import tables
 from rlbench.report.cells import SUITES, Cell, Measured, every_cell
 from rlbench.report.reference_scores import DATA, CellKey, ReferenceScore
+from rlbench.report.sources import packaged
 from rlbench.report.verdict import Verdict
 from tests.schemas import complaints
 
@@ -178,6 +179,20 @@ def test_html_is_self_contained_and_shows_names_as_they_are() -> None:
         "a & b",
     ]
     assert "{{" not in tables.to_html([FULL])
+
+
+def test_a_screen_of_400_points_holds_every_column_that_it_keeps() -> None:
+    """Static: the verdict stands behind the task, spare columns are hidden, and nothing is wider than the screen."""
+    header = re.findall(r"<th(?: class=\"([a-z ]+)\")?>([^<]+)</th>", tables.html_table(packaged()))
+    kept = [name for classes, name in header if "spare" not in classes.split()]
+    assert kept[:4] == ["Suite", "Algorithm", "Task", "Verdict"] and set(kept[4:]) <= set(tables.SCORES)
+    assert ("spare", "At equal steps") in header
+    for page in ("table.html", "report.html"):
+        style = (tables.DATA / page).read_text(encoding="utf-8").partition("</style>")[0]
+        (narrow,) = re.findall(r"@media \(max-width: 45rem\) \{(.*?)\} \}", style)
+        assert ".spare { display: none; }" in narrow and "overflow-wrap: anywhere" in narrow
+        widths = re.findall(r"(?:min-width: |minmax\()([\d.]+)rem", style)
+        assert all(float(width) * 16 <= 400 - 2 * 20 for width in widths), widths
 
 
 def test_a_note_of_an_html_table_stands_below_its_row_and_is_as_wide_as_the_table() -> None:
