@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,16 @@ SAFE: Final = re.compile(r"[\w./=@+,:-]+")
 
 MOST: Final = 2_000
 """Most runs that a completion offers."""
+
+
+def _offer(*words: str) -> Callable[[], list[str]]:
+    """A completion that always offers ``words``."""
+    return lambda: list(words)
+
+
+formats, kinds, lists = _offer(*choices.FORMATS), _offer(*choices.PLOTS), _offer(*choices.LISTS)
+baseline_actions, executors = _offer(*choices.BASELINE_ACTIONS), _offer(*choices.EXECUTORS)
+kept, jobs, devices = _offer("best", "last"), _offer("auto"), _offer("auto", "cpu", "cuda")
 
 
 def suites() -> list[str]:
@@ -126,46 +137,6 @@ def played() -> list[str]:
     from rlbench import suites as tables
 
     return [*recipes(), *tables.tasks("mujoco"), *tables.tasks("atari")]
-
-
-def formats() -> list[str]:
-    """Formats of a table."""
-    return list(choices.FORMATS)
-
-
-def kinds() -> list[str]:
-    """Kinds of plots."""
-    return list(choices.PLOTS)
-
-
-def lists() -> list[str]:
-    """Kinds of lists."""
-    return list(choices.LISTS)
-
-
-def baseline_actions() -> list[str]:
-    """Actions on a baseline."""
-    return list(choices.BASELINE_ACTIONS)
-
-
-def kept() -> list[str]:
-    """Policies that a run keeps."""
-    return ["best", "last"]
-
-
-def jobs() -> list[str]:
-    """``auto``, the only number of processes that is a word."""
-    return ["auto"]
-
-
-def executors() -> list[str]:
-    """Executors of runs."""
-    return list(choices.EXECUTORS)
-
-
-def devices() -> list[str]:
-    """Devices."""
-    return ["auto", "cpu", "cuda"]
 
 
 def _suites(context: typer.Context) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Protocol, TypeAlias, Union
+from typing import ClassVar, Protocol, TypeAlias, TypeVar, Union
 
 import torch
 from torch import Tensor
 
+ValueT = TypeVar("ValueT")
 State: TypeAlias = dict[str, Union[Tensor, int, float, str, "State"]]
 
 
@@ -52,10 +53,7 @@ def tensor(state: State, key: str) -> Tensor:
     Raises:
         TypeError: it is none.
     """
-    value = state[key]
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{key}: expected a tensor, found {type(value).__name__}")
-    return value
+    return _read(state, key, Tensor, "a tensor")
 
 
 def whole(state: State, key: str) -> int:
@@ -64,10 +62,7 @@ def whole(state: State, key: str) -> int:
     Raises:
         TypeError: it is none.
     """
-    value = state[key]
-    if not isinstance(value, int):
-        raise TypeError(f"{key}: expected a whole number, found {type(value).__name__}")
-    return value
+    return _read(state, key, int, "a whole number")
 
 
 def number(state: State, key: str) -> float:
@@ -76,10 +71,7 @@ def number(state: State, key: str) -> float:
     Raises:
         TypeError: it is none.
     """
-    value = state[key]
-    if not isinstance(value, int | float):
-        raise TypeError(f"{key}: expected a number, found {type(value).__name__}")
-    return value
+    return _read(state, key, (int, float), "a number")
 
 
 def branch(state: State, key: str) -> State:
@@ -88,9 +80,13 @@ def branch(state: State, key: str) -> State:
     Raises:
         TypeError: it is none.
     """
-    value = state.get(key, {})
-    if not isinstance(value, dict):
-        raise TypeError(f"{key}: expected a tree, found {type(value).__name__}")
+    return _read(state, key, dict, "a tree") if key in state else {}
+
+
+def _read(state: State, key: str, kind: type[ValueT] | tuple[type[ValueT], ...], noun: str) -> ValueT:
+    value = state[key]
+    if not isinstance(value, kind):
+        raise TypeError(f"{key}: expected {noun}, found {type(value).__name__}")
     return value
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report.aggregate import Array
-from rlbench.report.compare import normalizer, scores_of
+from rlbench.report.compare_pairs import normalizer, scores_of
 from rlbench.report.reference_scores import documented, names_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import Curve, documented_curves, in_points, reference

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from rlbench.report.estimate import mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rlbench.records.looks import Looks
     from rlbench.report.cells import Cell, Measured
     from rlbench.report.equal_steps import AtStep
@@ -21,7 +23,7 @@ def document(cell: Cell) -> dict[str, object]:
         "algorithm": cell.key.algorithm,
         "task": cell.key.task,
         "dataset": cell.key.dataset or None,
-        "documented": _documented(cell.documented) if cell.documented else None,
+        "documented": _fields(cell.documented, _DOCUMENTED) if cell.documented else None,
         "measured": {**_measured(cell.measured), "origin": _origin(cell)} if cell.measured else None,
         "rlbench": _measured(cell.rlbench) if cell.rlbench else None,
         "behaviour": cell.experience.behaviour,
@@ -78,36 +80,22 @@ def _looks(looks: Looks) -> dict[str, object]:
     }
 
 
-def _documented(found: ReferenceScore) -> dict[str, object]:
-    return {
-        "score": found.score,
-        "std": found.std,
-        "n": found.n,
-        "estimator": found.estimator,
-        "source": found.source,
-    }
-
-
 def _measured(found: Measured) -> dict[str, object]:
-    return {
-        "score": found.score,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "estimator": found.estimator,
-        "env_steps": found.env_steps,
-        "env_id": found.env_id,
-        "seeds": list(found.roots),
-    }
+    return {**_fields(found, _MEASURED[:-1]), "seeds": list(found.roots)}
 
 
+def _fields(found: ReferenceScore | Measured, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(found, name) for name in names}
+
+
+_DOCUMENTED = ("score", "std", "n", "estimator", "source")
 _MEASURED = ("score", "low", "high", "n", "estimator", "env_steps", "env_id", "seeds")
 EMPTY: dict[str, object] = {
     "suite": "",
     "algorithm": "",
     "task": "",
     "dataset": "",
-    "documented": dict.fromkeys(("score", "std", "n", "estimator", "source"), ""),
+    "documented": dict.fromkeys(_DOCUMENTED, ""),
     "measured": dict.fromkeys((*_MEASURED, "origin"), ""),
     "rlbench": dict.fromkeys(_MEASURED, ""),
     "behaviour": "",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rlbench.records import imported, store
-from rlbench.report.compare import scores_of
+from rlbench.report.compare_pairs import scores_of
 from rlbench.report.imported_runs import origin_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs
