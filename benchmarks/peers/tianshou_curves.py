@@ -48,7 +48,7 @@ from torch.distributions import Independent, Normal
 
 from rlbench import suites
 from rlbench.config.online import ActorCritic, Linear, PolicyGradient, QLearning
-from rlbench.config.overrides import applied, parse
+from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.atari_wrappers import reference_env
@@ -328,7 +328,7 @@ def main(arguments: Sequence[str]) -> None:
     """Train, and print a line after every epoch."""
     suite, name, task = arguments[:3]
     seed, steps = (int(text) for text in arguments[3:5])
-    spec = applied(suites.spec(suite, name, task), [parse(text) for text in arguments[5:]])
+    spec = apply_settings(suites.spec(suite, name, task), [parse(text) for text in arguments[5:]])
     torch.set_num_threads(1)
     np.random.seed(seed)  # noqa: NPY002 - tianshou draws from it
     torch.manual_seed(seed)

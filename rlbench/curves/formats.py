@@ -189,6 +189,7 @@ def _curve(points: Points, origin: Origin, options: ImportOptions) -> ImportedCu
             env_id=_named(label.task or name),
             unknown=(*(part for part in PROTOCOL if part not in points.known), *points.unknown),
             library=printable(points.library),
+            data=printable(points.data),
             packages=tuple(map(printable, points.packages)),
             differences=tuple(map(printable, points.differences)),
         ),

@@ -34,6 +34,7 @@ class Line(BaseModel):
     steps: int
     returns: Annotated[list[float], Field(min_length=1)]
     lengths: Annotated[list[float], Field(min_length=1)] | None = None
+    data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     settings: str = ""  # identity of the Spec whose settings ran
     differences: list[str] = []  # settings of that Spec that the library cannot have
     gymnasium: str = ""
@@ -74,6 +75,7 @@ def _curve(label: Label, lines: list[Line]) -> Points:
         returns=np.array([fmean(line.returns) for line in lines]),
         lengths=np.array(lengths) if len(lengths) == len(lines) else None,
         library=first.peer,
+        data=first.data,
         packages=first.packages,
         differences=tuple(first.differences),
         known=(*KNOWN, "settings") if first.settings else KNOWN,

@@ -49,6 +49,7 @@ class Points:
     unknown: tuple[str, ...] = ()
     known: tuple[str, ...] = ()  # parts of the protocol that the file states
     library: str = ""  # name and version of the program that trained
+    data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     packages: tuple[str, ...] = ()  # names and versions of the environment's packages
     differences: tuple[str, ...] = ()  # settings of rlbench's row that the program cannot have
     episodes: bool = False  # a point is one episode, so that several may end at a step

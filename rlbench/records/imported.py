@@ -35,6 +35,7 @@ class Origin:
     env_id: str  # the task as the file names it
     unknown: tuple[str, ...]  # parts of the protocol that the file does not say
     library: str = ""  # name and version of the program that trained
+    data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     packages: tuple[str, ...] = ()  # names and versions of the environment's packages
     differences: tuple[str, ...] = ()  # settings of rlbench's row that the program cannot have
 

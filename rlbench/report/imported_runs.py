@@ -93,6 +93,7 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
 
 def _run(folder: Path, curve: ImportedCurve) -> Run:
     origin = {**asdict(curve.origin), "kind": curve.kind}
+    data = {"data": {"sha256": curve.origin.data}} if curve.origin.data else {}
     return Run(
         folder=folder,
         suite=curve.suite,
@@ -104,7 +105,7 @@ def _run(folder: Path, curve: ImportedCurve) -> Run:
         smoke=False,
         budget=curve.steps[-1],
         settings={},
-        environment={"env": {"env": curve.origin.env_id}, "origin": origin},
+        environment={"env": {"env": curve.origin.env_id}, "origin": origin} | data,
         evaluations=tuple(Evaluation(s, 0.0, r) for s, r in zip(curve.steps, curve.returns, strict=True)),
         speeds=(),
         env_steps=curve.steps[-1],

@@ -15,10 +15,9 @@ from rlbench.report.equal_steps import Level, reached, reference_curve, score_at
 from rlbench.report.estimate import SLACK, mean, spread
 from rlbench.report.imported_runs import origin_of
 from rlbench.report.pooled import FEWEST_CELLS, Effect, Meta, meta_analysis
-from rlbench.report.reference_scores import settings
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import reference
-from rlbench.report.run_index import Runs
+from rlbench.report.run_index import Runs, file_of
 from rlbench.report.runs import Run
 from rlbench.report.verdict import (
     FEWEST,
@@ -130,15 +129,16 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    spec = settings(key)
     peers = [run for run in runs.imported if origin_of(run).get("kind") == "evaluation"]
-    going = [run for run in (*runs.complete, *runs.short) if run.evaluations]
-    if spec is None or runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:
+    files = {file_of(run) for run in peers}
+    going = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
+    if runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:
         return None
-    step = _common_step(going, peers, spec.budget.epoch)
+    epoch = _epoch(going[0])
+    step = _common_step(going, peers, epoch)
     if step == 0:
         return None
-    places = window(step, spec.budget.epoch)
+    places = window(step, epoch)
     ours, theirs = (
         [score_at(run.evaluations, places) for run in side if reached(run, step)] for side in (going, peers)
     )
@@ -175,6 +175,15 @@ def _common_step(ours: Sequence[Run], peers: Sequence[Run], epoch: int) -> int:
     ends = sorted((_end(run) for run in ours), reverse=True)
     last = min(ends[min(FEWEST, len(ends)) - 1], *(_end(run) for run in peers))
     return int(SLACK * last) // epoch * epoch
+
+
+def _epoch(run: Run) -> int:
+    """The steps from one evaluation of a run to the next."""
+    budget = run.settings["budget"]
+    epoch = budget["epoch"] if isinstance(budget, Mapping) else 0
+    if not isinstance(epoch, int) or epoch < 1:
+        raise ValueError("a recorded budget has an epoch")
+    return epoch
 
 
 def _end(run: Run) -> int:

@@ -1,15 +1,20 @@
-"""The runners of other libraries: each family trains for a moment, and its lines are read by ``rlbench import``."""
+"""The runners of other libraries: each algorithm trains for a moment, and ``rlbench import`` reads its lines."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
-from benchmarks.children import PEERS_PYTHON, ROOT
+from benchmarks.children import D3RLPY_PYTHON, PEERS_PYTHON, ROOT
 from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.records import imported
@@ -39,18 +44,46 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", CASES)
 def test_tianshou_trains_the_settings_of_a_row(cell: str, tmp_path: Path) -> None:
-    suite, algorithm, task = cell.split()
     steps = next(text.partition("=")[2] for text in CASES[cell] if text.startswith("budget.epoch="))
-    words = [str(PEERS_PYTHON), "benchmarks/peers/tianshou_curves.py", suite, algorithm, task, "3", steps]
+    line = trained(
+        [PEERS_PYTHON, "benchmarks/peers/tianshou_curves.py", *cell.split(), "3", steps, *CASES[cell]], tmp_path
+    )
+    assert line["steps"] >= int(steps) and line["settings"] != suites.spec(*cell.split()).id
+
+
+@pytest.mark.skipif(not D3RLPY_PYTHON.is_file(), reason="benchmarks/peers/setup_d3rlpy has not been run")
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["il", "td3bc", "cql", "iql", "bcq", "crr"])
+def test_d3rlpy_trains_the_settings_of_a_row(algorithm: str, tmp_path: Path) -> None:
+    draw, rows = np.random.default_rng(0), 400
+    with h5py.File(tmp_path / "data.hdf5", "w") as file:
+        file["observations"] = draw.standard_normal((rows, 11), np.float32)
+        file["actions"] = draw.uniform(-1, 1, (rows, 3)).astype(np.float32)
+        file["rewards"] = draw.standard_normal(rows, np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(rows, np.bool_), np.arange(1, rows + 1) % 100 == 0
+    words = [algorithm, "rlb-hopper-medium", tmp_path / "data.hdf5", "3", "4"]
+    small = ["budget.epoch=4", "algo.batch=8", "protocol.episodes=1", "protocol.envs=1"]
+    line = trained([D3RLPY_PYTHON, "benchmarks/peers/d3rlpy_curves.py", *words, *small], tmp_path)
+    assert (line["steps"], line["data"]) == (4, sha256((tmp_path / "data.hdf5").read_bytes()).hexdigest())
+
+
+def trained(words: Sequence[object], folder: Path) -> dict[str, Any]:
+    """The one line of a runner, after ``rlbench import`` has read it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*words, *CASES[cell]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=170
+        [str(word) for word in words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     (line,) = (json.loads(text) for text in done.stdout.splitlines())
     assert (line["seed"], len(line["returns"]), len(line["lengths"])) == (3, 1, 1)
-    assert line["steps"] >= int(steps) and line["settings"] != suites.spec(suite, algorithm, task).id
-    (tmp_path / "curve.jsonl").write_text(done.stdout)
-    assert main(["import", str(tmp_path / "curve.jsonl"), "--results", str(tmp_path / "results")]) == 0
-    (folder,) = imported.folders(tmp_path / "results")
-    assert imported.read(folder).origin.unknown == ()
+    (folder / "curve.jsonl").write_text(done.stdout)
+    assert main(["import", str(folder / "curve.jsonl"), "--results", str(folder / "results")]) == 0
+    (place,) = imported.folders(folder / "results")
+    assert imported.read(place).origin.unknown == ()
+    return dict(line)

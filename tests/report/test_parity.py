@@ -92,6 +92,27 @@ def test_one_seed_on_a_side_gives_no_row(rows: Rows) -> None:
     assert rows([20.0], [20.0, 21.0]) == []
 
 
+@pytest.mark.parametrize(("digest", "count"), [("a" * 64, 1), ("b" * 64, 0)])
+def test_offline_rows_are_of_one_file(digest: str, count: int, record_run: RecordRun, tmp_path: Path) -> None:
+    cell = {"suite": "offline", "algorithm": "cql", "task": "rlb-hopper-medium"}
+    for seed in range(3):
+        words = {"suite": "offline", "algo": "cql", "task": "rlb-hopper-medium", "status": "interrupted"}
+        record_run([0.0, 1.0, 10.0 + seed], **words, seed=seed, data={"sha256": "a" * 64})
+    lines = [
+        {"peer": "lib 1", **cell, "seed": seed, "steps": step, "returns": [12.0 + seed], "data": digest}
+        for seed in range(3)
+        for step in (5_000, 10_000)
+    ]
+    (tmp_path / "peer.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["import", str(tmp_path / "peer.jsonl"), "--results", str(tmp_path / "results")]) == 0
+    rows = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["offline"])
+    assert len(rows) == count
+    if rows:
+        assert (rows[0].key.dataset, rows[0].step, rows[0].document) == ("rlb-hopper-medium", 10_000, None)
+        scale = reference(rows[0].key)
+        assert scale is not None and rows[0].way == pytest.approx(13 - scale.random)  # to the peer
+
+
 def made(task: str, ours: Sequence[float], theirs: Sequence[float], document: float) -> Parity:
     level = Level(step=10, reference_step=10, mean=document, std=3.0, n=10)
     return Parity(
