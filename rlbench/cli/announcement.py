@@ -53,7 +53,7 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
 def _time(specs: Sequence[Spec], results: Path) -> str:
     """Format the expected duration, one run after another, at the speed of the nearest records."""
     from rlbench.records.files import folders
-    from rlbench.records.machine import processor
+    from rlbench.records.machine import has_gpu, processor
     from rlbench.report.remaining_work import throughput
     from rlbench.report.run_index import sorted_runs
     from rlbench.report.runs import read
@@ -62,14 +62,13 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     first = specs[0]
     places = dict.fromkeys(place for place in (results, brought_records()) if place)
     runs = [read(f) for place in places for f in folders(place / first.suite / first.algorithm)]
-    near, cpu = sorted_runs(runs), processor()
-    seconds = 0.0
+    near, cpu, gpu = sorted_runs(runs), processor(), has_gpu()
+    seconds, here = 0.0, True
     for spec in specs:
-        expected = throughput(cell_key(spec), near, cpu)
+        expected = throughput(cell_key(spec), near, cpu, gpu=gpu)
         if expected is None:
             return ""
-        seconds += spec.budget.steps / expected.speed
-    here = any(run.environment.get("cpu") == cpu for run in runs)
+        seconds, here = seconds + spec.budget.steps / expected.speed, here and expected.here
     return f", about {spoken(seconds)} {'here' if here else 'on the machine of results/'}"
 
 

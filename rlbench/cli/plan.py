@@ -225,7 +225,7 @@ def _text(remaining: Sequence[RemainingRuns], measured: Mapping[CellKey, Cell]) 
         name = f"{row.key.suite}/{row.key.algorithm}/{task_name(row.key)}"
         time = "not runnable yet" if not row.runnable else spoken(row.hours * 3600) if row.hours is not None else "?"
         steps = f"{row.steps:,}" if row.runnable else ""
-        nearest = {"cell": "this cell", "": ""}.get(row.nearest, f"its {row.nearest}")
+        nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size(row.memory) if row.memory else ""
         cell = measured.get(row.key)
         brought = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""

@@ -58,6 +58,11 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+def has_gpu() -> bool:
+    """Return True if the kernel drives an NVIDIA GPU; torch need not be imported."""
+    return Path("/proc/driver/nvidia/version").exists()
+
+
 def commit() -> str | None:
     """Commit of the package's own checkout, with ``+dirty`` where its code differs; None without a checkout.
 

@@ -6,12 +6,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.config.run import Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName
-from rlbench.records.machine import processor
+from rlbench.records.machine import has_gpu, processor
 from rlbench.report.baseline import speed
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_scores import documented
@@ -35,7 +36,7 @@ class RemainingRuns:
     hours: float | None  # of all of them, one after another; None where no run of the suite has a speed
     memory: int | None  # bytes of one run; None where this version has no settings for the cell
     runnable: bool
-    nearest: str = ""  # whose speed that is: cell, algorithm, family or suite
+    nearest: str = ""  # as in ``Throughput``
     checkpoint: int = 0  # bytes on disk while a run runs, at most
     until: int | None = None  # steps of the first informative checkpoint; None where there is none
     until_hours: float | None = None  # until the first three seeds have come there, one after another
@@ -55,7 +56,7 @@ def remaining_runs(
 
     With ``informative`` a run ends at the first informative checkpoint of its cell, and cells without one are left out.
 
-    Hours are those of runs on a ``cpu``, this machine's unless another is named, where there are any.
+    Hours are those of runs on this machine's kind of hardware where there are any, or on a ``cpu`` without a GPU.
 
     Raises:
         UnknownName: an algorithm is not in the suite's table.
@@ -67,14 +68,14 @@ def remaining_runs(
         if name not in known:
             raise UnknownName("algorithm", name, known, where=suite)
     keys = [cell.key for cell in cells if not algorithms or cell.key.algorithm in algorithms]
-    here = cpu or processor()
+    here, gpu = (processor(), has_gpu()) if cpu is None else (cpu, False)
     rows = []
     for key in keys:
         curve = reference_curve(key)
         until = curve.first_informative() if curve is not None else None
         if until is not None or not informative:
             runs = Runs() if whole else own.get(key, Runs())
-            rows.append(_missing(key, runs, found, seeds, here, until, informative=informative))
+            rows.append(_missing(key, runs, found, seeds, here, until, gpu=gpu, informative=informative))
     return tuple(row for row in rows if row.seeds)
 
 
@@ -82,15 +83,17 @@ class Throughput(NamedTuple):
     """How fast a run is expected to be."""
 
     speed: float  # agent steps a second
-    nearest: str  # whose: cell, algorithm, family or suite
+    nearest: str  # cell, algorithm, family or suite of the runs, and their device where it is not this machine's
+    here: bool  # measured on a ``cpu``, with or without a GPU as asked
 
 
-def throughput(key: CellKey, found: Mapping[CellKey, Runs], cpu: str) -> Throughput | None:
-    """The speed of the cell's own runs, or else of what is nearest in its suite; of those on a ``cpu``, if there are.
+def throughput(key: CellKey, found: Mapping[CellKey, Runs], cpu: str, *, gpu: bool) -> Throughput | None:
+    """The speed of the cell's own runs, or else of the nearest ones in its suite.
 
-    Nearness counts before where it was made: algorithms differ more than machines do. One name on frames and on bodies
-    is two algorithms here. Methods on recorded data differ too much to speak for each other, and so does
-    what takes many more gradient steps a step, as REDQ: those are unknown.
+    Runs with a GPU count for a machine without one only where there are no others, and the reverse: the two differ more
+    than algorithms do. Then the nearest runs count, those on a ``cpu`` first: algorithms differ more than processors
+    do. One name on frames and on bodies is two algorithms here. Methods on recorded data differ too much to speak for
+    each other, and so do algorithms with many more gradient steps a step, as REDQ: those are unknown.
     """
     family = _family(key)
     near: tuple[tuple[str, Callable[[CellKey], bool]], ...] = (
@@ -99,13 +102,20 @@ def throughput(key: CellKey, found: Mapping[CellKey, Runs], cpu: str) -> Through
         ("family", lambda other: other.suite == key.suite and _family(other) == family and _alike(other, key)),
         ("suite", lambda other: other.suite == key.suite != "offline" and _alike(other, key)),
     )
-    for nearest, wanted in near:
+    for alike, (nearest, wanted) in product((True, False), near):
         every = [run for other, runs in found.items() if wanted(other) for run in _made(runs)]
-        for runs in ([run for run in every if run.environment.get("cpu") == cpu], every):
-            speeds = [made for run in runs if (made := speed(run))]
+        every = [run for run in every if (_on_gpu(run) == gpu) == alike]
+        for here in (True, False):
+            same = [run for run in every if run.environment.get("cpu") == cpu or not here]
+            speeds = [made for run in same if (made := speed(run))]
             if speeds:
-                return Throughput(statistics.median(speeds), nearest)
+                device = "" if alike else " on a CPU" if gpu else " on a GPU"
+                return Throughput(statistics.median(speeds), nearest + device, here and alike)
     return None
+
+
+def _on_gpu(run: Run) -> bool:
+    return run.environment.get("device") not in (None, "cpu")
 
 
 def _made(runs: Runs) -> list[Run]:
@@ -120,6 +130,7 @@ def _missing(
     cpu: str,
     until: int | None,
     *,
+    gpu: bool,
     informative: bool,
 ) -> RemainingRuns:
     spec = _spec(key)
@@ -129,7 +140,7 @@ def _missing(
     wanted = tuple(seed for seed in seeds if seed not in done)
     steps = sum(end - came.get(seed, 0) for seed in wanted)
     to_checkpoint = sum(max(0, (until or 0) - came.get(seed, 0)) for seed in wanted[:FEWEST])
-    expected = throughput(key, found, cpu)
+    expected = throughput(key, found, cpu, gpu=gpu)
     need = _footprint(spec) if spec else None
     return RemainingRuns(
         key=key,

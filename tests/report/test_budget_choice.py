@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rlbench.errors import UsageError
 from rlbench.report.budget_choice import chosen, needed, parse_budget
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs, throughput
-from rlbench.report.run_index import gather
+from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
 
@@ -103,23 +104,46 @@ def test_a_budget_is_a_matrix_and_lines_for_scripts_too(capsys: pytest.CaptureFi
 def test_nobody_speaks_for_what_takes_twenty_gradient_steps_a_step() -> None:
     found = gather(RESULTS)
     assert any((key.suite, key.algorithm) == ("mujoco", "sac") for key in found)
-    assert throughput(CellKey("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC") is None
+    assert throughput(CellKey("mujoco", "redq", "Ant-v4", ""), found, "AMD EPYC", gpu=False) is None
     toys = CellKey("toy", "redq", "Pendulum-v1", "")
     assert toys in found, "its own runs do"
-    assert throughput(toys, found, "AMD EPYC") is not None
-    assert throughput(CellKey("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC") is None, (
+    assert throughput(toys, found, "AMD EPYC", gpu=False) is not None
+    assert throughput(CellKey("toy", "dqn", "Catch", ""), {toys: found[toys]}, "AMD EPYC", gpu=False) is None, (
         "nor does it for others"
     )
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpu", "speed", "nearest"),
+    [
+        (("cpu", "cuda"), False, 50.0, "algorithm"),
+        (("cpu", "cuda"), True, 2000.0, "cell"),
+        (("cuda", "cuda"), False, 2000.0, "cell on a GPU"),
+        (("cpu", "cpu"), True, 2000.0, "cell on a CPU"),
+    ],
+)
+def test_a_run_on_a_gpu_does_not_speak_for_a_machine_without_one(
+    devices: tuple[str, str], gpu: bool, speed: float, nearest: str
+) -> None:
+    pong, pacman = (CellKey("atari", "c51", f"{game}NoFrameskip-v4", "") for game in ("Pong", "MsPacman"))
+    run = next(run for runs in gather(RESULTS).values() for run in runs.complete if run.speeds)
+    found = {
+        key: Runs(complete=[replace(run, speeds=(speed,), environment={"device": device, "cpu": "AMD EPYC"})])
+        for key, speed, device in ((pong, 50.0, devices[0]), (pacman, 2000.0, devices[1]))
+    }
+    expected = throughput(pacman, found, "AMD EPYC", gpu=gpu)
+    assert expected is not None
+    assert (expected.speed, expected.nearest, expected.here) == (speed, nearest, " on " not in nearest)
 
 
 def test_a_speed_comes_from_what_learns_alike_before_what_is_in_the_same_suite() -> None:
     unknown = {"ddpg", "reinforce"}  # as if nobody had run these yet
     found = {key: runs for key, runs in gather(RESULTS).items() if key.algorithm not in unknown}
     sac, redq = (
-        throughput(CellKey("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC"),
-        throughput(CellKey("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC"),
+        throughput(CellKey("mujoco", "sac", "HalfCheetah-v3", ""), found, "AMD EPYC", gpu=False),
+        throughput(CellKey("mujoco", "ddpg", "Ant-v3", ""), found, "AMD EPYC", gpu=False),
     )
-    ppo = throughput(CellKey("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC")
+    ppo = throughput(CellKey("mujoco", "reinforce", "Ant-v3", ""), found, "AMD EPYC", gpu=False)
     assert redq is not None and ppo is not None and sac is not None
     assert (redq.nearest, ppo.nearest) == ("family", "family")
     assert redq.speed < ppo.speed / 2
