@@ -59,7 +59,7 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = rows(text, "| for ten seeds a cell |")
-    lacking = remaining_runs("mujoco", Sources(RESULTS), cpu="AMD EPYC")
+    lacking = remaining_runs("mujoco", Sources(RESULTS), cpu="AMD EPYC", gpu=False)
     assert costs["mujoco"][0] == f"{sum(len(row.seeds) for row in lacking):,}"
     assert costs["mujoco"][2] == f"{sum(row.hours or 0 for row in lacking) / 24:,.1f}"
     assert float(costs["offline"][2]) > 0, "offline runs have a speed: gradient steps a second"
@@ -93,8 +93,8 @@ def test_a_name_on_frames_and_on_bodies_is_not_one_speed() -> None:
     games = {key: runs for key, runs in every.items() if "pong" in key.dataset}
     assert any(key.algorithm == "bcq" for key in games) and any(key.algorithm == "il" for key in found)
     bcq, raw = (CellKey("offline", name, "HalfCheetah-v4", "halfcheetah-medium-v2") for name in ("bcq", "td3bc-raw"))
-    assert throughput(bcq, found | games, "AMD EPYC") is None
-    near = throughput(raw, found | games, "AMD EPYC")
+    assert throughput(bcq, found | games, "AMD EPYC", gpu=False) is None
+    near = throughput(raw, found | games, "AMD EPYC", gpu=False)
     assert near is not None and near.nearest == "family"
     lacking = {row.key: row.hours for row in remaining_runs("offline", Sources(Path("nowhere")))}
     assert set(lacking.values()) == {None}, "nothing was measured, so nothing is foretold"
