@@ -75,10 +75,8 @@ def number_seeds(curves: Sequence[Points]) -> list[Points]:
         if curve.label.seed is None:
             cell = curve.label[:4]
             seed = following[cell] = following.get(cell, -1) + 1
-            unknown = (*curve.unknown, "seeds")
-            curves_with_seeds.append(replace(curve, label=curve.label._replace(seed=seed), unknown=unknown))
-        else:
-            curves_with_seeds.append(curve)
+            curve = replace(curve, label=curve.label._replace(seed=seed), unknown=(*curve.unknown, "seeds"))  # noqa: PLW2901 - the same with a seed
+        curves_with_seeds.append(curve)
     return curves_with_seeds
 
 
