@@ -110,7 +110,7 @@ class _Recorder:
     def __init__(self, spec: Spec, runtime: Runtime, store: Store, trainer: Trainer) -> None:
         self.spec, self.runtime, self.store, self.trainer = spec, runtime, store, trainer
         self.folder = store.folder / "checkpoint"
-        self.reason, self.refusals, self.paused = "the budget is spent", tuple[str, ...](), False
+        self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
         self._saved_at, self._segment = monotonic(), trainer.clock.steps // spec.budget.segment
 
     def keep(self, epoch: Epoch) -> None:
@@ -124,7 +124,7 @@ class _Recorder:
         stop, evaluated = self.spec.protocol.stop, record.evaluated if isinstance(record, Epoch) else None
         if stop is None or evaluated is None or evaluated.mean < stop:
             return False
-        self.reason = f"reached {stop:g}, where the protocol stops"
+        self.reason = f"stopped early at score {stop:g}"
         return True
 
     def save_if_due(self, stop: Stop, record: Progress | Epoch) -> bool:

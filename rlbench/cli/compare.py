@@ -17,12 +17,12 @@ def compare(
     left: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=completion.algorithms
+            metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=completion.sides
         ),
     ],
     right: Annotated[
         str,
-        typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.algorithms),
+        typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.sides),
     ],
     *,
     suite: OnlySuite = None,

@@ -53,6 +53,14 @@ def algorithms(context: typer.Context) -> list[str]:
     return list(dict.fromkeys(name for suite in _suites(context) for name in tables.algorithms(suite)))
 
 
+def sides(context: typer.Context) -> list[str]:
+    """Algorithms, and folders below the current one."""
+    from pathlib import Path
+
+    folders = sorted(path.name for path in Path().iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [*algorithms(context), *folders]
+
+
 def tasks(context: typer.Context) -> list[str]:
     """Tasks of the typed suite, and of the typed algorithm."""
     from rlbench import suites as tables

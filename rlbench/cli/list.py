@@ -10,7 +10,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.choices import LISTS
 from rlbench.cli.options import Json, OnlySuite, Records
-from rlbench.cli.output import emit, emit_json
+from rlbench.cli.output import emit, emit_json, remark
 from rlbench.cli.suite_names import usable_suites
 from rlbench.errors import UnknownName
 
@@ -39,6 +39,8 @@ def listing(
     elif rows:
         alone = suite is not None or kind in {"suites", "runs"}
         emit("\n".join(name if alone else f"{of}\t{name}" for of, name in rows))
+    elif kind == "runs":
+        remark("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")
 
 
 def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:

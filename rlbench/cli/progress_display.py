@@ -161,7 +161,7 @@ class Bars(Lines):
         super().show(job, message)
         bar = self.running[job.name]
         if isinstance(message, EpochEnd):
-            bar.evaluation = "" if message.evaluation is None else f"evaluation {message.evaluation:.4g}"
+            bar.evaluation = "" if message.evaluation is None else f"evaluation {message.evaluation:.6g}"
         elif isinstance(message, Begun):
             self.bars.update(bar.task, completed=message.steps)
             self._move_suite()

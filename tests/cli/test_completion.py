@@ -109,6 +109,14 @@ def test_fields_of_the_run_are_offered_and_the_last_one_with_its_value(offered: 
     )
 
 
+def test_compare_is_offered_folders_beside_algorithms(
+    offered: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("slower").mkdir()
+    assert offered("rlbench compare dqn sl") == ["slower"]
+
+
 def test_runs_are_offered_by_their_folders(
     offered: Callable[[str], list[str]], record_run: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
