@@ -12,7 +12,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, reference_score
-from rlbench.cli.options import Json, Records, Run, run_folder
+from rlbench.cli.options import Import, Json, Records, Run, run_folder
 from rlbench.cli.output import emit, emit_json, remark
 from rlbench.errors import UnknownName, UsageError
 
@@ -71,7 +71,43 @@ class _EvalResult:
 
 def evaluate(
     run: Run,
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TASK]",
+            help="With --policy, RUN is the suite and this the task; default: none.",
+            show_default=False,
+        ),
+    ] = None,
     *,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="Play the policy of another program: eval --policy FILE --format FORMAT SUITE TASK; default: RUN's.",
+            show_default=False,
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="sb3|torchscript|onnx",
+            help="Format of FILE: a zip of Stable-Baselines3, or a model of observations to actions; default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            "--algo",
+            metavar="NAME",
+            help="Compare FILE with the published score of this algorithm; default: the one that a zip names.",
+            show_default=False,
+        ),
+    ] = None,
+    package: Import = None,
     episodes: Annotated[
         int | None,
         typer.Option(
@@ -122,6 +158,18 @@ def evaluate(
     """
     from rlbench.cli import video_writer
 
+    if policy is not None:
+        from rlbench.cli.eval_policy import PolicyNames, PolicyOptions, evaluate_policy
+
+        names = PolicyNames(suite=run, task=task, algorithm=algo, package=package)
+        evaluate_policy(PolicyOptions(policy, form, names, episodes, seed or 0), json=json)
+        return
+    if (task, form, algo) != (None, None, None):
+        raise UsageError("TASK, --format and --algo belong to a policy of another program; name it with --policy FILE")
+    if package is not None:
+        from rlbench.suites.plugins import import_package
+
+        import_package(package)
     if replay_recorded and (episodes, seed) != (None, None):
         raise UsageError("--replay-recorded plays the recorded episodes; leave --episodes and --seed out")
     program = None if video is None else video_writer.check(video)
@@ -147,6 +195,7 @@ def _check_checkpoint(folder: Path, checkpoint: str) -> None:
 def _evaluate(options: _EvalOptions) -> _EvalResult:
     """Load the policy and play its episodes."""
     from rlbench.assembly.restore import restore_evaluation
+    from rlbench.cli.eval_policy import with_episodes
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import whole
@@ -159,7 +208,7 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
     if options.games is None and recorded is None:
         raise UsageError(f"{options.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if options.games is None else Seeds(options.games).child("eval")
-    shared = _with_episodes(spec, options.episodes)
+    shared = with_episodes(spec, options.episodes)
     evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
     env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
     clip, evaluated = _play(spec, evaluation, options), evaluation.result()
@@ -173,16 +222,6 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
         same=same if options.games is None else None,
         clip=clip,
     )
-
-
-def _with_episodes(spec: Spec, episodes: int | None) -> Spec:
-    """Copy a spec with a protocol of at least ``episodes``, the same number in each env."""
-    if episodes is None:
-        return spec
-    share = -(-episodes // min(episodes, spec.protocol.envs))
-    envs = -(-episodes // share)
-    protocol = spec.protocol.model_copy(update={"episodes": share * envs, "envs": envs})
-    return spec.model_copy(update={"protocol": protocol})
 
 
 def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | None:

@@ -53,10 +53,10 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
     Raises:
         RefusedFile: it is no zip of Stable-Baselines3, or its actor cannot be converted.
     """
-    data, weights = _members(path)
+    data, weights = read_zip(path)
     modules = tensors(weights, f"{path}/policy.pth")
     family, kind = _family(modules, path)
-    layers = _layers(modules, kind, path)
+    layers = layers_of(modules, kind, path)
     log_std = _log_std(modules, kind, path)
     _refuse_other_bounds(data, kind, path)
     hidden = len(layers) - 1
@@ -72,7 +72,7 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
         "input_dim": str(layers[0]["weight"].shape[-1]),
         "action_dim": str(len(layers[-1]["bias"])),
         "hidden_layers": str(hidden),
-        "activation": _activation(data, kind, path),
+        "activation": activation_of(data, kind, path),
         "squash": kind.squash,
         "log_std": "none" if not log_std else "vector" if "log_std" in log_std else "layer",
         "log_std_min": BOUNDS[0] if kind.squash == "tanh" and log_std else "",
@@ -82,8 +82,12 @@ def convert_sb3(path: Path, *, task: str) -> bytes:
     return serialize(arrays, facts)
 
 
-def _members(path: Path) -> tuple[dict[str, object], bytes]:
-    """Read settings and weights of a zip."""
+def read_zip(path: Path) -> tuple[dict[str, object], bytes]:
+    """Read settings and weights of a zip.
+
+    Raises:
+        RefusedFile: it is no zip of Stable-Baselines3.
+    """
     try:
         with disk.open_regular(path, links=True) as raw, zipfile.ZipFile(raw) as file:
             data = json.loads(_bounded_text(member(file, "data", TEXT, str(path)), path))
@@ -119,8 +123,12 @@ def _family(arrays: Mapping[str, Array], path: Path) -> tuple[str, Kind]:
     raise RefusedFile(f"{path}: holds {describe(arrays)} …; expected an actor of plain layers of {families}")
 
 
-def _layers(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[str, NDArray[np.float32]]]:
-    """Weight and bias of every layer; the last one is the mean."""
+def layers_of(arrays: Mapping[str, Array], kind: Kind, path: Path) -> list[dict[str, NDArray[np.float32]]]:
+    """Weight ``[outputs, inputs]`` and bias ``[outputs]`` of every layer; the last one is the mean.
+
+    Raises:
+        RefusedFile: a layer has no bias.
+    """
     pattern = re.compile(re.escape(kind.hidden) + r"\.(\d+)\.weight")
     numbers = sorted(int(match[1]) for name in arrays if (match := pattern.fullmatch(name)))
     names = [f"{kind.hidden}.{number}" for number in numbers] + ([kind.mean] if kind.mean else [])
@@ -145,8 +153,12 @@ def _log_std(arrays: Mapping[str, Array], kind: Kind, path: Path) -> dict[str, N
     )
 
 
-def _activation(data: Mapping[str, object], kind: Kind, path: Path) -> str:
-    """Activation between the layers, by the text of the zip's settings."""
+def activation_of(data: Mapping[str, object], kind: Kind, path: Path) -> str:
+    """Activation between the layers, by the text of the zip's settings.
+
+    Raises:
+        RefusedFile: it is neither ReLU nor Tanh.
+    """
     settings = data.get("policy_kwargs")
     text = str(settings.get("activation_fn", kind.activation)) if isinstance(settings, dict) else kind.activation
     name = text.removesuffix("'>").rpartition(".")[2]

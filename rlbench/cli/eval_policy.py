@@ -1,0 +1,191 @@
+"""``rlbench eval --policy``: play a policy of another program by the protocol of a task, beside the reference."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rlbench.cli.output import emit, emit_json
+from rlbench.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from rlbench.collectors.evaluate import Evaluation
+    from rlbench.config.run import Spec
+    from rlbench.evaluation.model_client import ModelFormat
+    from rlbench.report.reference_scores import ReferenceScore
+
+POLICY_SCHEMA = 1
+FORMATS: Final = ("sb3", "torchscript", "onnx")
+
+
+class PolicyNames(NamedTuple):
+    """Names of the suite, the task and the algorithm."""
+
+    suite: str
+    task: str | None
+    algorithm: str | None  # whose reference counts; None: the one that the file names
+    package: str | None  # that registers a task gym:…
+
+
+class PolicyOptions(NamedTuple):
+    """Options of the command."""
+
+    file: Path
+    form: str | None
+    names: PolicyNames
+    episodes: int | None  # None: as many as the protocol
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyScore:
+    """Returns of a policy beside the reference, in the reference's unit."""
+
+    returns: tuple[float, ...]
+    mean: float
+    interval: tuple[float, float] | None  # 95 % t-interval of the mean; None for one episode
+    reference: ReferenceScore | None
+    margin: float | None
+    verdict: str
+
+
+def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
+    """Play the policy and print its returns beside the reference.
+
+    Raises:
+        UsageError: an option is missing, or the algorithm does not play the task.
+        RefusedFile: the file holds no such policy, or one that does not suit the task.
+    """
+    if options.form not in FORMATS:
+        raise UnknownName("format", options.form or "", FORMATS, where="--policy needs --format")
+    if options.names.task is None:
+        raise UsageError("--policy: name the task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
+    with ExitStack() as stack:
+        spec, evaluation = _prepared(options, options.names.task, stack)
+        for _ in evaluation:
+            pass
+        returns = evaluation.result().returns[: options.episodes]
+    score = _score(spec, returns) if options.names.algorithm or options.form == "sb3" else _measured(returns)
+    if json:
+        emit_json(_document(options, spec, score))
+    else:
+        emit(_text(options, spec, score))
+
+
+def with_episodes(spec: Spec, episodes: int | None) -> Spec:
+    """Copy a spec with a protocol of at least ``episodes``, the same number in each env."""
+    if episodes is None:
+        return spec
+    share = -(-episodes // min(episodes, spec.protocol.envs))
+    envs = -(-episodes // share)
+    protocol = spec.protocol.model_copy(update={"episodes": share * envs, "envs": envs})
+    return spec.model_copy(update={"protocol": protocol})
+
+
+def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec, Evaluation]:
+    """Read the policy and open its episodes."""
+    from rlbench import suites
+    from rlbench.assembly.environments import describe
+    from rlbench.assembly.foreign_policy import ForeignActor, foreign_evaluation, model_actor, sb3_actor
+    from rlbench.datasets.sb3_policy import read_policy
+    from rlbench.seeds import Seeds
+    from rlbench.suites.plugins import import_package
+
+    package = import_package(options.names.package) if options.names.package else None
+    policy = read_policy(options.file) if options.form == "sb3" else None
+    able = [name for name in suites.algorithms(options.names.suite) if suites.plays(options.names.suite, name, task)]
+    algorithm = options.names.algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
+    spec = suites.spec(options.names.suite, algorithm, task, package=package)
+    info = describe(spec)
+    actor: ForeignActor
+    if policy is not None:
+        actor = sb3_actor(options.file, policy, info)
+    else:
+        form: ModelFormat = "onnx" if options.form == "onnx" else "torchscript"
+        actor = stack.enter_context(model_actor(options.file, form, info))
+    shared = with_episodes(spec, options.episodes)
+    return spec, foreign_evaluation(shared, actor, info, Seeds(options.seed).child("eval"))
+
+
+def _measured(returns: tuple[float, ...]) -> PolicyScore:
+    """Score without a reference."""
+    from rlbench.report.estimate import interval, mean
+
+    bounds = interval(returns) if len(returns) > 1 else None
+    word = "NOT COMPARABLE: no reference; name the algorithm with --algo"
+    return PolicyScore(returns=returns, mean=mean(returns), interval=bounds, reference=None, margin=None, verdict=word)
+
+
+def _score(spec: Spec, returns: tuple[float, ...]) -> PolicyScore:
+    """Compare the mean return with the reference of a cell.
+
+    The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
+    """
+    from rlbench.report.estimate import interval, mean
+    from rlbench.report.reference_scores import CellKey, comparable, documented
+    from rlbench.report.reference_table import row_of
+    from rlbench.report.references import normalized, reference
+    from rlbench.report.tolerances import margin
+
+    key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
+    document = next((cell.primary for cell in documented(spec.suite) if cell.key == key), None)
+    if document is None:
+        return _measured(returns)
+    if document.estimator.startswith("normalized") and (scale := reference(key)) is not None:
+        returns = tuple(100 * normalized(score, scale) for score in returns)
+    bounds, apart = interval(returns) if len(returns) > 1 else None, margin(key, document)
+    if not comparable(key) or document.kind == "training":
+        verdict = "NOT COMPARABLE: the reference is of another environment, or of training returns"
+    elif bounds is None or bounds[0] < document.score - apart <= bounds[1]:
+        verdict = "INCONCLUSIVE: play more episodes"
+    else:
+        verdict = "BELOW" if bounds[1] < document.score - apart else "REACHED"
+    return PolicyScore(
+        returns=returns, mean=mean(returns), interval=bounds, reference=document, margin=apart, verdict=verdict
+    )
+
+
+def _document(options: PolicyOptions, spec: Spec, score: PolicyScore) -> dict[str, object]:
+    return {
+        "schema_version": POLICY_SCHEMA,
+        "policy": str(options.file),
+        "format": options.form,
+        "suite": spec.suite,
+        "algorithm": spec.algorithm,
+        "task": spec.task.id,
+        "games": options.seed,
+        "returns": score.returns,
+        "mean": score.mean,
+        "low": score.interval and score.interval[0],
+        "high": score.interval and score.interval[1],
+        "documented": score.reference
+        and {
+            "score": score.reference.score,
+            "estimator": score.reference.estimator,
+            "system": score.reference.system,
+            "source": score.reference.source,
+        },
+        "margin": score.margin,
+        "verdict": score.verdict,
+    }
+
+
+def _text(options: PolicyOptions, spec: Spec, score: PolicyScore) -> str:
+    between = "" if score.interval is None else f" [{score.interval[0]:,.2f}, {score.interval[1]:,.2f}]"
+    count = f"{len(score.returns)} episode{'' if len(score.returns) == 1 else 's'}"
+    lines = [
+        f"{options.file} ({options.form}) on {spec.name}, episodes of seed {options.seed}",
+        "",
+        f"measured    {score.mean:,.2f}{between} ({count}; 95 % t-interval of the mean)",
+    ]
+    if score.reference is not None and score.margin is not None:
+        lines.append(
+            f"documented  {score.reference.score:,.2f} ({score.reference.estimator}; {score.reference.system}), "
+            f"margin {score.margin:,.6g}"
+        )
+    lines.append(f"verdict     {score.verdict}")
+    if score.reference is not None:
+        lines.append("            of this one policy; a verdict on the algorithm takes three seeds: rlbench import")
+    return "\n".join(lines)

@@ -1,0 +1,250 @@
+"""``rlbench eval --policy``: policies of Stable-Baselines3, TorchScript and ONNX, and files that only pretend to be."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlbench import suites
+from rlbench.assembly.foreign_policy import ForeignActor, sb3_actor
+from rlbench.cli.app import main
+from rlbench.datasets.sb3_policy import read_policy
+from rlbench.envs.base import Box, Discrete, EnvInfo
+from rlbench.errors import RefusedFile
+from rlbench.evaluation import model_client
+from rlbench.evaluation.model_client import ModelClient
+from tests.laws.source import ROOT
+
+FILES = ROOT / "tests/datasets/sb3"
+PREDICTED: dict[str, list[float]] = json.loads((FILES / "actions.json").read_text())
+POLES = EnvInfo(1, (4,), np.dtype(np.float32), Discrete(2), ())
+PENDULUM = EnvInfo(1, (3,), np.dtype(np.float32), Box(np.float32([-2]), np.float32([2])), ())
+FRAMES = EnvInfo(1, (84, 84), np.dtype(np.uint8), Discrete(6), ())
+
+
+def answer(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:
+        code = main(words)
+    return code, out.getvalue(), error.getvalue()
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_a_policy_of_stable_baselines_acts_as_its_own_predict(name: str) -> None:
+    policy = read_policy(FILES / f"{name}.zip")
+    info = POLES if name.endswith("cartpole") else PENDULUM
+    obs = np.random.default_rng(0).normal(size=(16, *info.obs_shape)).astype(np.float32)
+    action = sb3_actor(Path(name), policy, info).act(torch.from_numpy(obs), "eval").numpy()
+    assert policy.algorithm == name.partition("-")[0]
+    expected = np.array(PREDICTED[name])
+    if info is PENDULUM:
+        np.testing.assert_allclose(2 * action, expected, atol=1e-5)
+        assert len(np.unique(action.round(3))) > 3
+    else:
+        assert (action == expected).all() and len(set(expected)) == 2
+
+
+class Nature(nn.Module):
+    """CnnPolicy of DQN as Stable-Baselines3 names its parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features_extractor = nn.Module()
+        self.features_extractor.cnn = nn.Sequential(
+            nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3, 1), nn.ReLU()
+        )
+        self.features_extractor.linear = nn.Sequential(nn.Linear(3136, 16), nn.ReLU())
+        self.q_net = nn.Sequential(nn.Linear(16, 6))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Values ``[N, 6]``."""
+        extractor = self.features_extractor
+        return self.q_net(extractor.linear(extractor.cnn(obs / 255).flatten(1)))
+
+
+def zipped(path: Path, state: dict[str, Tensor]) -> Path:
+    """Lay out a zip as ``save`` does."""
+    weights = io.BytesIO()
+    torch.save(state, weights)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("data", "{}")
+        file.writestr("policy.pth", weights.getvalue())
+    return path
+
+
+def test_a_policy_of_frames_sees_them_divided_by_255(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = nn.Module()
+    network.q_net = Nature()
+    policy = read_policy(zipped(tmp_path / "q.zip", network.state_dict()))
+    obs = torch.randint(0, 256, (5, 4, 84, 84), dtype=torch.uint8)
+    with torch.no_grad():
+        expected = network.q_net(obs.float()).argmax(1)
+    assert (sb3_actor(tmp_path, policy, FRAMES).act(obs, "eval") == expected).all()
+    with pytest.raises(RefusedFile, match="sees frames, the task shows vectors"):
+        sb3_actor(tmp_path, policy, POLES)
+    network.q_net.features_extractor.own = nn.Linear(1, 1)
+    with pytest.raises(RefusedFile, match="features extractor of its own"):
+        read_policy(zipped(tmp_path / "own.zip", network.state_dict()))
+
+
+class Balance(nn.Module):
+    """Push the cart below the falling pole."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Logits ``[N, 2]``."""
+        lean = obs[:, 2] + obs[:, 3] * 0.5 + obs[:, 1] * 0.05
+        return torch.stack([-lean, lean], 1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "balance.pt"
+    torch.jit.save(torch.jit.trace(Balance(), torch.ones(3, 4)), path)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_model_is_played_beside_the_reference(model: Path) -> None:
+    words = ("eval", "--policy", str(model), "--format", "torchscript", "toy", "CartPole-v1", "--episodes", "6")
+    code, out, error = answer(*words, "--algo", "ppo", "--json")
+    document = json.loads(out)
+    assert (code, error) == (0, "") and document["documented"]["score"] == 500.0
+    assert len(document["returns"]) == 6 and document["low"] <= document["mean"] <= document["high"]
+    assert document["verdict"] == ("REACHED" if document["low"] >= 475 else "INCONCLUSIVE: play more episodes")
+    assert document["mean"] > 150
+    code, out, _ = answer(*words)
+    assert code == 0 and "no reference; name the algorithm with --algo" in out
+
+
+def test_a_policy_of_stable_baselines_is_played_with_the_reference_of_its_algorithm() -> None:
+    words = ("eval", "--policy", str(FILES / "ppo-cartpole.zip"), "--format", "sb3", "toy", "CartPole-v1")
+    code, out, _ = answer(*words, "--episodes", "4")
+    assert code == 0 and "toy/ppo/CartPole-v1" in out and "documented  500.00" in out and "verdict     BELOW" in out
+    code, _, error = answer(
+        "eval", "--policy", str(FILES / "a2c-pendulum.zip"), "--format", "sb3", "toy", "CartPole-v1"
+    )
+    assert code == 2 and "does not take observations of shape [4]" in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--policy", "x.zip", "toy", "Catch"), "needs --format"),
+        (("--policy", "x.zip", "--format", "tf", "toy", "Catch"), "unknown format 'tf'"),
+        (("--policy", "x.zip", "--format", "sb3", "toy"), "name the task too"),
+        (("--policy", "x.zip", "--format", "sb3", "toy", "Catch"), "x.zip: cannot be read"),
+        (("--policy", "x.pt", "--format", "torchscript", "toy", "Catch"), "x.pt: cannot be read"),
+        (("--format", "sb3", "toy", "Catch"), "name it with --policy FILE"),
+        (("run", "--import", "nowhere"), "no installed package"),
+    ],
+)
+def test_a_command_that_says_too_little_is_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
+    code, _, error = answer("eval", *words)
+    assert code == 2 and text in error and len(error.splitlines()) == 1
+
+
+def test_without_onnxruntime_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(model_client, "find_spec", lambda _: None)
+    code, _, error = answer("eval", "--policy", str(tmp_path / "m.onnx"), "--format", "onnx", "toy", "CartPole-v1")
+    assert code == 2 and "pip install onnxruntime" in error and len(error.splitlines()) == 1
+
+
+class Endless(nn.Module):
+    """Never answer."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Nothing."""
+        while bool(obs.sum() == obs.sum()):
+            obs = obs + 0
+        return obs
+
+
+class Huge(nn.Module):
+    """Ask for a terabyte."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Nothing."""
+        return torch.ones(250_000_000_000)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("module", "text"), [(Endless(), "no answer in time"), (Huge(), "fails|ended with code")])
+def test_a_model_that_hangs_or_wants_too_much_memory_is_refused(
+    module: nn.Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
+    monkeypatch.setattr(model_client, "ANSWERING", 2.0)
+    with ModelClient(tmp_path / "m.pt", "torchscript") as client, pytest.raises(RefusedFile, match=text):
+        client(np.ones((2, 4), np.float32))
+    assert client._process.returncode is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("raw", [b"", b"<html>\x1b[31m", b"PK\x03\x04" + b"\0" * 100])
+def test_a_file_that_is_no_model_is_refused(raw: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.pt").write_bytes(raw)
+    with pytest.raises(RefusedFile, match=r"m\.pt: (fails|its process ended)") as refusal:
+        ModelClient(tmp_path / "m.pt", "torchscript")
+    assert str(refusal.value).isprintable()
+
+
+def test_the_process_of_a_model_has_no_files_network_programs_or_signals(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("")
+    attempts = {
+        "read": f"open({str(tmp_path / 'secret')!r})",
+        "write": f"open({str(tmp_path / 'new')!r}, 'w')",
+        "unlink": f"os.unlink({str(tmp_path / 'secret')!r})",
+        "rename": f"os.rename({str(tmp_path / 'secret')!r}, {str(tmp_path / 'b')!r})",
+        "network": "socket.socket()",
+        "program": "subprocess.run(['true'])",
+        "signal": "os.kill(os.getppid(), 0)",
+    }
+    code = "import os, resource, socket, subprocess, sys, threading\nfrom rlbench.evaluation import sandbox\n"
+    code += "import rlbench.config.names\ngo = threading.Event()\n"
+    code += f"def attempt():\n go.wait()\n for name, text in {attempts!r}.items():\n"
+    code += "  try: eval(text); print(name, 'WORKED')\n  except PermissionError: print(name, 'refused')\n"
+    code += "  except BaseException as error: print(name, repr(error))\n"
+    code += "other = threading.Thread(target=attempt); other.start()\n"
+    code += "sandbox.limit_resources(); sandbox.refuse_system_calls(); go.set(); other.join(); attempt()\n"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split("\n")[:-1] == [f"{name} refused" for name in attempts] * 2, done.stdout + done.stderr
+    assert (tmp_path / "secret").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "info", "text"),
+    [
+        ([[np.nan, 0.0]], POLES, "not a finite number"),
+        ([[0.5]], POLES, "not among 0 to 1"),
+        ([[2.0]], POLES, "not among 0 to 1"),
+        ([[0.0, 0.0, 0.0]], POLES, "gives 3 numbers an observation, the task takes 1 or 2"),
+        ([[0.0, 0.0]], PENDULUM, "gives 2 numbers an observation, the task takes 1"),
+    ],
+)
+def test_an_output_that_is_no_action_is_refused(output: list[list[float]], info: EnvInfo, text: str) -> None:
+    actor = ForeignActor(Path("m.pt"), lambda _: np.array(output), info, normalized=False)
+    with pytest.raises(RefusedFile, match=text):
+        actor.act(torch.zeros(1, *info.obs_shape), "eval")
+
+
+def test_actions_in_the_environments_units_are_scaled_and_clipped() -> None:
+    actor = ForeignActor(Path("m.pt"), lambda _: np.array([[-3.0], [1.0], [2.0]]), PENDULUM, normalized=False)
+    assert actor.act(torch.zeros(3, 3), "eval").tolist() == [[-1.0], [0.5], [1.0]]
+
+
+def test_every_algorithm_that_a_zip_may_name_is_one_of_a_suite() -> None:
+    known = {name for suite in ("toy", "mujoco") for name in suites.algorithms(suite)}
+    assert {"ppo", "a2c", "trpo", "dqn", "sac", "td3", "ddpg"} <= known
