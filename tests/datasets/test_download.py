@@ -340,7 +340,7 @@ def test_a_body_without_an_end_is_given_up(
     target: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(download, "UNANNOUNCED", 4_096, raising=False)
+    monkeypatch.setattr(download, "UNKNOWN_SIZE", 4_096)
     vars(server).update(behaviour)
     server.files[PATH] = bytes(50_000)
     with pytest.raises(error, match=reason):
@@ -371,7 +371,7 @@ def test_a_body_without_a_length_does_not_keep_the_disk_full(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(download, "_put", full)
+    monkeypatch.setattr(download, "_write_block", full)
     with pytest.raises(ResourceExhausted, match="No space left"):
         fetch()
     assert not download.part_of(target).exists()
