@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import statistics
+from collections.abc import Callable
 
 import pytest
 
 from rlbench import faults
 from tests.laws import bans, budgets, layers, words, writes
-from tests.laws.source import ROOT, Law, tree
+from tests.laws.source import ROOT, Law, Module, tree
 
 LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS, *words.LAWS)
 
@@ -32,6 +33,17 @@ def test_no_modules_import_each_other() -> None:
 def test_the_median_module_is_short() -> None:
     lengths = [len(module.text.splitlines()) for module in tree() if module.tree.body]
     assert statistics.median(lengths) <= budgets.MEDIAN
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "target", "step"), budgets.RATCHETS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_count_of_the_house_only_falls(
+    count: Callable[[list[Module]], int], most: int, target: int, step: int
+) -> None:
+    now, what = count(tree()), (count.__doc__ or "").partition("\n")[0]
+    assert now <= most, f"{what} {now:,}; {most:,} is the most, {target:,} the target: take out as much as you add"
+    assert most - now < 2 * step, f"{what} {now:,}: lower the number in tests/laws/budgets.py from {most:,}"
 
 
 def test_scripts_are_short_strict_and_say_what_they_do() -> None:

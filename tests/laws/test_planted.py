@@ -301,3 +301,13 @@ def test_every_ban_has_been_seen_to_speak() -> None:
 def test_a_rule_that_the_settings_switch_off_without_a_reason_is_reported() -> None:
     told = '[tool.ruff.lint]\nselect = ["ALL"]\nignore = [\n  "D203",  # why\n  "EM",\n]\n"x" = ["D1", "D2"]\n'
     assert words.unexplained_rules(told + "[tool.ruff.lint.flake8-annotations]") == ['"EM",', '"x" = ["D1", "D2"]']
+
+
+def test_names_defined_twice_and_chains_of_imports_are_counted() -> None:
+    modules = [
+        Module("rlbench/report/a.py", "def read() -> None:\n    from rlbench.report.b import write\n"),
+        Module("rlbench/report/b.py", "from rlbench.report import c\nfrom rlbench.report.c import X\ndef read(): 0\n"),
+        Module("rlbench/report/c.py", "if TYPE_CHECKING:\n    from rlbench.report.a import read\nclass X: ...\n"),
+        Module("rlbench/config/x.py", "class X: ...\ndef _own(): ...\n"),
+    ]
+    assert (budgets.lines(modules), budgets.twins(modules), budgets.floors(modules)) == (10, 1, 3)
