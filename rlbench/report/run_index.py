@@ -169,7 +169,7 @@ def _usual(run: Run) -> Spec | None:
 
 def _package(run: Run) -> Package | None:
     """The package that brought a run's environment; None for a task of rlbench."""
-    task = run.settings["task"]
+    task = run.settings.get("task")
     if not isinstance(task, Mapping) or task["kind"] != "gymnasium":
         return None
     return Package(str(task["package"]), str(task["version"]))
