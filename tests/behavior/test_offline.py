@@ -78,7 +78,7 @@ def ending(spec: Spec, results: Path) -> tuple[object, ...]:
     return run_one.ending(folder_of(spec, results))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", slow_but(ALGORITHMS, 3))
 def test_a_run_counts_gradient_steps_and_judges_after_every_epoch(algorithm: str, data: Path, tmp_path: Path) -> None:
     spec = spec_of(algorithm)
     carry(spec, tmp_path, data)

@@ -82,6 +82,7 @@ def test_what_knows_rewards_goes_to_the_better_part_though_it_is_the_smaller(met
     assert high > 0.25
 
 
+@pytest.mark.slow
 def test_bcq_takes_the_better_of_what_its_model_proposes() -> None:
     """Of halves, by a model that pays little for its code: at half a nat it would say no more than the mean."""
     method = offline.BatchConstrained(vae_widths=(32, 32), vae_kl_weight=0.02)

@@ -58,7 +58,11 @@ def judges_of_this_process() -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     ("family", "judges"),
-    [(SCALED, 2), (GRID, 1), pytest.param(SAMPLED, 1, marks=pytest.mark.soak)],
+    [
+        pytest.param(SCALED, 2, marks=pytest.mark.slow),
+        (GRID, 1),
+        pytest.param(SAMPLED, 1, marks=pytest.mark.soak),
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_what_is_judged_beside_is_what_was_judged_within_to_the_bit(
@@ -114,11 +118,21 @@ def read_status(results: Path) -> str:
     [
         ("raise", BrokenEnvironment, "BrokenEnvironment: env 1, step 7: the joint is loose"),
         pytest.param("other", RunFailed, "RunFailed: KeyError: 'a bug'", marks=pytest.mark.soak),
-        ("abort", BrokenEnvironment, r"BrokenEnvironment: the worker that evaluated epoch 1 ended \(SIGABRT\): .*"),
+        pytest.param(
+            "abort",
+            BrokenEnvironment,
+            r"BrokenEnvironment: the worker that evaluated epoch 1 ended \(SIGABRT\): .*",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "exit", BrokenEnvironment, r".* epoch 1 ended \(exit code 3\): without a word", marks=pytest.mark.soak
         ),
-        ("deadlock", BrokenEnvironment, "BrokenEnvironment: epoch 1: the environments .* not answered for 1 s; .*"),
+        pytest.param(
+            "deadlock",
+            BrokenEnvironment,
+            "BrokenEnvironment: epoch 1: the environments .* not answered for 1 s; .*",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("idle", BrokenEnvironment, "BrokenEnvironment: epoch 1: .* for 1 s; .*", marks=pytest.mark.soak),
     ],
 )

@@ -17,6 +17,7 @@ from tests.reliability.run_one import recorded
 from tests.reliability.scenarios import SCENARIOS, passed, trained
 from tests.reliability.soak import Ground
 from tests.reliability.zygote import Zygote
+from tests.slow import slow_but
 
 CONTENT = bytes(range(256)) * 3_000
 KEPT = ("resume", ".resume.old")
@@ -100,7 +101,7 @@ def survives(
     return scenario.ending(folder)
 
 
-@pytest.mark.parametrize(("point", "name"), CASES)
+@pytest.mark.parametrize(("point", "name"), slow_but(CASES, *range(0, len(CASES), 4)))
 def test_a_process_that_dies_at_a_write_loses_nothing(
     point: str,
     name: str,
