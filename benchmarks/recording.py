@@ -64,7 +64,7 @@ def read(case: Case) -> dict[str, list[float]]:
         game = _games(reel, case)
         steps = sum(_turn(game) for _ in range(max(2, case.steps // TURN)))
         reel.flush()
-        recording_writer.finish(path, reel.written, {})
+        recording_writer.finish(path, reel.digests, {})
         recording_reader.read(path)
         began = perf_counter()
         count = len(recording_reader.read(path).reward)

@@ -38,19 +38,19 @@ REPLAYED: Final[dict[str, tuple[str, ...]]] = {
 }
 """Cells that learn from a store, by name, with what makes them small; one of them with envs apart."""
 
-RECORDED: Final[dict[str, tuple[str, ...]]] = {
+DATASET_STEPS: Final[dict[str, tuple[str, ...]]] = {
     **{f"offline/{name}/halfcheetah-medium-v2": SMALL[:1] for name in ("il", "bcq", "cql", "crr", "td3bc", "iql")},
     **{f"offline/{name}/Catch": () for name in ("il", "bcq", "cql", "crr")},
 }
 """Cells that learn from what was recorded: of random actions here."""
 
-CELLS: Final = (*REPLAYED, *RECORDED)
+CELLS: Final = (*REPLAYED, *DATASET_STEPS)
 
 
 def spec_of(cell: str) -> Spec:
     """The small run of a cell."""
     suite, algorithm, task = cell.split("/")
-    changes = REPLAYED[cell] if cell in REPLAYED else (*RECORDED[cell], "algo.batch=6")
+    changes = REPLAYED[cell] if cell in REPLAYED else (*DATASET_STEPS[cell], "algo.batch=6")
     spec = apply_settings(suites.spec(suite, algorithm, task), [parse(text) for text in changes])
     return spec.model_copy(update={"smoke": True})
 

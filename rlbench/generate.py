@@ -155,7 +155,7 @@ class Recording:
         recipe = self.recipe
         return {
             "name": recipe.name,
-            "recipe": recipe.written(),
+            "recipe": recipe.to_json(),
             "task": recipe.task,
             "policies": ", ".join(part.policy for part in recipe.parts),
             "policies_sha256": ", ".join(part.sha256 for part in recipe.parts),
@@ -212,7 +212,7 @@ class EpisodeRecorder:
             **({} if self.expert is None else {EXPERT: self.expert}),
             **_worth(whole, self.tracks.cut),
         }
-        recording_writer.finish(self.folder, self.tracks.writer.written, told)
+        recording_writer.finish(self.folder, self.tracks.writer.digests, told)
         return told
 
 

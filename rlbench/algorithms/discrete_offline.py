@@ -1,4 +1,4 @@
-"""What BCQ, CQL and CRR are beside Q-learning, among discrete actions: who may be chosen, and a term of the loss."""
+"""Discrete BCQ, CQL and CRR: an action mask and a loss term that extend Q-learning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlbench.ops.types import Role, Transition
 
 
 def behavior_mask(net: QNetWithPolicy, threshold: float) -> Selector:
-    """Discrete BCQ's choice (https://arxiv.org/abs/1910.01708): the actions that the data hold likely enough."""
+    """Discrete BCQ's mask (https://arxiv.org/abs/1910.01708): actions that are probable in the data."""
 
     def select(features: Tensor) -> Tensor:
         return likely(net.policy(features).logits, threshold)
@@ -27,7 +27,7 @@ def behavior_mask(net: QNetWithPolicy, threshold: float) -> Selector:
 def imitation(net: QNetWithPolicy, penalty: float) -> Extra:
     """Discrete BCQ's term: cross entropy with the data's actions, and a penalty on squared logits."""
 
-    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - it imitates whatever it is worth
+    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - cloning ignores values
         policy = net.policy(features)
         surprise = penalty * policy.logits.square().mean(-1) - policy.log_prob(batch.action)
         return (batch.weight * surprise).mean()
@@ -36,18 +36,18 @@ def imitation(net: QNetWithPolicy, penalty: float) -> Extra:
 
 
 def conservatism(weight: float) -> Extra:
-    """CQL's term (https://arxiv.org/abs/2006.04779, eq. 4): what is promised more of all actions than of the data's."""
+    """CQL's term (https://arxiv.org/abs/2006.04779, eq. 4): the gap between values of all actions and of the data's."""
 
-    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - it looks at values alone
+    def extra(features: Tensor, value: Value, batch: Transition) -> Tensor:  # noqa: ARG001 - the gap needs only values
         return weight * (batch.weight * discrete_conservative_gap(value.mean(), batch.action)).mean()
 
     return extra
 
 
 class CRR(QLearner):
-    """Discrete CRR (https://arxiv.org/abs/2006.15134): values are a policy's own, and the policy imitates by them.
+    """Discrete CRR (https://arxiv.org/abs/2006.15134): values of the policy, and cloning weighted by their advantages.
 
-    As documented, on one torso; but no value learns from what it says of an advantage.
+    Both share a torso, as in the reference code; but the advantage passes no gradient to the values.
     """
 
     online: QNetWithPolicy
@@ -69,18 +69,18 @@ class CRR(QLearner):
             max_grad_norm=max_grad_norm,
             double=True,
             target_update_interval=target_update_interval,
-            extra=self.weighted,
+            extra=self.weighted_cloning_loss,
             compiler=compiler,
         )
         self.config = method
 
     def bootstrap_value(self, obs: Tensor) -> Value:
-        """What the target network says of its own policy at ``obs``, ``[B]``."""
+        """The target network's value of its own policy at ``obs``, ``[B]``."""
         features = self.target.torso(obs)
         return Expected(expected_value(self.target.policy(features), self.target.head(features, "target").mean()))
 
-    def weighted(self, features: Tensor, value: Value, batch: Transition) -> Tensor:
-        """The policy's loss (eq. 1), and the gap where it is asked for, ``[]``."""
+    def weighted_cloning_loss(self, features: Tensor, value: Value, batch: Transition) -> Tensor:
+        """The policy's loss (eq. 1), and CQL's gap if ``conservative_weight`` is set, ``[]``."""
         policy, mean = self.online.policy(features), value.mean()
         loss = -(batch.weight * self.weight(policy, mean, batch.action) * policy.log_prob(batch.action)).mean()
         if self.config.conservative_weight is None:
@@ -89,7 +89,7 @@ class CRR(QLearner):
 
     @torch.no_grad()
     def weight(self, policy: Discrete, mean: Tensor, action: Tensor) -> Tensor:
-        """What each ``action`` ``[B]`` counts, among those worth ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
+        """The weight of each ``action`` ``[B]``, from the action values ``mean`` ``[B, A]`` (eq. 3 and 4), ``[B]``."""
         advantage = pick(mean, action) - expected_value(policy, mean)
         match self.config.mode:
             case "exp":
@@ -101,11 +101,11 @@ class CRR(QLearner):
 
     @torch.no_grad()
     def act(self, obs: Tensor, role: Role) -> Tensor:
-        """Samples of the policy, ``[N]``; its mode when it is judged, if it is to be greedy."""
+        """Samples of the policy, ``[N]``; its mode in evaluation if ``greedy``."""
         policy = self.online.policy(self.online.torso(obs))
         return policy.mode() if role == "eval" and self.config.greedy else policy.draw()
 
 
 def expected_value(policy: Discrete, mean: Tensor) -> Tensor:
-    """What a policy expects, ``[B]``, of actions worth ``mean`` ``[B, A]``."""
+    """The expected value of a policy, ``[B]``, from action values ``mean`` ``[B, A]``."""
     return (policy.logits.softmax(-1) * mean).sum(-1)

@@ -39,7 +39,7 @@ def check_identity(task: OfflineTask, path: Path) -> None:
     if borrowed:
         raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
     recipe = RECIPES.get(name)
-    if recipe is not None and told.get("recipe", recipe.written()) != recipe.written():
+    if recipe is not None and told.get("recipe", recipe.to_json()) != recipe.to_json():
         again = f"make it again: rlbench data generate {name} --force"
         raise RefusedFile(
             f"{path}: was made by another recipe of that name than this version's; {again}, or {otherwise}"

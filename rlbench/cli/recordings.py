@@ -188,7 +188,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
     files = shard_conversion.convert_shards(paths, folder, convert, workers=count, origin=origin, task=task)
     for number, brought in enumerate(files, 1):
         remark(f"{number} of {len(paths)}: {_spoken(brought)}")
-        refused += brought.refused is not None
+        refused += brought.refusal is not None
     if refused < len(paths):
         emit(str(folder))
     if refused:
@@ -196,7 +196,7 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
 
 
 def _spoken(brought: Conversion) -> str:
-    if brought.refused is not None:
-        return brought.refused
+    if brought.refusal is not None:
+        return brought.refusal
     counts = ", ".join(f"{count:,} {what}" for what, count in brought.counts.items())
     return f"{brought.path.name}: {counts}{', done before' if brought.before else ''}"

@@ -39,7 +39,7 @@ PYTHON = 600_000_000
 """Resident bytes of an interpreter with torch and compiled code; 300 MB were measured without the latter."""
 
 EVAL_WORKER = 360_000_000
-"""The same of one that only judges."""
+"""Resident bytes of an evaluation worker."""
 
 EMULATOR = 900_000
 """Resident bytes of one ALE emulator with its screens."""
@@ -51,13 +51,13 @@ WORKSPACES = 3
 """Copies of a batch's observations and activations that are alive at once: forward, its target, backward."""
 
 PASSES = 1.7
-"""The same of a whole rollout of frames, which are judged at once and learned from in parts; measured of PPO."""
+"""The same of a whole rollout of frames, evaluated at once and learned from in minibatches; measured on PPO."""
 
 PHYSICS = 1_050_000
-"""Resident bytes of one MuJoCo lane, HalfCheetah's: model and data."""
+"""Resident bytes of one MuJoCo env, HalfCheetah's: model and data."""
 
 ROBOT = 10_400_000
-"""The same of one Fetch lane, with its meshes."""
+"""The same of one Fetch env, with its meshes."""
 
 SCRATCH = 9_000_000
 """Resident bytes that a run of small networks takes beside all this: kernels on first use, and what passes."""
@@ -89,10 +89,10 @@ PLACE = 24
 
 MOST_ACTIONS = 18
 
-LANE = 5_000
-"""Resident bytes of one lane of a small task, CartPole's."""
+SMALL_ENV = 5_000
+"""Resident bytes of one env of a small task, CartPole's."""
 
-RECORDED = 1_000_000
+DATASET_STEPS = 1_000_000
 """Steps of a data set that is not here, as nearly every published one has."""
 
 
@@ -104,23 +104,23 @@ SMOKE = 2_000
 class Footprint:
     """Bytes of host or device memory, by what holds them."""
 
-    stored: int = 0  # of the replay, what a checkpoint takes along
+    replay_bytes: int = 0  # of the replay, what a checkpoint takes along
     replay: int
     networks: int  # parameters, gradients, moments and the activations of one batch
-    emulators: int  # training and evaluation lanes
+    emulators: int  # training and evaluation envs
     scratch: int = 0  # kernels, and what passes
-    eval_workers: int = 0  # processes that judge beside the training, and the policies they have not judged yet
+    eval_workers: int = 0  # evaluation workers and policies with a pending evaluation
     base: int  # the interpreter and its libraries
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts."""
         return self.replay + self.networks + self.emulators + self.scratch + self.eval_workers + self.base
 
     @property
     def disk(self) -> int:
         """Bytes of disk at most, while a checkpoint and the one that replaces it are both there, and two policies."""
-        return 2 * (self.stored + self.networks) + 2 * self.policies
+        return 2 * (self.replay_bytes + self.networks) + 2 * self.policies
 
     @property
     def policies(self) -> int:
@@ -137,14 +137,14 @@ class Footprint:
             "judges": self.eval_workers,
             "libraries": self.base,
         }
-        told = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
-        return f"memory ≈ {size(self.total)} ({told})"
+        listing = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
+        return f"memory ≈ {size(self.total)} ({listing})"
 
 
 def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) -> Footprint:
-    """What the run of ``spec`` will hold in memory at its largest, ``eval_workers`` processes beside it included.
+    """The largest memory of a run of ``spec``, with its ``eval_workers`` processes.
 
-    ``steps``: rows of the recorded experience, where its file is there; else its name or a usual number tells.
+    ``steps``: rows of the data set, if its file is here; else its name or a default gives the number.
     """
     numbers, width, action = _shapes(spec.task)
     algo = spec.algo
@@ -152,48 +152,50 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
     match algo:
         case QLearning(replay=replay):
             networks = _networks(spec.task, algo, numbers)
-            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+            replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
         case ActorCritic(replay=replay):
             networks = _layers(spec.task, algo)
-            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+            replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
         case DiscreteSAC(replay=replay):
             networks = _discrete_actor_critic(spec.task, algo, numbers)
-            stored = replay.capacity * (slot + (MASS if replay.priority else 0))
+            replay_bytes = replay.capacity * (slot + (MASS if replay.priority else 0))
         case Offline():
             networks = _from_data(spec.task, algo)
-            stored = (steps or RECORDED) * (2 * (4 * numbers + action + 4) + PLACE)  # as read, and as laid for the ring
+            replay_bytes = (steps or DATASET_STEPS) * (
+                2 * (4 * numbers + action + 4) + PLACE
+            )  # as read, and as laid for the ring
         case OfflineQ():
-            networks = _recalled(spec.task, algo, numbers)
-            stored = (steps or _recorded(spec)) * slot  # frames lie once: the file's array is the ring's
+            networks = _offline_q(spec.task, algo, numbers)
+            replay_bytes = (steps or _dataset_steps(spec)) * slot  # frames lie once: the file's array is the ring's
         case PolicyGradient():
             networks = _rollouts(spec.task, algo, numbers)
-            stored = (algo.rollout_length + spec.task.stack + 2) * spec.task.envs * slot
+            replay_bytes = (algo.rollout_length + spec.task.stack + 2) * spec.task.envs * slot
         case _:
             assert_never(algo)
     return Footprint(
-        replay=stored,
-        stored=0 if isinstance(algo, Offline | OfflineQ) else stored,  # data come from their file again
+        replay=replay_bytes,
+        replay_bytes=0 if isinstance(algo, Offline | OfflineQ) else replay_bytes,  # data come from their file again
         networks=networks + _curious(spec, algo),
-        emulators=_lanes(spec),
+        emulators=_environments(spec),
         eval_workers=eval_workers
-        * (EVAL_WORKER + _lanes(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
+        * (EVAL_WORKER + _environments(spec) + 3 * networks // COPIES),  # it holds one policy, two wait for it
         scratch=SCRATCH if isinstance(algo, ActorCritic | Offline) or isinstance(algo.torso, Mlp) else CONVOLVING,
         base=PYTHON,
     )
 
 
-def _lanes(spec: Spec) -> int:
-    """Bytes of the environments; of physics those of the evaluation before last a while longer."""
-    training, judging = spec.task.envs, spec.protocol.envs
+def _environments(spec: Spec) -> int:
+    """Bytes of the environments; for MuJoCo twice those of an evaluation, since memory is freed late."""
+    training, evaluation = spec.task.envs, spec.protocol.envs
     match world_of(spec.task):
         case AtariTask():
-            return (training + judging) * EMULATOR
+            return (training + evaluation) * EMULATOR
         case MujocoTask():
-            return (training + 2 * judging) * PHYSICS
+            return (training + 2 * evaluation) * PHYSICS
         case GoalTask():
-            return (training + 2 * judging) * ROBOT
+            return (training + 2 * evaluation) * ROBOT
         case _:
-            return (training + 2 * judging) * LANE
+            return (training + 2 * evaluation) * SMALL_ENV
 
 
 def _curious(spec: Spec, algo: Algo) -> int:
@@ -203,12 +205,12 @@ def _curious(spec: Spec, algo: Algo) -> int:
 
 
 def world_of(task: Task) -> Task:
-    """What is played: of recorded experience the world that it is of."""
+    """The task's environment: for a data set, the environment that evaluates its policies."""
     return task.world if isinstance(task, OfflineTask) else task
 
 
 def _from_data(task: Task, algo: Offline) -> int:
-    """Bytes of an actor, critics, what proposes actions, their copies, and of a batch with all that it samples."""
+    """Bytes of actor, critics and VAE, their copies, and a batch with its sampled actions."""
     numbers, actions = VECTORS.get(world_of(task).id, (64, 8))
     layers = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * 2]
     rows = algo.batch
@@ -227,20 +229,20 @@ def _from_data(task: Task, algo: Offline) -> int:
     return 4 * (COPIES * parameters + WORKSPACES * rows * sum(sum(layer) for layer in layers))
 
 
-def _recalled(task: Task, algo: OfflineQ, numbers: int) -> int:
-    """Bytes of what learns discrete actions from data: of a value network, twice where a second head imitates."""
+def _offline_q(task: Task, algo: OfflineQ, numbers: int) -> int:
+    """Bytes of an offline Q-learner: of its Q-network, doubled for a second head with a policy."""
     alike = QLearning(head=algo.head, torso=algo.torso, hidden=algo.hidden, batch=algo.batch)
     heads = 1 if isinstance(algo.method, offline_discrete.Imitation | offline_discrete.Conservative) else 2
     return heads * _networks(world_of(task), alike, numbers)
 
 
-def _recorded(spec: Spec) -> int:
-    """Steps of the data set, where its name tells them; what a smoke run records for itself is small."""
+def _dataset_steps(spec: Spec) -> int:
+    """Steps of the data set by its name, if the name contains them; the data of a smoke run are small."""
     data = spec.task.data if isinstance(spec.task, OfflineTask) else ""
-    found = re.search(r"-1e([3-6])$", data)
-    if found is not None:
-        return int(10 ** int(found[1]))
-    return SMOKE if spec.smoke and spec.task.id == data else RECORDED
+    match = re.search(r"-1e([3-6])$", data)
+    if match is not None:
+        return int(10 ** int(match[1]))
+    return SMOKE if spec.smoke and spec.task.id == data else DATASET_STEPS
 
 
 def _shapes(task: Task) -> tuple[int, int, int]:

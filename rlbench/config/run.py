@@ -25,25 +25,25 @@ EngineName = Literal["auto", "eager", "numpy", "compiled", "cuda-graph"]
 
 
 class Protocol(Frozen):
-    """How a policy is judged: a named, versioned procedure on environments of its own."""
+    """The evaluation of a policy: a named, versioned protocol on environments of its own."""
 
     name: str  # e.g. "atari-nature-v4"
-    episodes: int = Field(default=10, ge=1, le=100_000)  # per evaluation; each lane plays the same number
-    envs: int = Field(default=10, ge=1, le=10_000)  # lanes; must divide ``episodes``
+    episodes: int = Field(default=10, ge=1, le=100_000)  # per evaluation; each env plays the same number
+    envs: int = Field(default=10, ge=1, le=10_000)  # must divide ``episodes``
     epsilon: float = Field(default=0.0, ge=0, le=1)  # chance of a random action
     stop: float | None = None  # the run ends once the mean return of an evaluation reaches this
 
     @model_validator(mode="after")
-    def _each_lane_plays_as_many(self) -> Self:
+    def _check_envs(self) -> Self:
         if self.episodes % self.envs:
             raise ValueError(
-                f"envs={self.envs} must divide episodes={self.episodes}, so that each lane plays the same number"
+                f"envs={self.envs} must divide episodes={self.episodes}, so that each env plays the same number"
             )
         return self
 
 
 class Budget(Frozen):
-    """How long a run is, in live agent steps (Atari frames are steps × frame skip), offline in gradient steps."""
+    """The length of a run in live agent steps (Atari frames are steps × frame skip), offline in gradient steps."""
 
     steps: int = Field(ge=1)
     epoch: int = Field(ge=1)  # steps between evaluations
@@ -80,7 +80,7 @@ class Spec(Frozen):
 
     @property
     def async_batch(self) -> int | None:
-        """Lanes the policy waits for before it acts again; None: for all, in step, as only that repeats bit for bit."""
+        """Number of envs to wait for before the next action; None: all, which alone is bit-exact."""
         return self.task.async_batch if isinstance(self.task, AtariTask | MujocoTask) else None
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class Spec(Frozen):
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
         if self.protocol.epsilon > 0 and not self.algo.epsilon_greedy:
             raise ValueError(
-                f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is judged with it; set it to 0"
+                f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0"
             )
         if isinstance(self.algo, PolicyGradient):
             self._rollouts_fit(self.algo)
@@ -121,7 +121,7 @@ class Spec(Frozen):
 
     def _rollouts_fit(self, algo: PolicyGradient) -> None:
         if self.async_batch is not None:
-            raise ValueError("task.async_batch: a rollout needs every lane's rows of the same policy; set it to none")
+            raise ValueError("task.async_batch: a rollout needs rows of every env by the same policy; set it to none")
         steps = algo.rollout_length * self.task.envs
         if isinstance(algo.method, Surrogate) and algo.method.minibatches > steps:
             raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
@@ -133,17 +133,17 @@ class Spec(Frozen):
     def _replay_fits(self, algo: OffPolicy) -> None:
         if self.async_batch is not None and self.async_batch > self.task.envs:
             raise ValueError(
-                f"task.async_batch={self.async_batch}: there are {self.task.envs} lanes; wait for no more of them"
+                f"task.async_batch={self.async_batch}: there are {self.task.envs} envs; wait for no more of them"
             )
-        stacked = self.task.stack
-        replay, lanes = algo.replay, self.task.envs
-        rows, least = replay.capacity // lanes, replay.n_step + stacked + 1
+        stack = self.task.stack
+        replay, envs = algo.replay, self.task.envs
+        rows, least = replay.capacity // envs, replay.n_step + stack + 1
         if rows < least:
             raise ValueError(
-                f"algo.replay.capacity={replay.capacity} leaves {rows} rows for each of {lanes} lanes; "
-                f"horizon {replay.n_step} and stack {stacked} need at least {least}"
+                f"algo.replay.capacity={replay.capacity} leaves {rows} rows for each of {envs} envs; "
+                f"horizon {replay.n_step} and stack {stack} need at least {least}"
             )
-        complete = 2 * (replay.n_step + 1) * lanes
+        complete = 2 * (replay.n_step + 1) * envs
         if algo.learning_starts < complete:
             raise ValueError(
                 f"algo.learning_starts={algo.learning_starts}: no transition is complete before {complete} steps"
@@ -158,15 +158,13 @@ def _shows_frames(task: Task) -> bool:
 
 
 class Runtime(Frozen):
-    """How a run is carried out: nothing here may move a score beyond rounding."""
+    """Settings of the execution of a run; none may change a score beyond rounding."""
 
     device: str = "auto"  # auto, cpu, cuda or cuda:<i>
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)  # of torch; None is chosen by the machine
     saved_threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)  # those of a resumed checkpoint; overrules
     update_engine: EngineName = "auto"  # of gradient steps
-    eval_workers: int | None = Field(
-        default=None, ge=0
-    )  # processes that judge beside offline training; None: what pays
+    eval_workers: int | None = Field(default=None, ge=0)  # evaluation workers of offline training; None: as many as pay
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment
     env_timeout: float = Field(default=600.0, gt=0)  # seconds the environments may take for one answer

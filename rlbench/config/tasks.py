@@ -1,4 +1,4 @@
-"""What is played: environment and preprocessing as data, everything that can move a score."""
+"""Tasks: environment and preprocessing as data, everything that can change a score."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ class AtariTask(Frozen):
     game: str  # ALE's own, e.g. "space_invaders"
     env: Literal["ale", "envpool", "gymnasium"] = "ale"  # who steps the emulator; differences: envs/*.py docstrings
     envs: int = Field(default=10, ge=1, le=10_000)  # emulators stepped side by side
-    async_batch: int | None = Field(
-        default=None, ge=1
-    )  # lanes the policy waits for before it acts again; None: for all
+    async_batch: int | None = Field(default=None, ge=1)  # envs to wait for before the next action; None: all
     frame_skip: int = Field(default=4, ge=1)  # emulator frames per agent step
     stack: int = Field(default=4, ge=1)  # frames an observation holds
     size: int = Field(default=84, ge=36)  # pixels per side after area interpolation
@@ -37,7 +35,7 @@ class ToyTask(Frozen):
 
     kind: Literal["toy"] = "toy"
     id: str  # "Catch", "Doors", or a Gymnasium id
-    envs: int = Field(default=8, ge=1, le=10_000)  # lanes side by side
+    envs: int = Field(default=8, ge=1, le=10_000)  # number of vectorized envs
     stack: Literal[1] = 1
 
 
@@ -47,19 +45,17 @@ class MujocoTask(Frozen):
     kind: Literal["mujoco"] = "mujoco"
     id: str  # with the version that is stepped, e.g. "HalfCheetah-v4"
     env: Literal["gymnasium", "envpool"] = "gymnasium"  # who steps the physics
-    envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
-    async_batch: int | None = Field(
-        default=None, ge=1
-    )  # lanes the policy waits for before it acts again; None: for all
+    envs: int = Field(default=1, ge=1, le=10_000)  # number of vectorized envs
+    async_batch: int | None = Field(default=None, ge=1)  # envs to wait for before the next action; None: all
     stack: Literal[1] = 1
 
 
 class GoalTask(Frozen):
-    """A task whose goal is part of what is seen: ``[observation | achieved goal | desired goal]``."""
+    """A goal-conditioned task, observed as ``[observation | achieved goal | desired goal]``."""
 
     kind: Literal["goal"] = "goal"
     id: str  # e.g. "FetchReach-v4"
-    envs: int = Field(default=1, ge=1, le=10_000)  # lanes side by side
+    envs: int = Field(default=1, ge=1, le=10_000)  # number of vectorized envs
     steps: int = Field(default=50, ge=1, le=10_000)  # of an episode, then truncation
     limit_terminates: bool = False  # … or a termination, which bootstraps nothing: as in the documented runs
     stack: Literal[1] = 1
@@ -93,7 +89,7 @@ World = Annotated[AtariTask | ToyTask | MujocoTask, Field(discriminator="kind")]
 
 
 class OfflineTask(Frozen):
-    """Recorded experience to learn from, and the world in which the policy is judged."""
+    """A data set, and the environment in which the policy is evaluated."""
 
     kind: Literal["offline"] = "offline"
     id: str  # the data set's, e.g. "halfcheetah-medium-v2"; with ``dataset`` the world's
@@ -102,7 +98,7 @@ class OfflineTask(Frozen):
 
     @property
     def envs(self) -> int:
-        """Lanes in which the data lie: one episode after another."""
+        """Number of envs of the data: one, with its episodes one after another."""
         return 1
 
     @property
@@ -112,7 +108,7 @@ class OfflineTask(Frozen):
 
     @property
     def data(self) -> str:
-        """The name of what is learned from."""
+        """The name of the data set."""
         return self.dataset or self.id
 
 

@@ -66,7 +66,7 @@ class Recipe(Frozen):
         ends[-1] = self.steps
         return tuple(end - start for start, end in pairwise(ends))
 
-    def written(self) -> str:
+    def to_json(self) -> str:
         """JSON of all fields that differ from their defaults, for ``model_validate_json``."""
         return self.model_dump_json(exclude_defaults=True)
 

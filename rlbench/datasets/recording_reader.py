@@ -137,7 +137,7 @@ def subset(path: Path, target: Path, steps: int) -> None:
         key: value for key, value in metadata(path).items() if not key.startswith(("episodes", "return_", "state"))
     }
     own = {"name": target.name.removesuffix(SUFFIX), "subset_of": path.name.removesuffix(SUFFIX), "steps": steps}
-    recording_writer.finish(target, writer.written, {**own_metadata, **own})
+    recording_writer.finish(target, writer.digests, {**own_metadata, **own})
 
 
 def _parts(path: Path) -> list[Part]:

@@ -36,7 +36,7 @@ class RecordingWriter:
 
     def __init__(self, folder: Path, source: str = "play", rows: int = ROWS) -> None:
         self.folder, self.source, self.rows = folder, source, rows
-        self.written: dict[str, str] = {}  # files and their SHA-256
+        self.digests: dict[str, str] = {}  # files and their SHA-256
         self._waiting: dict[int, list[Chunk]] = {}
         self._count = 0
         with _writing(folder / CONTENTS):
@@ -59,9 +59,9 @@ class RecordingWriter:
         if not self._count:
             return
         raw = recording_format.pack([_join(pieces) for _, pieces in sorted(self._waiting.items())])
-        name = f"{self.source}.{len(self.written):05}.segment"
+        name = f"{self.source}.{len(self.digests):05}.segment"
         write_file(self.folder / name, raw)
-        self.written[name] = recording_format.digest_name(raw)
+        self.digests[name] = recording_format.digest_name(raw)
         self._waiting, self._count = {}, 0
 
 

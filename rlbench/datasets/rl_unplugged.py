@@ -120,13 +120,13 @@ class Frames:
     """Decoder of frames by their indices."""
 
     path: Path
-    packed: list[bytes]
+    pngs: list[bytes]
     first: list[int]
 
     def __call__(self, number: int) -> NDArray[np.uint8]:
         """Decode a frame, ``[84, 84]``."""
         try:
-            with Image.open(BytesIO(self.packed[number]), formats=("PNG",)) as image:
+            with Image.open(BytesIO(self.pngs[number]), formats=("PNG",)) as image:
                 frame = np.asarray(image, np.uint8)
         except (OSError, SyntaxError, ValueError) as error:
             raise _refusal(self.path, self.first[number], f"a damaged PNG ({error})") from None

@@ -48,7 +48,7 @@ class Conversion:
 
     path: Path
     counts: dict[str, int]  # transitions, episodes and so on
-    refused: str | None = None
+    refusal: str | None = None
     before: bool = False  # converted by an earlier call
 
 
@@ -132,11 +132,11 @@ def _convert_one(path: Path, source: str, folder: Path, convert: Convert) -> Con
     try:
         counts = convert(path, writer)
     except RefusedFile as error:
-        for name in writer.written:
+        for name in writer.digests:
             (folder / name).unlink()
             faults.point("shard.refused")
         return Conversion(path, {}, str(error))
-    record = Done(path.name, path.stat().st_size, counts, writer.written)
+    record = Done(path.name, path.stat().st_size, counts, writer.digests)
     recording_writer.write_file(folder / f"{source}{DONE}", recording_writer.seal(asdict(record)))
     return Conversion(path, counts)
 

@@ -110,7 +110,7 @@ def into_module(module: torch.nn.Module, state: State) -> None:
 
 
 def of_optimizer(optimizer: torch.optim.Optimizer) -> State:
-    """What an optimizer has gathered (moments, counts); its settings are the Spec's."""
+    """The state of an optimizer (moments, counts); its settings come from the Spec."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     return {
         f"{i}.{key}": value if isinstance(value, Tensor) else torch.tensor(value)
@@ -120,7 +120,7 @@ def of_optimizer(optimizer: torch.optim.Optimizer) -> State:
 
 
 def into_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Give an optimizer back what it had gathered."""
+    """Restore the state of an optimizer, in place."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     optimizer.state.clear()
     for name, value in tensors(state).items():

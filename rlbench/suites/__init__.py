@@ -1,4 +1,4 @@
-"""The tables of documented cells. Looking one up gives a complete ``Spec``; nothing here imports torch or gymnasium."""
+"""The suites: tables of cells, each with a complete ``Spec``; nothing here imports torch or Gymnasium."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def substitutes(suite: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def plays(suite: str, algorithm: str, task: str) -> bool:
-    """Whether the table has this pair: in the sanity suite not everything plays everything."""
+    """True if the suite has a cell of this algorithm and task."""
     unplayed: frozenset[tuple[str, str]] = getattr(_module(suite), "IMPOSSIBLE", frozenset())
     return (algorithm, task) not in unplayed
 

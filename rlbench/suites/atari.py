@@ -65,7 +65,7 @@ VALUES = {
 }
 PPO = PolicyGradient(
     # The document asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488 of
-    # them. Here they are four of 250: one shape, as close to what is asked for, and one gradient step more a pass.
+    # them. Here they are four of 250: one shape, as close to the paper, and one gradient step more a pass.
     method=Surrogate(clip=0.1, value_clip=True, epochs=4, minibatches=4, value=0.25, entropy=0.01, normalize=True),
     torso=Nature(scale=True),
     epsilon=1e-5,

@@ -76,7 +76,7 @@ ON_POLICY = {
         method=Natural(max_kl=0.01), torso=TANH, lr=1e-3, lr_decay_steps=SCHEDULE, rollout_length=64
     ),
 }
-LANES = {"reinforce": 64, "a2c": 16, "ppo": 64, "npg": 16, "trpo": 16}
+NUM_ENVS = {"reinforce": 64, "a2c": 16, "ppo": 64, "npg": 16, "trpo": 16}
 ALGORITHMS: dict[str, ActorCritic | PolicyGradient] = {**OFF_POLICY, **ON_POLICY}
 
 
@@ -90,7 +90,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     return Spec(
         suite="mujoco",
         algorithm=algorithm,
-        task=MujocoTask(id=task, envs=LANES.get(algorithm, 1)),
+        task=MujocoTask(id=task, envs=NUM_ENVS.get(algorithm, 1)),
         algo=algo,
         protocol=Protocol(name="mujoco-v4", episodes=10, envs=10),
         # 64 episodes at once must not be cut: these environments tell where they stand, and resuming is exact anywhere

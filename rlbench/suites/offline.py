@@ -35,26 +35,26 @@ from rlbench.suites import offline_discrete
 
 BODIES = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d", "ant": "Ant"}
 QUALITIES = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay")
-GATHERED = ("medium", "expert", "medium-expert")
-"""What our own sets hold."""
+OWN_QUALITIES = ("medium", "expert", "medium-expert")
+"""Qualities of our own data sets."""
 
-PUBLISHED = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "walker2d") for quality in QUALITIES)
+D4RL_IDS = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "walker2d") for quality in QUALITIES)
 """D4RL's ids whose observations Gymnasium's ``-v4`` shows as they are; its Ant shows 84 numbers less."""
 
-OWN = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in GATHERED)
+OWN = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in OWN_QUALITIES)
 FARAMA = tuple(
     f"mujoco/{body}/{quality}-v0"
     for body in ("halfcheetah", "hopper", "walker2d")
     for quality in ("simple", "medium", "expert")
 )
-"""Minari's ids; recorded on ``-v5`` tasks and judged, as all here, on ``-v4``."""
+"""Minari's ids; recorded on ``-v5`` tasks and evaluated, as all here, on ``-v4``."""
 
 BODILY = tuple(f"{body}-v4" for body in ("HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Ant", "InvertedPendulum"))
 WORLDS = (*BODILY, *offline_discrete.WORLDS)
-"""What other data, named with ``--dataset``, may be of."""
+"""Environments of other data, given with ``--dataset``."""
 
-DOCUMENTED = (*PUBLISHED, *OWN)
-TASKS = {name: name for name in (*PUBLISHED, *OWN, *FARAMA, *WORLDS)}
+DOCUMENTED = (*D4RL_IDS, *OWN)
+TASKS = {name: name for name in (*D4RL_IDS, *OWN, *FARAMA, *WORLDS)}
 
 LONG, SHORT = 1_000_000, 100_000
 """Gradient steps on published data, as documented, and on our own sets."""
@@ -82,7 +82,7 @@ EPOCH = 5_000
 
 
 def world_of(task: str) -> str:
-    """The environment that judges what was learned from ``task``."""
+    """The environment that evaluates policies of the data set ``task``."""
     if task in WORLDS:
         return task
     words = task.removeprefix("rlb-").removeprefix("mujoco/").replace("/", "-").split("-")

@@ -1,4 +1,4 @@
-"""The numbered half of the offline table: games that a Q-learner played, and toys.
+"""The offline table with discrete actions: games played by a Q-learner, and toys.
 
 Settings: thu-ml/tianshou examples/offline at v0.4.7 (Discrete IL, BCQ, CQL, CRR), whose advantage is not detached; here
 it is. The documented recordings were never published: ours carry names that begin with ``rlb-``, and no score on them
@@ -31,7 +31,7 @@ TOYS = ("Catch", "CartPole-v1")
 WORLDS = (*GAMES, *TOYS)
 
 RECORDINGS = {f"rlb-{game}-qrdqn-{size}": task for task, game in GAMES.items() for size in SIZES}
-"""What our own recordings are of: a QR-DQN that takes any action in a fifth of its steps."""
+"""Our own recordings: of a QR-DQN with a random action in a fifth of its steps."""
 
 HALVED = Expected(huber=1_000.0)
 """Half the squared error: no value errs by so much that the error would turn linear."""
@@ -56,7 +56,7 @@ PRESSURE = {
 EPOCHS = {PONG: 5, BREAKOUT: 12}
 EPOCH = 10_000
 EPSILON = {"bcq": 0.001, "cql": 0.001}
-"""Chance of a random action when judged; the others are judged as they are, CRR by samples."""
+"""Probability of a random action in evaluation; the others are evaluated without one, CRR by samples."""
 
 
 def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
@@ -86,8 +86,8 @@ def _weighed(algorithm: str, task: str, dataset: str) -> OfflineQ:
     algo = ALGORITHMS[algorithm]
     if algorithm != "cql":
         return algo
-    said = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
-    weight = PRESSURE[task, said[0] if said else "1e6"]
+    sizes = [word for word in dataset.split("-")[-2:] if word in SIZES]  # a set named by its path ends in its SHA-256
+    weight = PRESSURE[task, sizes[0] if sizes else "1e6"]
     return algo.model_copy(update={"method": Conservative(conservative_weight=weight)})
 
 

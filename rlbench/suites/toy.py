@@ -37,15 +37,15 @@ TASKS = {name: name for name in DOCUMENTED}
 
 
 class Game(NamedTuple):
-    """What a task of discrete actions is played with, by whatever learns from a replay or from rollouts."""
+    """Settings of a toy task with discrete actions, for replay and for rollouts."""
 
     episodes: int  # of an evaluation, side by side
     support: tuple[float, float]  # the returns that a categorical head must reach
     n_step: int  # rewards summed before bootstrapping
-    replayed: Budget
-    replayed_stop: float | None  # the run ends once the mean return of an evaluation reaches this
-    rolled: Budget
-    rolled_stop: float
+    replay_budget: Budget
+    replay_stop: float | None  # the run ends once the mean return of an evaluation reaches this
+    rollout_budget: Budget
+    rollout_stop: float
 
 
 GAMES = {
@@ -53,19 +53,19 @@ GAMES = {
         episodes=64,
         support=(-2.0, 2.0),  # it pays ±1
         n_step=1,
-        replayed=Budget(steps=24_000, epoch=4_000, segment=20_000),
-        replayed_stop=None,
-        rolled=Budget(steps=100_000, epoch=5_000, segment=20_000),
-        rolled_stop=0.95,
+        replay_budget=Budget(steps=24_000, epoch=4_000, segment=20_000),
+        replay_stop=None,
+        rollout_budget=Budget(steps=100_000, epoch=5_000, segment=20_000),
+        rollout_stop=0.95,
     ),
     "CartPole-v1": Game(
         episodes=20,
         support=(0.0, 100.0),  # at most 1 / (1 − γ)
         n_step=3,  # a fall is felt three steps earlier, which halves the steps to a solution
-        replayed=Budget(steps=100_000, epoch=5_000, segment=20_000),
-        replayed_stop=475.0,
-        rolled=Budget(steps=200_000, epoch=10_000, segment=20_000),
-        rolled_stop=475.0,
+        replay_budget=Budget(steps=100_000, epoch=5_000, segment=20_000),
+        replay_stop=475.0,
+        rollout_budget=Budget(steps=200_000, epoch=10_000, segment=20_000),
+        rollout_stop=475.0,
     ),
 }
 
@@ -94,7 +94,7 @@ REAL = ActorCritic(
     learning_starts=1_000,
     replay=Replay(capacity=20_000),
 )
-NUMBERED: dict[str, QLearning] = {
+DISCRETE: dict[str, QLearning] = {
     "dqn": PLAIN,
     "c51": _with(PLAIN, head=Categorical()),
     "qrdqn": _with(PLAIN, head=Quantiles(n_quantiles=32)),
@@ -115,7 +115,7 @@ VECTORS: dict[str, ActorCritic] = {
     "redq": _with(REAL, critics=10, redq_subset=2, updates_per_step=5.0, delay=5),
 }
 SURE = PolicyGradient(gamma=0.98, lr=2e-3, normalize_obs=False, greedy=True)
-"""Judged by what it likes best, for luck is no skill; boards are bytes and need no scale."""
+"""Evaluated by the policy's mode; boards are bytes and need no normalization."""
 
 ON_POLICY = {
     "reinforce": _with(SURE, method=Reinforce(), lr=5e-3, rollout_length=128),
@@ -143,7 +143,7 @@ DISCRETE_ACTOR_CRITIC = DiscreteSAC(
     learning_starts=1_000,
     replay=Replay(capacity=20_000),
 )
-"""``sac`` where actions are numbered."""
+"""``sac`` with discrete actions."""
 
 LUCKY = PolicyGradient(
     method=Surrogate(clip=0.2, epochs=4, minibatches=2, entropy=0.03, normalize=True),
@@ -157,10 +157,10 @@ LUCKY = PolicyGradient(
 )
 CURIOUS = Curiosity(torso=Mlp(widths=(64,)), hidden=64, lr=3e-3, reward_scale=0.2)
 SPARSE = {"ppo": LUCKY, "ppo+icm": _with(LUCKY, curiosity=CURIOUS)}
-"""What plays Doors: that which never sees a reward there, and that which does."""
+"""Algorithms of Doors: without curiosity, which never finds a reward there, and with it."""
 
 ALGORITHMS: dict[str, QLearning | ActorCritic | DiscreteSAC | PolicyGradient] = {
-    **NUMBERED,
+    **DISCRETE,
     **VECTORS,
     **ON_POLICY,
     "ppo+icm": SPARSE["ppo+icm"],
@@ -171,7 +171,7 @@ IMPOSSIBLE = frozenset(
     | {("ppo+icm", task) for task in GAMES}
     | {(name, task) for name in VECTORS for task in GAMES if name != "sac"}
 )
-"""Discrete actions and real ones do not mix; and Doors asks for curiosity alone."""
+"""Discrete and continuous actions do not mix; Doors is for curiosity alone."""
 
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
@@ -181,8 +181,8 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     if task == "Pendulum-v1":
         return _pendulum(algorithm, VECTORS[algorithm], seed)
     game, algo = GAMES[task], DISCRETE_ACTOR_CRITIC if algorithm == "sac" else ALGORITHMS[algorithm]
-    rolled = algo.learns_from == "rollouts"
-    changes = [] if rolled else [f"algo.replay.n_step={game.n_step}"]
+    rollout_budget = algo.learns_from == "rollouts"
+    changes = [] if rollout_budget else [f"algo.replay.n_step={game.n_step}"]
     if any(path == "head.v_min" for path, _ in fields(algo)):
         changes += [f"algo.head.v_min={game.support[0]}", f"algo.head.v_max={game.support[1]}"]
     cell = Spec(
@@ -194,9 +194,9 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
             name="toy-v1",
             episodes=game.episodes,
             envs=game.episodes,
-            stop=game.rolled_stop if rolled else game.replayed_stop,
+            stop=game.rollout_stop if rollout_budget else game.replay_stop,
         ),
-        budget=game.rolled if rolled else game.replayed,
+        budget=game.rollout_budget if rollout_budget else game.replay_budget,
         seed=seed,
     )
     return apply_settings(cell, [parse(change) for change in changes])

@@ -85,18 +85,18 @@ class RolloutSchedule(NamedTuple):
 
 
 class RngState:
-    """The host's generator and, where a run computes on a card, that card's."""
+    """The host's generator and, where a run computes on a GPU, that GPU's."""
 
-    def __init__(self, card: torch.device | None) -> None:
-        self.card = card
+    def __init__(self, gpu: torch.device | None) -> None:
+        self.gpu = gpu
 
     def state_dict(self) -> State:
         """Both states; on the host."""
         host: State = {"host": torch.get_rng_state()}
-        return host if self.card is None else {**host, "card": torch.cuda.get_rng_state(self.card)}
+        return host if self.gpu is None else {**host, "card": torch.cuda.get_rng_state(self.gpu)}
 
     def load_state_dict(self, state: State) -> None:
-        """Draw on from there; a state saved without a card leaves the card's alone."""
+        """Draw on from there; a state saved without a GPU leaves the GPU's alone."""
         torch.set_rng_state(tensor(state, "host"))
-        if self.card is not None and "card" in state:
-            torch.cuda.set_rng_state(tensor(state, "card"), self.card)
+        if self.gpu is not None and "card" in state:
+            torch.cuda.set_rng_state(tensor(state, "card"), self.gpu)

@@ -35,18 +35,18 @@ def test_from_one_lane_to_all_may_be_waited_for(spec: Spec, lanes: int) -> None:
         assert changed(spec, f"task.async_batch={answers}").async_batch == answers
     with pytest.raises(UsageError, match=r"task\.async_batch"):
         changed(spec, "task.async_batch=0")
-    with pytest.raises(UsageError, match=rf"task\.async_batch={lanes + 1}: there are {lanes} lanes"):
+    with pytest.raises(UsageError, match=rf"task\.async_batch={lanes + 1}: there are {lanes} envs"):
         changed(spec, f"task.async_batch={lanes + 1}")
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "trpo", "reinforce"])
 def test_a_rollout_waits_for_every_lane(algorithm: str) -> None:
-    with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs every lane"):
+    with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs rows of every env"):
         changed(suites.spec("mujoco", algorithm, "HalfCheetah-v4"), "task.async_batch=1")
 
 
 def test_a_rollout_of_frames_waits_for_every_lane() -> None:
-    with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs every lane"):
+    with pytest.raises(UsageError, match=r"task\.async_batch: a rollout needs rows of every env"):
         changed(suites.spec("atari", "ppo", "PongNoFrameskip-v4"), "task.async_batch=1")
 
 

@@ -51,7 +51,7 @@ def test_recorded_play_counts_its_own_games_and_names_its_expert(
     rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and a game that was cut
     reel.add(Chunk(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
     reel.flush()
-    recording_writer.finish(folder, reel.written, told)
+    recording_writer.finish(folder, reel.digests, told)
     assert dataset_return(folder) == DatasetReturn(1.0, expert)
 
 

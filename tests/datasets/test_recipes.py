@@ -64,7 +64,7 @@ def test_a_part_out_of_range_is_refused(change: dict[str, object]) -> None:
 
 def test_a_recipe_survives_being_written() -> None:
     for made in (*RECIPES.values(), small(FIRST, SECOND, THIRD)):
-        assert Recipe.model_validate_json(made.written()) == made
+        assert Recipe.model_validate_json(made.to_json()) == made
 
 
 @pytest.mark.parametrize("name", ["rlb-mine", "rlb-half-cheetah.v2", "rlb-a+b_c"])

@@ -29,7 +29,7 @@ def read(path: Path, folder: Path) -> Dataset:
     """A shard as it is read when it was imported."""
     made = RecordingWriter(folder)
     counts = rl_unplugged.convert(path, made)
-    recording_writer.finish(folder, made.written, counts)
+    recording_writer.finish(folder, made.digests, counts)
     return recording_reader.read(folder)
 
 
@@ -232,14 +232,14 @@ def test_good_shards_are_kept_bad_ones_named_and_the_rest_is_done_later(tmp_path
     shard(good, episode(1, 4))
     shard(bad, episode(2, 4), o_t=None)
     first = bring(folder, good, bad)
-    assert [(b.path, b.before, b.refused is None) for b in first] == [(good, False, True), (bad, False, False)]
-    assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refused)
+    assert [(b.path, b.before, b.refusal is None) for b in first] == [(good, False, True), (bad, False, False)]
+    assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refusal)
     assert len(recording_reader.read(folder).obs) == 5
     stamp = (folder / f"{good.name}.00000.segment").stat().st_mtime_ns
     shard(bad, episode(2, 6))
     shard(late, episode(3, 2))
     again = bring(folder, good, bad, late)
-    assert [b.before for b in again] == [True, False, False] and not any(b.refused for b in again)
+    assert [b.before for b in again] == [True, False, False] and not any(b.refusal for b in again)
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
     found = recording_reader.read(folder)
     assert len(found.obs) == 5 + 7 + 3 and found.terminated.sum() == 3

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from rlbench import faults
-from tests.laws import bans, budgets, layers, words, writes
+from tests.laws import bans, budgets, layers, vocabulary, words, writes
 from tests.laws.source import ROOT, Law, Module, tree
 
-LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS, *words.LAWS)
+LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS, *words.LAWS, *vocabulary.LAWS)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -81,3 +81,22 @@ def test_nothing_is_excused_without_a_reason_beside_the_package_and_in_its_setti
     broken = [f"{module.path}:{found.line}" for module in words.beside() for found in words.excuses(module)]
     assert not broken, "\n".join([(words.excuses.__doc__ or ""), *broken])
     assert words.unexplained_rules((ROOT / "pyproject.toml").read_text(encoding="utf-8")) == []
+
+
+def test_documents_use_the_words_of_the_field() -> None:
+    assert list(vocabulary.in_documents()) == []
+
+
+@pytest.mark.parametrize(
+    ("exempt", "findings"),
+    [
+        (vocabulary.HOUSE_EXEMPT, vocabulary.house),
+        (vocabulary.NAMES_EXEMPT, vocabulary.participles),
+        (vocabulary.QUESTIONS_EXEMPT, vocabulary.questions),
+    ],
+    ids=["house words", "participles", "questions"],
+)
+def test_every_module_that_is_exempt_from_a_law_of_words_needs_it(exempt: frozenset[str], findings: Law) -> None:
+    modules = {module.path.removeprefix("rlbench/"): module for module in tree()}
+    idle = [path for path in sorted(exempt) if path not in modules or not list(findings(modules[path]))]
+    assert idle == [], "take them out of the list"

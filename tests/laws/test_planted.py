@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laws import bans, budgets, layers, words, writes
+from tests.laws import bans, budgets, layers, vocabulary, words, writes
 from tests.laws.source import Law, Module
 from tests.laws.test_laws import LAWS
 
@@ -190,9 +190,22 @@ PLANTED: list[tuple[Law, str, str]] = [
         'class C:\n    """Soft."""\n    def critic_loss(self) -> None:  # !\n        """It."""',
     ),
     (words.sources, "ops/losses.py", "def loss() -> None: ...  # !"),
-    (words.statements, "cli/run.py", '"""What it does."""  # !\nX = 1\n"""Whether it does."""  # !'),
     (
-        words.statements,
+        vocabulary.house_words,
+        "ops/losses.py",
+        'def f(lanes: int) -> None:\n    """Judge it."""  # !\n    ring.lane = 1  # !',
+    ),
+    (vocabulary.house_words, "buffers/ring.py", "x = 1  # the slope  # !\ny = 'it has told us'  # !\nLANES = 2  # !"),
+    (vocabulary.house_words, "ops/losses.py", "def f(your_goal: int) -> None: ...  # !"),
+    (
+        vocabulary.noun_names,
+        "ops/losses.py",
+        "def f(known: int) -> None:  # !\n    for made in x:  # !\n        self._kept = 1  # !",
+    ),
+    (vocabulary.noun_names, "ops/losses.py", "match x:\n    case [1, *found]:  # !\n        y = (drawn := 1)  # !"),
+    (vocabulary.statements, "buffers/ring.py", '"""What it does."""  # !\nX = 1\n"""Whether it does."""  # !'),
+    (
+        vocabulary.statements,
         "sweep/plan.py",
         'class C:\n    """How."""  # !\n    def f() -> None:\n        """Where."""  # !',
     ),
@@ -233,7 +246,8 @@ INNOCENT = [
     ("cli/run.py", "def f(path):\n    path.unlink()"),
     ("__main__.py", "from rlbench.cli.app import main\nmain()"),
     ("ops/__init__.py", ""),
-    ("__init__.py", '"""What it is."""\n__version__ = "1"'),
+    ("__init__.py", '"""The version."""\n__version__ = "1"'),
+    ("buffers/hindsight.py", "def f(goal: int) -> None:\n    columns['told'] = head.lanes\n    ended = broken = goal"),
     ("ops/losses.py", 'def loss(x: Tensor) -> Tensor:\n    """Of ``[B]``, ``[]`` (1910.01708, eq. 3)."""'),
     ("ops/losses.py", "def _of(x: Tensor) -> Tensor:\n    raise ValueError"),
     (

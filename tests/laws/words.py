@@ -33,17 +33,6 @@ SHAPE: Final = re.compile(r"``[^`]*\[[^\]`]*\][^`]*``")
 ERRORS: Final = {name for scope in (errors, builtins) for name, of in vars(scope).items() if isinstance(of, type)}
 SILENT: Final = {"NotImplementedError", "KeyboardInterrupt", "SystemExit"}  # not for the caller to handle
 
-QUESTION: Final = re.compile(r"(What|Whether|Who|Whose|Where|How)\b")
-STATED: Final = {
-    "cli",
-    "collectors",
-    "datasets",
-    "envs",
-    "evaluation",
-    "signals",
-    "sweep",
-}  # units whose docstrings open with a statement; others follow
-
 LOSSES: Final = {"algorithms", "ops"}
 SOURCE: Final = re.compile(r"https?://|\b\d{4}\.\d{5}\b|\b(eq\.|algorithm) \d|\b[A-Z][a-z]+ (19|20)\d\d\b")
 
@@ -84,15 +73,6 @@ def sources(module: Module) -> Iterator[Finding]:
         for node, docs in _public(module.tree, ()):
             if re.search(r"(^|_)loss$", node.name) and not any(SOURCE.search(doc) for doc in docs):
                 yield Finding(node.lineno, f"{node.name}: cite the paper and the equation")
-
-
-def statements(module: Module) -> Iterator[Finding]:
-    """A docstring opens with what the thing does or is: a verb or the field's noun, no question word."""
-    if module.unit in STATED:
-        for node in ast.walk(module.tree):
-            match node:
-                case ast.Expr(value=ast.Constant(value=str(text))) if QUESTION.match(text):
-                    yield Finding(node.lineno, f"opens with {text.split()[0]}: begin with a verb or the field's noun")
 
 
 def excuses(module: Module) -> Iterator[Finding]:
@@ -141,4 +121,4 @@ def _raised(node: ast.AST) -> str:
     return ""
 
 
-LAWS: Final = (shapes, refusals, sources, statements, excuses)
+LAWS: Final = (shapes, refusals, sources, excuses)

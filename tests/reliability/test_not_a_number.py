@@ -27,7 +27,7 @@ from rlbench.signals import Stop
 
 SHORT = ("budget.steps=600", "budget.epoch=200", "budget.segment=200", "protocol.episodes=2", "protocol.envs=2")
 REPLAY = ("algo.replay.capacity=400", "algo.learning_starts=100", "algo.batch=8")
-RECORDED = ("algo.batch=8",)
+DATASET_STEPS = ("algo.batch=8",)
 FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
     "q": ("toy", "dqn", "Catch", REPLAY),
     "categorical": ("toy", "rainbow", "Catch", REPLAY),
@@ -42,7 +42,7 @@ FAMILIES = {  # one of each kind of learner: suite, algorithm, task, changes
     "natural": ("toy", "npg", "Catch", ("algo.rollout_length=8",)),
     "reinforce": ("toy", "reinforce", "Catch", ("algo.rollout_length=16",)),
     "curious": ("toy", "ppo+icm", "Doors", ("algo.rollout_length=8",)),
-    **{name: ("offline", name, "rlb-hopper-medium", RECORDED) for name in suites.algorithms("offline")},
+    **{name: ("offline", name, "rlb-hopper-medium", DATASET_STEPS) for name in suites.algorithms("offline")},
 }
 FEW = ("q", "soft", "surrogate", "td3bc")
 """Of every trainer and every engine one."""

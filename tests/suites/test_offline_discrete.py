@@ -163,7 +163,7 @@ def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
             made.add(recording_writer.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
         made.add(recording_writer.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
     made.flush()
-    recording_writer.finish(tmp_path / "rlb-x.frames", made.written, {"task": BREAKOUT})
+    recording_writer.finish(tmp_path / "rlb-x.frames", made.digests, {"task": BREAKOUT})
     spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
     run = learned(
         spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))

@@ -12,7 +12,7 @@ from rlbench.cli.resolve import resolve
 from rlbench.config.canonical import fields
 from rlbench.config.offline import Offline
 from rlbench.report.reference_scores import documented
-from rlbench.suites.offline import OWN, PUBLISHED, rows, settings, system
+from rlbench.suites.offline import D4RL_IDS, OWN, rows, settings, system
 
 CORL = "corl-team/CORL@eeeeef2"
 ROBOMIMIC = "ARISE-Initiative/robomimic@d309eae"
@@ -177,7 +177,7 @@ PROTOCOL = {"Tianshou": (5_000, 10), "CORL": (5_000, 10), "robomimic": (5_000, 5
 CELLS = [
     (cell.key.algorithm, cell.key.dataset, cell.primary.system)
     for cell in documented("offline")
-    if cell.key.dataset in PUBLISHED
+    if cell.key.dataset in D4RL_IDS
 ]
 
 OF_CRITICS = {f"algo.{name}" for name in ("critic_lr", "gamma", "tau", "n_step", "return_span", "terminate_on_end")}

@@ -142,9 +142,9 @@ def test_a_task_that_is_not_of_mujoco_is_refused_at_look_up() -> None:
         ("algo.redq_subset=3", "cannot be drawn from critics=2"),
         ("algo.policy.log_std_min=5", "must lie below log_std_max"),
         ("algo.policy.target_entropy=-3", "nothing aims at it"),
-        ("protocol.epsilon=0.5", "only Q-learning is judged with it"),
+        ("protocol.epsilon=0.5", "only Q-learning is evaluated with it"),
         ("algo.replay.hindsight=hindsight", "has no goals"),
-        ("algo.replay.capacity=100", "1 lanes|warmup"),
+        ("algo.replay.capacity=100", "1 envs|warmup"),
     ],
 )
 def test_what_contradicts_itself_is_refused(change: str, complaint: str) -> None:

@@ -1,0 +1,145 @@
+"""The field's words: no house word of docs/glossary.md's left column, and no participle as the name of a variable.
+
+Each law has a list of exempt modules. It may only shrink: a test fails where an exempt module keeps the law.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tests.laws.source import ROOT, Finding, Module
+
+HOUSE: Final[Mapping[str, str]] = {
+    r"numbered actions?": "discrete actions",
+    r"slopes?|steep": "gradient",
+    r"lanes?": "env",
+    r"judg(e|es|ed|ing|ement)": "evaluate, evaluation",
+    r"cards?": "GPU",
+    r"pictures?": "frame, figure",
+    r"film(s|ed|ing)?|tapes?": "record, video, recorder",
+    r"worth": "value, return",
+    r"strangers?": "other file, other program",
+    r"told|said|asked": "metadata, reported, requested",
+    r"coins?": "exploration draw, uniform number",
+    r"company|seats?": "gone with what they named",
+    r"press(ed)? down": "penalize",
+}
+"""House words as patterns, and the field's words to write instead."""
+
+GOALS: Final = {"accel", "algorithms", "nets", "ops", "training"}  # units where a goal would be a TD target
+
+STORED: Final = {"held", "sampled", "lanes", "deviation", "told", "goals", "goal", "card", "judges"}
+"""Names that records, recipes, checkpoints or JSON documents store, as whole identifiers."""
+
+LISTS: Final = tomllib.loads((ROOT / "tests" / "laws" / "vocabulary.toml").read_text(encoding="utf-8"))
+
+PARTICIPLES: Final = frozenset(LISTS["participles"].split())
+"""Participles that stand for a noun left out; adjectives of flags and masks, such as ``ended``, are none of them."""
+
+HOUSE_EXEMPT: Final = frozenset(LISTS["house_exempt"])
+NAMES_EXEMPT: Final = frozenset(LISTS["names_exempt"])
+QUESTIONS_EXEMPT: Final = frozenset(LISTS["questions_exempt"])
+
+QUESTION: Final = re.compile(r"(What|Whether|Who|Whose|Where|How)\b")
+PATTERN: Final = re.compile(rf"(?<![a-z])({'|'.join(HOUSE)})(?![a-z])", re.IGNORECASE)
+GOAL: Final = re.compile(r"(?<![a-z])goals?(?![a-z])", re.IGNORECASE)
+DOCUMENTS: Final = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/tables/README.md", "docs/*.md")
+
+
+def house_words(module: Module) -> Iterator[Finding]:
+    """Identifiers, docstrings, comments, help and messages use the field's words, not the house's."""
+    if module.path.removeprefix("rlbench/") not in HOUSE_EXEMPT:
+        yield from house(module)
+
+
+def house(module: Module) -> Iterator[Finding]:
+    """Every house word of a module, exempt or not."""
+    goals = module.unit in GOALS
+    for line, text in _texts(module):
+        for word in [*PATTERN.findall(text), *(GOAL.findall(text) if goals else [])]:
+            found = word[0] if isinstance(word, tuple) else word
+            yield Finding(line, f"{found}: write {instead(found)}")
+
+
+def noun_names(module: Module) -> Iterator[Finding]:
+    """A variable has a noun for its name, not a participle that leaves the noun out."""
+    if module.path.removeprefix("rlbench/") not in NAMES_EXEMPT:
+        yield from participles(module)
+
+
+def participles(module: Module) -> Iterator[Finding]:
+    """Every variable of a module that is named by a participle, exempt or not."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                pass
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                pass
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                pass
+            case _:
+                continue
+        if name not in STORED and name.strip("_").lower() in PARTICIPLES:
+            yield Finding(node.lineno, f"{name}: name the noun that it stands for")
+
+
+def statements(module: Module) -> Iterator[Finding]:
+    """A docstring opens with what the thing does or is: a verb or the field's noun, no question word."""
+    if module.path.removeprefix("rlbench/") not in QUESTIONS_EXEMPT:
+        yield from questions(module)
+
+
+def questions(module: Module) -> Iterator[Finding]:
+    """Every docstring of a module that opens with a question word, exempt or not."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))) if QUESTION.match(text):
+                yield Finding(node.lineno, f"opens with {text.split()[0]}: begin with a verb or the field's noun")
+            case _:
+                pass
+
+
+def in_documents() -> Iterator[str]:
+    """Every house word in a document for readers, and in the changelog's unreleased part; code is left out."""
+    for path in sorted(path for glob in DOCUMENTS for path in ROOT.glob(glob)):
+        yield from _in_document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    yield from _in_document("CHANGELOG.md", "## ".join(re.split(r"^## ", changelog, flags=re.MULTILINE)[:2]))
+
+
+def instead(word: str) -> str:
+    """The field's words for a house word."""
+    return next((better for house, better in HOUSE.items() if re.fullmatch(house, word.lower())), "target")
+
+
+def _in_document(name: str, text: str) -> Iterator[str]:
+    without_code = re.sub(r"```.*?```|`[^`]*`", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL)
+    for number, line in enumerate(without_code.splitlines(), 1):
+        for match in PATTERN.finditer(line):
+            yield f"{name}:{number}: {match[0]}: write {instead(match[0])}"
+
+
+def _texts(module: Module) -> Iterator[tuple[int, str]]:
+    """Names in words, docstrings, comments, and strings of more than one word: single words are keys."""
+    yield from module.comments
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Constant(value=str(text)) if " " in text:
+                yield node.lineno, re.sub(r"``[^`]*``", "", text)
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                yield node.lineno, _words(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, _words(name)
+            case _:
+                pass
+
+
+def _words(name: str) -> str:
+    return "" if name in STORED else re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name)
+
+
+LAWS: Final = (house_words, noun_names, statements)
