@@ -134,7 +134,7 @@ def foreign_evaluation(spec: Spec, actor: ForeignActor, info: EnvInfo, seeds: Se
     stage = EvaluationSetup(
         actor=actor,
         action=Column(shape, dtype),
-        judging=explorer,
+        evaluating=explorer,
         bound=None,
         scale=None,
         threads=stepping_threads(runtime),
