@@ -33,7 +33,7 @@ def parts(
         learner=_learner(algo, info, actions, device, compiler),
         action=Column((actions,), torch.float32),
         training=lambda generator: GaussianNoise(generator=generator, scale=scale),
-        judging=lambda _: NoExploration(),
+        eval_explorer=lambda _: NoExploration(),
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
     )
 

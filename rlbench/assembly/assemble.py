@@ -110,7 +110,7 @@ def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> EvaluationSetup:
     """Where what learns from a replay plays."""
     threads = stepping_threads(runtime)
     return EvaluationSetup(
-        actor=actor, action=parts.action, judging=parts.judging, bound=None, scale=None, threads=threads
+        actor=actor, action=parts.action, eval_explorer=parts.eval_explorer, bound=None, scale=None, threads=threads
     )
 
 
@@ -165,7 +165,7 @@ def rolling(
     return EvaluationSetup(
         actor=actor,
         action=action,
-        judging=lambda _: NoExploration(),
+        eval_explorer=lambda _: NoExploration(),
         bound=policy_gradient.bound(algo, info),
         scale=scale,
         threads=stepping_threads(runtime),

@@ -34,7 +34,7 @@ class Parts(NamedTuple):
     learner: OffPolicyLearner[Transition]
     action: Column  # how an action lies in the ring
     training: Callable[[torch.Generator], Explorer]
-    judging: Callable[[torch.Generator], Explorer]
+    eval_explorer: Callable[[torch.Generator], Explorer]
     exploration: Callable[[int], float]  # live agent steps to how much is explored
 
 
@@ -48,7 +48,7 @@ class OfflineParts(NamedTuple):
     learner: OffPolicyLearner[Transition]
     action: Column  # how an action lies in the ring
     schedules: list[Schedule]  # of the number of updates made, not of steps
-    judging: Callable[[torch.Generator], Explorer] = _as_preferred
+    eval_explorer: Callable[[torch.Generator], Explorer] = _as_preferred
 
 
 def torso(chosen: Torso, spec: Spec, info: EnvInfo) -> NatureTorso | MlpTorso:

@@ -46,7 +46,7 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, comp
         learner=learner,
         action=Column((), torch.int64),
         training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
-        judging=lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon),
+        eval_explorer=lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon),
         exploration=algo.epsilon.at,
     )
 
@@ -139,6 +139,6 @@ def discrete_sac_parts(
         learner=learner,
         action=Column((), torch.int64),
         training=lambda _: NoExploration(),
-        judging=lambda _: NoExploration(),
+        eval_explorer=lambda _: NoExploration(),
         exploration=lambda _: 0.0,
     )

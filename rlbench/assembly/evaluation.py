@@ -28,7 +28,7 @@ class EvaluationSetup(NamedTuple):
 
     actor: Actor
     action: Column  # how an action lies in the ring
-    judging: Callable[[torch.Generator], Explorer]
+    eval_explorer: Callable[[torch.Generator], Explorer]
     bound: Callable[[torch.Tensor], torch.Tensor] | None  # from a chosen action to the one that is carried out
     scale: Scaling | None  # of observations
     threads: int  # that step the environments
@@ -51,7 +51,7 @@ def protocol_evaluation(
     return Evaluation(
         actor=stage.actor,
         recorder=ring_of(spec, info, stage.action, device, capacity=capacity, num_envs=protocol.envs, sampler=nobody),
-        explorer=stage.judging(seeds.child("explore").torch(device)),
+        explorer=stage.eval_explorer(seeds.child("explore").torch(device)),
         envs=environments(spec.task, seeds=env_seeds, training=False, scale=stage.scale, threads=stage.threads),
         seeds=env_seeds,
         episodes=protocol.episodes,

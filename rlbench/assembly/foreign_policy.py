@@ -134,7 +134,7 @@ def foreign_evaluation(spec: Spec, actor: ForeignActor, info: EnvInfo, seeds: Se
     stage = EvaluationSetup(
         actor=actor,
         action=Column(shape, dtype),
-        evaluating=explorer,
+        eval_explorer=explorer,
         bound=None,
         scale=None,
         threads=stepping_threads(runtime),

@@ -163,7 +163,7 @@ def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> Evaluati
     return EvaluationSetup(
         actor=parts.learner,
         action=parts.action,
-        judging=parts.judging,
+        eval_explorer=parts.eval_explorer,
         bound=None,
         scale=scale,
         threads=threads,

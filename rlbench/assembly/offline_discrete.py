@@ -37,7 +37,7 @@ def parts(
         learner=_learner(spec, algo, info, device, compiler),
         action=Column((), torch.int64),
         schedules=[],
-        judging=lambda coin: EpsilonGreedy(actions=actions, generator=coin, epsilon=spec.protocol.epsilon),
+        eval_explorer=lambda coin: EpsilonGreedy(actions=actions, generator=coin, epsilon=spec.protocol.epsilon),
     )
 
 

@@ -197,8 +197,8 @@ def test_the_rest_of_the_settings_reaches_the_learner() -> None:
 def test_it_is_judged_with_the_chance_of_its_protocol() -> None:
     assert isinstance(SPEC.algo, OfflineQ)
     judged = SPEC.model_copy(update={"protocol": SPEC.protocol.model_copy(update={"epsilon": 0.25})})
-    judging = parts(judged, SPEC.algo, INFO, CPU).judging
-    assert judging is not None
-    explorer = judging(torch.Generator().manual_seed(0))
+    eval_explorer = parts(judged, SPEC.algo, INFO, CPU).eval_explorer
+    assert eval_explorer is not None
+    explorer = eval_explorer(torch.Generator().manual_seed(0))
     changed = explorer(torch.full((4000,), 2)) != 2
     assert changed.float().mean().item() == pytest.approx(0.25 * 2 / 3, abs=0.03)
