@@ -46,7 +46,7 @@ def parts(spec: Spec, algo: QLearning, info: EnvInfo, device: torch.device, comp
         learner=learner,
         action=Column((), torch.int64),
         training=lambda generator: EpsilonGreedy(actions=actions, generator=generator),
-        eval_explorer=lambda generator: EpsilonGreedy(actions=actions, generator=generator, epsilon=spec.protocol.epsilon),
+        eval_explorer=lambda rng: EpsilonGreedy(actions=actions, generator=rng, epsilon=spec.protocol.epsilon),
         exploration=algo.epsilon.at,
     )
 
