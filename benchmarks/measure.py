@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from benchmarks import eval_explorer, offline, onpolicy, profile, recording
+from benchmarks import judging, offline, onpolicy, profile, recording
 from benchmarks.cases import BATCH, Case
 from benchmarks.halfcheetah import loop
 from benchmarks.ours import WARMUP, trainer
@@ -84,7 +84,7 @@ def storage(case: Case) -> Samples:
 
 WORKLOADS: dict[str, Callable[[Case], Samples]] = {
     "offline-update": offline.updates,
-    "offline-evaluation": eval_explorer.seconds,
+    "offline-evaluation": judging.seconds,
     "gemm": gemm,
     "dqn-update": update,
     "dqn-pong": pong,
