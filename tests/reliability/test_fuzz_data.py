@@ -38,6 +38,7 @@ from rlbench.datasets import (
 from tests.reliability import odd
 from tests.reliability.odd import changes, damaged, only_refusals, spelled, told
 from tests.reliability.test_fuzz import Fuzzed
+from tests.slow import slow_but
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
 FLAT = CORPUS / "rlb-corpus.hdf5"
@@ -354,7 +355,7 @@ FUZZED = {
 }
 
 
-@pytest.mark.parametrize("kind", FUZZED)
+@pytest.mark.parametrize("kind", slow_but(FUZZED, *range(0, len(FUZZED), 2)))
 def test_what_a_stranger_gives_is_read_or_refused(kind: str) -> None:
     odd.tried(FUZZED[kind].drawn, FUZZED[kind].body, FUZZED[kind].few)
 

@@ -27,6 +27,7 @@ from tests.conftest import epoch
 from tests.records.test_store import outcome
 from tests.reliability.odd import sealed, told
 from tests.reliability.test_fuzz_data import CORPUS
+from tests.slow import slow_but
 
 PLANTED = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
 
@@ -235,7 +236,7 @@ def prints(out: str) -> bool:
     return all(line.isprintable() for line in out.replace("\t", " ").split("\n"))
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", slow_but(FIELDS, 0))
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_an_odd_name_in_a_record_reaches_neither_a_path_nor_a_terminal(name: str, field: str, victim: Path) -> None:
     renamed(field, ODD_NAMES[name])

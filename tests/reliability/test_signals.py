@@ -325,7 +325,7 @@ def test_no_child_outlives_its_parent_however_that_ends(number: signal.Signals, 
 def test_shards_sweeps_judges_and_films_are_the_only_ones_that_start_processes_that_last() -> None:
     """Whoever starts others must see to it that they end: see ``tests/sweep``, and ``test_judges`` here.
 
-    A film's encoder reads a pipe, and ends with it.
+    A video's encoder and the process of a model read a pipe, and end with it.
     """
     package = Path(shard_conversion.__file__).parents[1]
     found = {
@@ -333,4 +333,10 @@ def test_shards_sweeps_judges_and_films_are_the_only_ones_that_start_processes_t
         for path in package.rglob("*.py")
         if any(word in path.read_text() for word in ("multiprocessing", "ProcessPool", "Popen", "os.fork"))
     }
-    assert found == {"evaluation/pool.py", "cli/video_writer.py", "datasets/shard_conversion.py", "sweep/worker.py"}
+    assert found == {
+        "evaluation/pool.py",
+        "evaluation/model_client.py",
+        "cli/video_writer.py",
+        "datasets/shard_conversion.py",
+        "sweep/worker.py",
+    }
