@@ -181,18 +181,18 @@ def _print(endings: Sequence[Ending], decisions: list[dict[str, object]], result
     """Print the runs with the verdicts of their cells; name refused runs on stderr."""
     from rlbench.cli.until_decided import decision_sentence
 
-    rows = [_ending_row(ending) for ending in endings]
+    rows = [ending_row(ending) for ending in endings]
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "runs": rows, **({"decisions": decisions} if decisions else {})})
     else:
         verdicts = [decision_sentence(row) for row in decisions] or _verdicts(endings, results)
-        emit("\n".join(sentences([*_summary(endings, rows), *verdicts], terminal_width())))
+        emit("\n".join(sentences([*summary(endings, rows), *verdicts], terminal_width())))
     for row in rows:
         if row["status"] == "refused":
             complain(str(row["reason"]))
 
 
-def _summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
+def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
     """One line a run that this command trained; of the others, how many are done and how many it did not reach."""
     lines, untouched = [], Counter[str]()
     for ending, row in zip(endings, rows, strict=True):
@@ -282,7 +282,7 @@ def _plan_lines(
     return lines
 
 
-def _ending_row(ending: Ending) -> dict[str, object]:
+def ending_row(ending: Ending) -> dict[str, object]:
     """Row of the JSON for a run that has ended."""
     from rlbench.report.run_status import standing
 

@@ -10,6 +10,9 @@ import pytest
 from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.cli.next_step import verdict_lines
+from rlbench.cli.run import ending_row, summary
+from rlbench.sweep.events import Ending, Status
+from rlbench.sweep.plan import Job
 
 Record = Callable[..., Path]
 CATCH = {"suite": "toy", "task": "Catch"}
@@ -83,3 +86,29 @@ def test_a_dry_run_has_a_line_for_a_cell_and_one_for_all(
     done, new, total = capsys.readouterr().out.splitlines()
     assert done.startswith("toy/dqn/Catch seeds 0,1: done, ") and new.startswith("toy/dqn/Catch seeds 2,3,4: new, 0 of")
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
+
+
+def test_after_a_signal_the_summary_names_the_runs_that_were_trained_and_counts_the_others() -> None:
+    specs = [suites.spec("toy", "dqn", "Catch", seed=seed) for seed in range(5)]
+    states: list[tuple[Status, bool]] = [
+        ("done", False), ("done", False), ("done", True), ("interrupted", True), ("interrupted", False)
+    ]  # fmt: skip
+    endings = [
+        Ending(
+            job=Job(spec=spec, folder=Path(f"runs/{spec.seed}"), threads=1, memory=1),
+            status=status,
+            reason="Ctrl-C",
+            outcome=None,
+            started=started,
+            log=None,
+            attempts=None,
+        )
+        for spec, (status, started) in zip(specs, states, strict=True)
+    ]
+    lines = summary(endings, [ending_row(ending) for ending in endings])
+    assert [line.partition(" at ")[0] for line in lines] == [
+        "toy/dqn/Catch seed 2: done",
+        "toy/dqn/Catch seed 3: interrupted (Ctrl-C)",
+        "2 runs done already",
+        "1 run not reached; the same command goes on",
+    ]
