@@ -86,8 +86,8 @@ class ReferenceCurve:
         return Level(
             step=step,
             reference_step=step - self.curve.uncounted_steps,
-            mean=mean([_interpolated(place, self.curve.env_steps, self.curve.mean) for place in places]),
-            std=mean([_interpolated(place, self.curve.env_steps, self.curve.std) for place in places]),
+            mean=mean([interpolated(place, self.curve.env_steps, self.curve.mean) for place in places]),
+            std=mean([interpolated(place, self.curve.env_steps, self.curve.std) for place in places]),
             n=self.curve.n,
         )
 
@@ -114,7 +114,7 @@ class ReferenceCurve:
         """
         number = self.checkpoints.index(step) + 1
         tested = any(self.informative(place) for place in self.checkpoints[: number - 1])
-        return (_spent(number) - (_spent(number - 1) if tested else 0.0)) / ALPHA
+        return (spent(number) - (spent(number - 1) if tested else 0.0)) / ALPHA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -250,7 +250,7 @@ def reached(run: Run, step: int) -> bool:
     return (run.status == "done" and run.env_steps < run.budget) or SLACK * run.evaluations[-1].env_steps >= step
 
 
-def _interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
+def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
     """The value at ``step`` on the line between its neighbours; the first or the last one outside."""
     if step <= steps[0]:
         return values[0]
@@ -260,7 +260,7 @@ def _interpolated(step: float, steps: Sequence[int], values: Sequence[float]) ->
     return values[-1]
 
 
-def _spent(number: int) -> float:
+def spent(number: int) -> float:
     """The alpha spent up to the checkpoint of this number, counted from 1; none before."""
     if number == 0:
         return 0.0

@@ -253,10 +253,16 @@ def _lower_tail(difference: float, error: float, degrees: float) -> float:
 
 
 def _welch(ours: float, count: int, theirs: float, n: int) -> float:
-    """Welch's degrees of freedom for two squared errors, rounded down; those of one side where the other has none.
+    """Welch's degrees of freedom, rounded down, or those of our seeds with the documented variance if that has fewer.
 
-    Not rounded, three seeds against ten that lie one margin lower pass in 5 to 6 of 100 simulated cases.
+    Three to five seeds lie close together by chance now and then. Welch's test then counts on the document's degrees
+    of freedom, and would err in up to 6 of 100 simulated cases, and in far more than its share at small levels.
     """
+    return min(_degrees(ours, count, theirs, n), _degrees(max(ours, theirs * n / count), count, theirs, n))
+
+
+def _degrees(ours: float, count: int, theirs: float, n: int) -> float:
+    """Satterthwaite's degrees of freedom of two squared errors, rounded down; of one where the other is zero."""
     parts = [(square, size) for square, size in ((ours, count), (theirs, n)) if square > 0 and size > 1]
     if not parts:
         return max(1, count - 1)

@@ -1,0 +1,379 @@
+"""Error rates of the verdicts at equal steps and of ``run --until-decided``: ``scripts/calibration`` writes the tables.
+
+Simulated curves have the documented means and stds. Seeds are normal, and AR(1) from one evaluation to the next. Ours
+differ from the documented ones by a multiple of the margin; at -1 both ON TRACK and BEHIND are false.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from rlbench.records.looks import DESIGN
+from rlbench.report.cells import every_cell
+from rlbench.report.curves import documented_curves
+from rlbench.report.equal_steps import (
+    CHECKPOINTS,
+    SHARE_OF_WAY,
+    STDS_ABOVE_START,
+    ReferenceCurve,
+    at_equal_steps,
+    interpolated,
+    reference_curve,
+    settled_at,
+    spent,
+)
+from rlbench.report.estimate import within
+from rlbench.report.reference_scores import documented
+from rlbench.report.reference_table import CellKey
+from rlbench.report.references import reference
+from rlbench.report.run_index import Runs, gather
+from rlbench.report.tolerances import margin, on_scale
+from rlbench.report.verdict import ALPHA, FEWEST, SHARE, settle
+
+Array: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = dict[str, str]
+
+REPEATS: Final = 4_000
+SEEDS: Final = (3, 5, 10)
+CORRELATION: Final = 0.9  # between neighbouring evaluations of a seed
+SHIFTS: Final = (0.0, -0.5, -1.0, -2.0)  # true differences in margins, equally likely
+WORDS: Final = ("ON TRACK", "AHEAD", "OPEN", "BEHIND", "TOO EARLY")
+SUBSETS: Final = 20  # of three seeds of a cell that was run in full
+STD_RATIOS: Final = (0.5, 1.0, 2.0, 4.0)  # of our seeds to the documented ones
+TABLES: Final = ("equal_steps", "transitions", "records", "until_decided")
+FIXED: Final = tuple(range(10, 21))  # seeds of the designs with one look
+
+
+class Chances(NamedTuple):
+    """One-sided p-values of a difference, an array each."""
+
+    worse: Array  # of the hypothesis that ours are below the margin: small where they are not
+    below: Array  # that ours are within the margin: small where they are below it
+    above: Array
+
+
+def welch(scores: Array, mean: Array, std: Array, n: int, apart: Array | float) -> Chances:
+    """Test seeds against documented ones as ``rlbench.report.verdict.against_seeds`` does, in all repetitions at once.
+
+    ``scores`` is ``[R, k]``, the others ``[R]``; ``std`` is divided by ``n``, and ``apart`` is the margin.
+    """
+    count = scores.shape[1]
+    ours, theirs = scores.var(axis=1, ddof=1) / count, std**2 / (n - 1)
+    squares = ours, np.maximum(ours, theirs * n / count)
+    error, difference = np.sqrt(ours + theirs), scores.mean(axis=1) - mean
+    with np.errstate(divide="ignore", invalid="ignore"):  # a documented std of 0 at the start, where nothing is tested
+        degrees = np.minimum.reduce(
+            [np.floor((s + theirs) ** 2 / (s**2 / (count - 1) + theirs**2 / (n - 1)) + 1e-9) for s in squares]
+        )
+        lower, upper = (difference + apart) / error, (difference - apart) / error
+    return Chances(stdtr(degrees, -lower), stdtr(degrees, lower), stdtr(degrees, -upper))
+
+
+class Simulation(NamedTuple):
+    """Words ``[R, checkpoints]`` of a cell as indices of ``WORDS``."""
+
+    words: NDArray[np.int64]
+
+    @property
+    def informative(self) -> NDArray[np.bool_]:
+        """Checkpoints that are not too early, ``[R, checkpoints]``."""
+        return np.not_equal(self.words, WORDS.index("TOO EARLY"))
+
+    def rate_per_look(self, word: str) -> float:
+        """Share of a word among the informative looks."""
+        return float((self.words == WORDS.index(word)).sum() / max(1, self.informative.sum()))
+
+    def rate_ever(self, word: str) -> float:
+        """Share of repetitions with the word at any checkpoint."""
+        return float((self.words == WORDS.index(word)).any(axis=1).mean())
+
+
+def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repeats: int = REPEATS) -> Simulation:
+    """Simulate documented and own seeds of a cell whose true difference is ``shift`` margins at every checkpoint."""
+    draw = np.random.default_rng([*"/".join(key).encode(), seeds, round(10 * abs(shift))])
+    windows = [[step - curve.curve.uncounted_steps for step in curve.window(at)] for at in curve.checkpoints]
+    places = np.array([place for window in windows for place in window])
+    ends = np.cumsum([len(window) for window in windows])
+    mean, std = (
+        np.array([interpolated(place, curve.curve.env_steps, values) for place in places.tolist()])
+        for values in (curve.curve.mean, curve.curve.std)
+    )
+    n, columns = curve.curve.n, len(places)
+    correlation = CORRELATION ** (np.abs(places[:, None] - places) / curve.epoch)
+    root = np.linalg.cholesky(correlation + 1e-9 * np.eye(columns)).T * std * np.sqrt(n / (n - 1))
+
+    def window_means(values: Array) -> Array:
+        return np.stack([part.mean(axis=-1) for part in np.split(values, ends[:-1], axis=-1)], axis=-1)
+
+    theirs = mean + draw.standard_normal((repeats, n, columns)) @ root
+    level, spread = window_means(theirs.mean(axis=1)), window_means(theirs.std(axis=1))
+    scale = reference(key)
+    random = scale.random if scale is not None else curve.curve.mean[0]
+    margins = np.maximum(SHARE * np.abs(level - random), spread)
+    ours = window_means(mean + draw.standard_normal((repeats, seeds, columns)) @ root) + shift * margins[:, None]
+    start = curve.curve.mean[0]
+    best = max(np.array(curve.curve.mean)[np.array(curve.curve.env_steps) <= curve.budget].tolist())
+    rise = level - start
+    begun = np.array([at > curve.curve.uncounted_steps for at in curve.checkpoints])
+    informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_WAY * (best - start)))
+    words = np.full(level.shape, WORDS.index("TOO EARLY"))
+    for look in range(len(CHECKPOINTS)):
+        level_of_look = spent(look + 1) - np.where(informative[:, :look].any(axis=1), spent(look), 0.0)
+        chances = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look])
+        word = np.where(chances.worse < ALPHA, WORDS.index("ON TRACK"), WORDS.index("OPEN"))
+        word = np.where((chances.above <= ALPHA) & (chances.worse < ALPHA), WORDS.index("AHEAD"), word)
+        word = np.where(chances.below <= level_of_look, WORDS.index("BEHIND"), word)
+        words[:, look] = np.where(informative[:, look], word, words[:, look])
+    return Simulation(words)
+
+
+def cell_rows(key: CellKey, curve: ReferenceCurve, repeats: int = REPEATS) -> Iterator[Row]:
+    """Yield the error rates of a cell at the margin, a row for each number of seeds."""
+    for seeds in SEEDS:
+        found = simulate(key, curve, seeds, -1.0, repeats)
+        yield {
+            **dict(zip(("suite", "algorithm", "task"), key, strict=False)),
+            "seeds": str(seeds),
+            "informative_looks": f"{found.informative.sum(axis=1).mean():.2f}",
+            "false_on_track": f"{found.rate_per_look('ON TRACK'):.4f}",
+            "false_behind": f"{found.rate_ever('BEHIND'):.4f}",
+        }
+
+
+def curves() -> dict[CellKey, ReferenceCurve]:
+    """Documented curves of cells with settings of ours."""
+    return {key: curve for key in sorted(documented_curves()) if (curve := reference_curve(key)) is not None}
+
+
+def transition_rows(known: Mapping[CellKey, ReferenceCurve], repeats: int = REPEATS // 10) -> Iterator[Row]:
+    """Yield how often each word at the full budget follows a word at a checkpoint, over all cells and ``SHIFTS``."""
+    counts: Counter[tuple[int, int, int]] = Counter()
+    for key, curve in known.items():
+        for shift in SHIFTS:
+            words = simulate(key, curve, FEWEST, shift, repeats).words
+            for look in range(len(CHECKPOINTS) - 1):
+                counts.update(zip([look] * repeats, words[:, look].tolist(), words[:, -1].tolist(), strict=True))
+    for look, share in enumerate(CHECKPOINTS[:-1]):
+        for place, word in enumerate(WORDS):
+            finals = [counts[look, place, last] for last in range(len(WORDS))]
+            if sum(finals):
+                often = {f"then {name}": f"{hits / sum(finals):.3f}" for name, hits in zip(WORDS, finals, strict=True)}
+                yield {"checkpoint": f"{share:.0%}", "word": word, "looks": str(sum(finals)), **often}
+
+
+def record_rows(results: Path) -> Iterator[Row]:
+    """Yield the words of three seeds of each cell that was run in full, at each checkpoint, beside its final verdict.
+
+    The seeds are every three of the cell's, at most ``SUBSETS`` of them; the verdict is that of all seeds.
+    """
+    finals = {cell.key: cell.verdict.word for cell in every_cell(["atari", "mujoco"], results)}
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for key, runs in sorted(gather(results).items()):
+        curve = reference_curve(key)
+        if curve is None or len(runs.complete) < FEWEST or runs.failed:
+            continue
+        for chosen in islice(combinations(runs.complete, FEWEST), SUBSETS):
+            for share, step in zip(CHECKPOINTS, curve.checkpoints, strict=True):
+                short = [
+                    replace(run, status="interrupted", evaluations=tuple(within(run.evaluations, step)))
+                    for run in chosen
+                ]
+                at = at_equal_steps(key, Runs(short=short))
+                if at is not None and at.level.step == step:
+                    (worded,) = settled_at([at], settle([] if at.claim is None else [at.claim]))
+                    counts[f"{share:.0%}", worded.word if worded else "", finals[key]] += 1
+    for (label, word, final), hits in sorted(counts.items(), key=lambda item: (int(item[0][0][:-1]), item[0])):
+        yield {"checkpoint": label, "word": word, "final": final, "subsets": str(hits)}
+
+
+def margins_in_stds() -> list[float]:
+    """Margins of the documented MuJoCo cells in sample stds of the documented seeds."""
+    found = []
+    for cell in documented("mujoco"):
+        score = cell.primary
+        if score.std and score.n and score.n > 1 and on_scale(reference(cell.key), score.estimator) is not None:
+            found.append(margin(cell.key, score) / (score.std * (score.n / (score.n - 1)) ** 0.5))
+    return found
+
+
+def sequential(
+    apart: float, shift: float, ratio: float, design: Sequence[tuple[int, float]] = DESIGN, repeats: int = REPEATS
+) -> tuple[dict[str, float], float]:
+    """Simulate ``--until-decided`` against ten documented seeds of std 1; rates of verdicts, and mean seeds.
+
+    ``apart`` is the margin, ``shift`` the true difference in margins and ``ratio`` the std of our seeds.
+    """
+    draw = np.random.default_rng([round(1000 * apart), round(10 * shift + 100), round(10 * ratio)])
+    mean, std = draw.standard_normal(repeats) / 10**0.5, np.sqrt(draw.chisquare(9, repeats) / 10)
+    scores = shift * apart + ratio * draw.standard_normal((repeats, design[-1][0]))
+    word, used = np.full(repeats, "INCONCLUSIVE"), np.full(repeats, design[-1][0])
+    inflation = sum(level for _, level in design)
+    for seeds, level in design:
+        chances = welch(scores[:, :seeds], mean, std, 10, apart)
+        look = np.where(chances.worse < level, "REPRODUCED", "INCONCLUSIVE")
+        look = np.where((chances.worse < level) & (chances.above * inflation / level <= ALPHA), "ABOVE", look)
+        look = np.where(chances.below * inflation / level <= ALPHA, "BELOW", look)
+        now = (word == "INCONCLUSIVE") & (look != "INCONCLUSIVE")
+        word[now], used[now] = look[now], seeds
+    return {name: float((word == name).mean()) for name in ("REPRODUCED", "BELOW", "ABOVE")}, float(used.mean())
+
+
+def sequential_rows() -> Iterator[Row]:
+    """Yield the error rates of the design at the margin; then its power and seeds beside those of fixed designs."""
+    apart = sorted(margins_in_stds())[:: max(1, len(margins_in_stds()) // 12)]
+    for ratio in STD_RATIOS:
+        lower, upper = (
+            [sequential(value, shift, ratio, repeats=5 * REPEATS)[0] for value in apart] for shift in (-1.0, 1.0)
+        )
+        yield {
+            "design": "until decided",
+            "std_ratio": f"{ratio:g}",
+            "false_reproduced": f"{max(rates['REPRODUCED'] + rates['ABOVE'] for rates in lower):.4f}",
+            "false_below": f"{max(rates['BELOW'] for rates in lower):.4f}",
+            "false_above": f"{max(rates['ABOVE'] for rates in upper):.4f}",
+        }
+    designs: dict[str, Sequence[tuple[int, float]]] = {"until decided": DESIGN}
+    designs |= {f"fixed {count}": ((count, ALPHA),) for count in FIXED}
+    for name, design in designs.items():
+        found = [sequential(value, 0.0, 1.0, design) for value in margins_in_stds()]
+        power = np.mean([rates["REPRODUCED"] + rates["ABOVE"] for rates, _ in found])
+        yield {"design": name, "power": f"{power:.4f}", "mean_seeds": f"{np.mean([used for _, used in found]):.2f}"}
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as CSV; a missing field is empty."""
+    listed = list(rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in listed for name in row)), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(listed)
+
+
+def read(path: Path) -> list[Row]:
+    """Read the rows of a CSV."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def summary(cells: Sequence[Row], transitions: Sequence[Row], records: Sequence[Row], looks: Sequence[Row]) -> str:
+    """Format the four tables as Markdown."""
+    errors = [row for row in looks if row["false_below"]]
+    powers = {row["design"]: row for row in looks if row["power"]}
+    power, used = (float(powers["until decided"][name]) for name in ("power", "mean_seeds"))
+    fixed = min(count for count in FIXED if float(powers[f"fixed {count}"]["power"]) >= power)
+    lines = [
+        "# Calibration of the verdicts",
+        "",
+        f"`scripts/calibration` makes these tables: {REPEATS:,} repetitions a cell, seeds normal with the documented",
+        f"means and stds, a correlation of {CORRELATION:g} between neighbouring evaluations. A true 5 % shows as up to",
+        f"{_limit(REPEATS):.1%} (three standard errors).",
+        "",
+        "![False rates at the margin](calibration.png)",
+        "",
+        f"## Equal steps: {len(cells) // len(SEEDS)} documented curves, our mean one margin below theirs at every step",
+        "",
+        "`ON TRACK` is a statement about its own step: the rate is that of an informative checkpoint. `BEHIND` counts",
+        "at any of the seven checkpoints, all of which are looked at.",
+        "",
+        *_table([_cell_summary(cells, seeds) for seeds in SEEDS]),
+        "",
+        "## The word at the full budget after a word of three seeds at a checkpoint",
+        "",
+        f"Simulated, our mean {', '.join(f'{-shift:g}' for shift in SHIFTS)} margins below theirs, equally often.",
+        "",
+        *_table(transitions),
+        "",
+        "## The verdict of all seeds after a word of three of them at a checkpoint",
+        "",
+        f"Cells of `results/` that were run in full; every three of a cell's seeds, at most {SUBSETS}.",
+        "",
+        *_table(_wide(records)),
+        "",
+        "## Seeds until decided",
+        "",
+        "False verdicts at the margin, the highest of MuJoCo's documented margins; our std in multiples of theirs.",
+        "",
+        *_table([{name: text for name, text in row.items() if text and name != "design"} for row in errors]),
+        "",
+        f"Without a difference the design reproduces {power:.1%} of the cells with {used:.1f} seeds on average.",
+        f"These are {used / 20:.0%} of 20 seeds, which reproduce {float(powers['fixed 20']['power']):.1%}, and",
+        f"{used / fixed:.0%} of the {fixed} seeds with which a fixed design has at least its power.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _limit(repeats: int) -> float:
+    """The rate that a true 5 % stays below but for three standard errors."""
+    return float(ALPHA + 3 * (ALPHA * (1 - ALPHA) / repeats) ** 0.5)
+
+
+def _cell_summary(cells: Sequence[Row], seeds: int) -> Row:
+    rates = {
+        name: [float(row[name]) for row in cells if row["seeds"] == str(seeds)]
+        for name in ("false_on_track", "false_behind")
+    }
+    texts = {"seeds": str(seeds)}
+    for name, values in rates.items():
+        texts[f"mean {name.replace('_', ' ')}"] = f"{np.mean(values):.2%}"
+        texts[f"highest {name.replace('_', ' ')}"] = f"{max(values):.2%}"
+    return texts
+
+
+def _wide(records: Sequence[Row]) -> list[Row]:
+    """A row for each checkpoint and word, with a column for each final verdict."""
+    finals = sorted({row["final"] for row in records})
+    found: dict[tuple[str, str], Row] = {}
+    for row in records:
+        place = row["checkpoint"], row["word"]
+        base = {"checkpoint": place[0], "word": place[1], **{f"then {final}": "0" for final in finals}}
+        found.setdefault(place, base)[f"then {row['final']}"] = row["subsets"]
+    return list(found.values())
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    header = list(rows[0])
+    body = [[row[name] for name in header] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *body)]
+
+
+def draw(cells: Sequence[Row], path: Path) -> None:
+    """Draw the false rates of each cell against the number of seeds, and the 5 % that they may have."""
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    for axes, (name, title) in zip(
+        figure.subplots(1, 2, sharey=True),
+        (("false_on_track", "False ON TRACK, each checkpoint"), ("false_behind", "False BEHIND, any checkpoint")),
+        strict=True,
+    ):
+        values = [[100 * float(row[name]) for row in cells if row["seeds"] == str(seeds)] for seeds in SEEDS]
+        axes.boxplot(values, tick_labels=[str(seeds) for seeds in SEEDS], whis=(0, 100))
+        axes.axhline(5, color="#d55e00", linewidth=1)
+        axes.set(title=title, xlabel="Seeds", ylabel="% of cells' repetitions", ylim=(0, 6.5))
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def main(folder: Path, results: Path) -> None:
+    """Write all tables, their summary and the figure to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = curves()
+    write(folder / "equal_steps.csv", (row for key, curve in known.items() for row in cell_rows(key, curve)))
+    write(folder / "transitions.csv", transition_rows(known))
+    write(folder / "records.csv", record_rows(results))
+    write(folder / "until_decided.csv", sequential_rows())
+    tables = [read(folder / f"{name}.csv") for name in TABLES]
+    (folder / "README.md").write_text(summary(*tables), encoding="utf-8")
+    draw(tables[0], folder / "calibration.png")
+
+
+if __name__ == "__main__":
+    main(Path("results/calibration"), Path("results"))
