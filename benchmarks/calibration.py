@@ -21,7 +21,6 @@ from scipy.special import stdtr
 
 from rlbench.records.looks import DESIGN
 from rlbench.report.cells import every_cell
-from rlbench.report.curves import documented_curves
 from rlbench.report.equal_steps import (
     CHECKPOINTS,
     SHARE_OF_WAY,
@@ -33,10 +32,9 @@ from rlbench.report.equal_steps import (
     settled_at,
     spent,
 )
-from rlbench.report.estimate import within
 from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey
-from rlbench.report.references import reference
+from rlbench.report.references import documented_curves, reference
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.tolerances import margin, on_scale
 from rlbench.report.verdict import ALPHA, FEWEST, SHARE, settle
@@ -109,6 +107,7 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
         np.array([interpolated(place, curve.curve.env_steps, values) for place in places.tolist()])
         for values in (curve.curve.mean, curve.curve.std)
     )
+    std = np.maximum(std, 1e-6 * (max(curve.curve.mean) - curve.curve.mean[0]))  # equal seeds would tie at the margin
     n, columns = curve.curve.n, len(places)
     correlation = CORRELATION ** (np.abs(places[:, None] - places) / curve.epoch)
     root = np.linalg.cholesky(correlation + 1e-9 * np.eye(columns)).T * std * np.sqrt(n / (n - 1))
@@ -129,11 +128,10 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
     informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_WAY * (best - start)))
     words = np.full(level.shape, WORDS.index("TOO EARLY"))
     for look in range(len(CHECKPOINTS)):
-        level_of_look = spent(look + 1) - np.where(informative[:, :look].any(axis=1), spent(look), 0.0)
         chances = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look])
         word = np.where(chances.worse < ALPHA, WORDS.index("ON TRACK"), WORDS.index("OPEN"))
         word = np.where((chances.above <= ALPHA) & (chances.worse < ALPHA), WORDS.index("AHEAD"), word)
-        word = np.where(chances.below <= level_of_look, WORDS.index("BEHIND"), word)
+        word = np.where(chances.below <= spent(look + 1) - spent(look), WORDS.index("BEHIND"), word)
         words[:, look] = np.where(informative[:, look], word, words[:, look])
     return Simulation(words)
 
@@ -186,7 +184,11 @@ def record_rows(results: Path) -> Iterator[Row]:
         for chosen in islice(combinations(runs.complete, FEWEST), SUBSETS):
             for share, step in zip(CHECKPOINTS, curve.checkpoints, strict=True):
                 short = [
-                    replace(run, status="interrupted", evaluations=tuple(within(run.evaluations, step)))
+                    replace(
+                        run,
+                        status="interrupted",
+                        evaluations=tuple(e for e in run.evaluations if e.env_steps < step + curve.epoch),
+                    )
                     for run in chosen
                 ]
                 at = at_equal_steps(key, Runs(short=short))

@@ -26,6 +26,10 @@ def compare(
     ],
     *,
     suite: OnlySuite = None,
+    at: Annotated[
+        bool,
+        typer.Option("--at", help="Compare at equal steps: the largest that both have reached, however far runs are."),
+    ] = False,
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -39,7 +43,7 @@ def compare(
     from rlbench.report.compare import to_document, to_text
     from rlbench.report.sources import sources
 
-    comparison = compared(left, right, sources(results), suite)
+    comparison = compared(left, right, sources(results), suite, at=at)
     if json:
         emit_json({"schema_version": COMPARE_SCHEMA, **to_document(comparison)})
     else:

@@ -16,7 +16,8 @@ from rlbench.report.aggregate import (
     probability_of_improvement,
 )
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.compare_pairs import ended, matched, normalizer, scores_of
+from rlbench.report.compare_pairs import ended, matched, normalizer, scores_of, with_failed
+from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text
 from rlbench.report.estimate import mean
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import CellKey
@@ -35,6 +36,7 @@ class Task:
     left: tuple[float, ...]
     right: tuple[float, ...]
     improvement: Estimate  # the probability that a run of the right side beats one of the left
+    step: int | None = None  # of the comparison, where it is one at equal steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +58,10 @@ class Comparison:
         return min(len(scores) for task in self.tasks for scores in (task.left, task.right))
 
 
-def compare(left: str, right: str, evidence: Sources, suite: str | None) -> Comparison:
+def compare(left: str, right: str, evidence: Sources, suite: str | None, *, at: bool = False) -> Comparison:
     """Two results folders cell by cell, or two algorithms task by task; which, the names say.
+
+    ``at``: at equal steps, the largest that both sides of a task have reached, instead of by ended runs.
 
     Raises:
         UsageError: one is a folder and the other is not, or they share no task.
@@ -67,17 +71,20 @@ def compare(left: str, right: str, evidence: Sources, suite: str | None) -> Comp
         raise UnknownName("suite", suite, suites.names())
     folders = [Path(name).is_dir() for name in (left, right)]
     if all(folders):
-        return _folders((left, right), suite)
+        return _folders((left, right), suite, at=at)
     if any(folders):
         other = right if folders[0] else left
         raise UsageError(
             f"{other}: not a folder of records{beside(Path(other))}; compare two folders or two algorithms"
         )
-    return _algorithms((left, right), evidence, suite)
+    return _algorithms((left, right), evidence, suite, at=at)
 
 
-def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
+def _folders(names: tuple[str, str], suite: str | None, *, at: bool) -> Comparison:
     left, right = (_of_suite(with_imported(gather(Path(name)), Path(name)), suite) for name in names)
+    if at:
+        shared = sorted(set(left) & set(right))
+        return _at_equal_steps(names, [_task_at(key, left[key], right[key]) for key in shared])
     for name, side in zip(names, (left, right), strict=True):
         if not ended(side.values()):
             of = f" of {suite}" if suite else ""
@@ -91,7 +98,7 @@ def _folders(names: tuple[str, str], suite: str | None) -> Comparison:
     return _together(names, tasks, left_out)
 
 
-def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> Comparison:
+def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None, *, at: bool) -> Comparison:
     left, right = names
     found = _of_suite(evidence.with_imported(), suite)
     known = sorted({key.algorithm for key in found})
@@ -105,6 +112,8 @@ def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) ->
         for key, runs in found.items()
         if key.algorithm == left and key._replace(algorithm=right) in found
     ]
+    if at:
+        return _at_equal_steps(names, [_task_at(key, a, b) for key, a, b in pairs])
     tasks = tuple(task for key, a, b in sorted(pairs) if (task := _task(key, a, b, documented=True)) is not None)
     if not tasks:
         raise UsageError(f"{left} and {right} have no documented run of the same task; see: rlbench list runs")
@@ -120,6 +129,22 @@ def _task(key: CellKey, left: Runs, right: Runs, *, documented: bool) -> Task | 
     if not a or not b:
         return None
     return Task(key=key, left=tuple(a), right=tuple(b), improvement=probability_of_improvement([b], [a]))
+
+
+def _task_at(key: CellKey, left: Runs, right: Runs) -> Task | None:
+    """A task at the largest step that both sides have reached; None where one has no evaluated seed."""
+    step = largest_common_step((left, right))
+    if step is None:
+        return None
+    a, b = (with_failed(key, scores_up_to(runs, step), runs) for runs in (left, right))
+    return Task(key=key, left=a, right=b, improvement=probability_of_improvement([b], [a]), step=step)
+
+
+def _at_equal_steps(names: tuple[str, str], every: Sequence[Task | None]) -> Comparison:
+    tasks = tuple(task for task in every if task is not None)
+    if not tasks:
+        raise UsageError(f"{names[0]} and {names[1]} have evaluated no task both; see: rlbench list runs")
+    return _together(names, tasks, ())
 
 
 def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
@@ -146,11 +171,11 @@ def to_text(comparison: Comparison, width: int | None = None) -> str:
 
     left, right = comparison.names
     head = ("TASK", left, right, f"P({right} better)")
+    algorithm = "{}/" if Path(left).is_dir() else ""
     rows = [
         (
-            f"{task.key.suite}/{task.key.algorithm}/{task_name(task.key)}"
-            if Path(left).is_dir()
-            else f"{task.key.suite}/{task_name(task.key)}",
+            f"{task.key.suite}/{algorithm.format(task.key.algorithm)}{task_name(task.key)}"
+            + ("" if task.step is None else f" @{steps_text(task.step)}"),
             f"{rounded(mean(task.left))} ({len(task.left)})",
             f"{rounded(mean(task.right))} ({len(task.right)})",
             _percent(task.improvement),
@@ -159,6 +184,10 @@ def to_text(comparison: Comparison, width: int | None = None) -> str:
     ]
     few = comparison.fewest < FEWEST
     lines: list[str] = []
+    if any(task.step is not None for task in comparison.tasks):
+        lines.append(
+            "At equal steps: the mean of a seed's last three evaluations up to the largest step of both sides."
+        )
     for name, middle, gap in zip(comparison.names, (comparison.left, comparison.right), comparison.gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
     lines.append(f"probability that a run of {right} beats one of {left}: {_percent(comparison.improvement)}")
@@ -182,6 +211,7 @@ def to_document(comparison: Comparison) -> dict[str, object]:
         "tasks": [
             {
                 **task.key._asdict(),
+                **({} if task.step is None else {"step": task.step}),
                 "left": list(task.left),
                 "right": list(task.right),
                 "improvement": task.improvement._asdict(),

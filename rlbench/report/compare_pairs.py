@@ -133,8 +133,14 @@ def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
     scores = seed_scores(runs.complete, estimator, limit=document.limit if document and cut else None, scale=scale)
     if document is not None:
         scores = [in_points(replace(document, score=score), scale) for score in scores]
+    return list(with_failed(key, scores, runs))
+
+
+def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[float, ...]:
+    """Scores in raw points with those of failed runs, which get the random policy's."""
+    scale = reference(key)
     floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
-    return scores + [floor] * len(runs.failed)
+    return (*scores, *[floor] * len(runs.failed))
 
 
 def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal
 
-from rlbench.report.estimate import SLACK, interval, mean
+from rlbench.report.estimate import SLACK, interval, mean, within
 from rlbench.report.reference_scores import settings
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import Curve, documented_curves, reference
@@ -110,11 +110,11 @@ class ReferenceCurve:
         """The share of ``ALPHA`` that BEHIND may spend at the checkpoint ``step``; over all checkpoints they sum to 1.
 
         The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the checkpoint. What is
-        due before the first informative checkpoint is spent there, for nothing is tested before.
+        due before the first informative checkpoint is lost: there a curve is informative by luck most often, and then
+        it is too high by luck as well.
         """
         number = self.checkpoints.index(step) + 1
-        tested = any(self.informative(place) for place in self.checkpoints[: number - 1])
-        return (spent(number) - (spent(number - 1) if tested else 0.0)) / ALPHA
+        return (spent(number) - spent(number - 1)) / ALPHA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,6 +237,23 @@ def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
     return mean([evaluations[max(0, bisect_right(places, SLACK * step) - 1)].mean for step in window])
 
 
+def largest_common_step(sides: Sequence[Runs]) -> int | None:
+    """The largest step that three seeds of each side have reached, or all of fewer; None where a side has no seed."""
+    ends = []
+    for runs in sides:
+        places = sorted((_end(run) for run in (*runs.complete, *runs.short) if run.evaluations), reverse=True)
+        if not places:
+            return None
+        ends.append(places[min(FEWEST, len(places)) - 1])
+    return min(ends)
+
+
+def scores_up_to(runs: Runs, step: int) -> list[float]:
+    """One score for each seed that has reached ``step``: the mean of its last three evaluations up to there."""
+    going = [run for run in (*runs.complete, *runs.short) if run.evaluations and SLACK * _end(run) >= step]
+    return [mean([evaluation.mean for evaluation in within(run.evaluations, step)[-WINDOW:]]) for run in going]
+
+
 def steps_text(steps: int) -> str:
     """``100k``, ``1M``, ``1500``."""
     for unit, name in ((1_000_000, "M"), (1000, "k")):
@@ -247,7 +264,12 @@ def steps_text(steps: int) -> str:
 
 def reached(run: Run, step: int) -> bool:
     """True if a run was evaluated at ``step``, or has ended before by its protocol."""
-    return (run.status == "done" and run.env_steps < run.budget) or SLACK * run.evaluations[-1].env_steps >= step
+    return SLACK * _end(run) >= step
+
+
+def _end(run: Run) -> int:
+    """The steps up to which a run has a score: all of its budget where it has ended before by its protocol."""
+    return max(run.budget if run.status == "done" else 0, run.evaluations[-1].env_steps)
 
 
 def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:

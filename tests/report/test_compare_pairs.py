@@ -156,3 +156,32 @@ def test_a_folder_without_ended_runs_is_named(usual: str, record_run: Record, ca
     record_run([0.5], suite="toy", task="Catch", status=None)
     assert main(["compare", "results", usual, "--suite", "toy"]) == 2
     assert "results: no run of toy has ended there" in capsys.readouterr().err
+
+
+def test_runs_that_are_under_way_are_compared_at_the_largest_step_that_three_of_each_have_reached(
+    record_run: Record, capsys: Capture
+) -> None:
+    """Evaluations each 5,000 steps: 20,000 on the left, where a fourth seed is behind, 15,000 on the right."""
+    words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
+    for seed, levels in enumerate([[0, 1, 2, 3, 90], [0, 2, 4, 6, 90], [0, 3, 6, 9, 90], [7, 7]]):
+        record_run([float(level) for level in levels], seed=seed, **words)
+    Path("results").rename("left")
+    for seed in range(3):
+        record_run([0.0, 10.0, 20.0, 30.0 + 3 * seed], seed=seed, **words)
+    Path("results").rename("right")
+    found = compare("left", "right", Sources(NOWHERE), None, at=True)
+    assert [task.step for task in found.tasks] == [15_000]
+    assert scores(found) == [((2.0, 4.0, 6.0), (20.0, 21.0, 22.0))]
+    assert main(["compare", "left", "right", "--at"]) == 0
+    assert "mujoco/sac/Hopper-v4 @15k" in capsys.readouterr().out
+    assert main(["compare", "left", "right", "--at", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["tasks"]
+    assert (row["step"], row["improvement"]["value"]) == (15_000, 1.0)
+
+
+def test_nothing_to_compare_at_equal_steps_is_refused(record_run: Record, capsys: Capture) -> None:
+    record_run([1.0], suite="toy", task="Catch")
+    Path("results").rename("left")
+    Path("right").mkdir()
+    assert main(["compare", "left", "right", "--at"]) == 2
+    assert "left and right have evaluated no task both" in capsys.readouterr().err
