@@ -292,7 +292,7 @@ def summary(cells: Sequence[Row], transitions: Sequence[Row], records: Sequence[
         "",
         "## The word at the full budget after a word of three seeds at a checkpoint",
         "",
-        f"Simulated, our mean {', '.join(f'{-shift:g}' for shift in SHIFTS)} margins below theirs, equally often.",
+        f"Simulated, our mean {', '.join(f'{abs(shift):g}' for shift in SHIFTS)} margins below theirs, equally often.",
         "",
         *_table(transitions),
         "",

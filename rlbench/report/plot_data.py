@@ -12,6 +12,7 @@ import numpy as np
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report.aggregate import Array
 from rlbench.report.compare_pairs import normalizer, scores_of
+from rlbench.report.equal_steps import AtStep
 from rlbench.report.reference_scores import documented, names_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.references import Curve, documented_curves, in_points, reference
@@ -45,6 +46,7 @@ class Panel:
     curves: Mapping[str, Curve]  # documented, by algorithm
     scores: Mapping[str, float]  # documented, in raw points, by algorithm
     counted: str  # kind of step the budget counts
+    verdicts: Mapping[str, AtStep]  # at equal steps, by algorithm
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,7 @@ def panels(
         if tasks or lines[key]:
             drawn.setdefault(task_name(key), []).append(key)
     documents = _documents(suite)
+    verdicts = {cell.key: cell.at for cell in evidence.cells([suite]) if cell.at is not None}
     return tuple(
         Panel(
             title=title + (" (imported)" if any(found[key].of_others for key in keys) else ""),
@@ -83,6 +86,7 @@ def panels(
             curves={key.algorithm: documented_curves()[key] for key in keys if key in documented_curves()},
             scores={key.algorithm: documents[key] for key in keys if key in documents},
             counted="gradient" if suite == "offline" else "agent",
+            verdicts={key.algorithm: verdicts[key] for key in keys if lines[key] and key in verdicts},
         )
         for title, keys in drawn.items()
     )

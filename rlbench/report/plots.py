@@ -2,7 +2,7 @@
 
 Colours are those of Okabe and Ito. An algorithm has the same colour, marker and dash pattern in every figure.
 Published curves are thin and dotted, in the colour of their algorithm. Bands are ± one std over seeds, of measured
-and published curves alike.
+and published curves alike. A vertical band and a marker are the verdict at equal steps.
 """
 
 from __future__ import annotations
@@ -77,6 +77,14 @@ ORDER: Final = (
     *("il", "bcq", "cql", "crr", "td3bc", "iql", "td3bc-raw", "dqn+icm", "ppo+icm", "sac+icm", "ddpg+her"),
 )
 """Algorithms by the number of their look; no two of a suite, but of the toys, share a colour."""
+
+VERDICT_MARKERS: Final[dict[str, tuple[str, bool]]] = {
+    "ON TRACK": ("o", True),
+    "OPEN": ("o", False),
+    "BEHIND": ("v", True),
+    "AHEAD": ("^", True),
+}
+"""Marker of each verdict at equal steps, filled or not."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1", "|", "p", "2", "_", "3", "h")
 
@@ -186,6 +194,7 @@ def _curves(panels: Sequence[Panel], *, hours: bool) -> Figure:
         published=drawn - {line.algorithm for panel in panels for line in panel.lines},
         curve=dotted,
         score=measured,
+        words=[] if hours else sorted({at.word for panel in panels for at in panel.verdicts.values()}),
     )
     return figure
 
@@ -228,10 +237,25 @@ def _panel(axes: Axes, panel: Panel, looks: dict[str, Look], *, hours: bool) -> 
             line.x / unit, line.mean, color=color, linewidth=1.9, linestyle=style, marker=marker, markersize=4,
             markevery=every, zorder=3,
         )  # fmt: skip
+    if not hours:
+        _mark_verdicts(axes, panel, looks, unit)
     axes.set_title(panel.title.replace("NoFrameskip-v4", ""))
     axes.set_xlabel(word)
     if longest and not hours:
         axes.set_xlim(0, 1.25 * longest / unit if panel.curves else 1.02 * longest / unit)
+
+
+def _mark_verdicts(axes: Axes, panel: Panel, looks: dict[str, Look], unit: float) -> None:
+    """The window of evaluations and the verdict of each algorithm that was tested at equal steps."""
+    for name, at in panel.verdicts.items():
+        if at.word in VERDICT_MARKERS and name in looks:
+            marker, filled = VERDICT_MARKERS[at.word]
+            color, x = looks[name].color, at.level.step / unit
+            axes.axvline(x, color=color, linewidth=4, alpha=0.12, zorder=0)
+            axes.plot(
+                x, sum(at.scores) / len(at.scores), marker=marker, markersize=8, color="white", linestyle="none",
+                markeredgecolor=color, markeredgewidth=1.6, markerfacecolor=color if filled else "white", zorder=4,
+            )  # fmt: skip
 
 
 def _unit(longest: float, counted: str, *, hours: bool) -> tuple[float, str]:
@@ -240,7 +264,15 @@ def _unit(longest: float, counted: str, *, hours: bool) -> tuple[float, str]:
     return (1e6, f"million {counted} steps") if longest >= 5e5 else (1e3, f"thousand {counted} steps")
 
 
-def _legend(figure: Figure, looks: dict[str, Look], *, published: Collection[str], curve: bool, score: bool) -> None:
+def _legend(
+    figure: Figure,
+    looks: dict[str, Look],
+    *,
+    published: Collection[str],
+    curve: bool,
+    score: bool,
+    words: Sequence[str],
+) -> None:
     """The algorithms, the two kinds of published lines, and the meaning of the bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -256,6 +288,13 @@ def _legend(figure: Figure, looks: dict[str, Look], *, published: Collection[str
         handles.append(Line2D([], [], color="#57606a", linestyle=":", linewidth=1.1, label="published curve"))
     if score:
         handles.append(Line2D([], [], color="#57606a", linestyle=(0, (1, 2)), linewidth=0.9, label="published score"))
+    handles += [
+        Line2D(
+            [], [], color="#57606a", linestyle="none", marker=VERDICT_MARKERS[word][0], markersize=7,
+            markerfacecolor="#57606a" if VERDICT_MARKERS[word][1] else "white", label=f"{word} at equal steps",
+        )
+        for word in words if word in VERDICT_MARKERS
+    ]  # fmt: skip
     handles.append(Patch(color="#57606a", alpha=0.15, linewidth=0, label="± one std over seeds"))
     longest = max(len(str(handle.get_label())) for handle in handles)
     fitting = max(1, int(figure.get_figwidth() / max(1.55, 0.6 + 0.085 * longest)))

@@ -121,6 +121,32 @@ def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
     assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
 
 
+def test_the_verdict_at_equal_steps_is_marked_on_the_curves(record_run: Record) -> None:
+    for seed in range(3):  # far above a curve that has just begun to rise
+        record_run([9000.0 + seed] * 21, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status=None)
+    (panel,) = panels("mujoco", Sources(Path("results")), clock=steps)
+    assert (str(panel.verdicts["sac"]), list(panel.verdicts)) == ("AHEAD @100k", ["sac"])
+    figure = draw("mujoco", "curves", Sources(Path("results")))
+    (marker,) = [line for line in figure.axes[0].lines if line.get_marker() == "^" and len(line.get_xdata()) == 1]
+    assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (100.0, 9001.0)  # thousand steps
+    assert "AHEAD at equal steps" in [text.get_text() for text in figure.legends[0].get_texts()]
+    hours_alone = draw("mujoco", "walltime", Sources(Path("results")))
+    assert not [text for text in hours_alone.legends[0].get_texts() if "equal steps" in text.get_text()]
+
+
+def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
+    evidence = Sources(RESULTS)
+    bounds = [cell for cell in evidence.cells(["mujoco"]) if cell.shortfall_percent is not None]
+    (axes,) = draw("mujoco", "forest", evidence).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [f"{cell.key.algorithm} {cell.key.task}" for cell in bounds] and len(names) > 30
+    ends = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "|"]
+    assert [-end for end in ends] == pytest.approx([cell.shortfall_percent for cell in bounds])
+    words = [text.get_text() for text in axes.texts]
+    assert words == [f"{cell.verdict.word}, {len(cell.tested)} seeds" for cell in bounds]
+    assert (RESULTS / "plots" / "mujoco-forest.png").is_file()
+
+
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
     scale, found = standings("toy", Sources(two_algorithms))
     dqn = found[0]
