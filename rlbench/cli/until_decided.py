@@ -115,9 +115,7 @@ def decision_sentence(row: dict[str, object]) -> str:
 
 def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:
     """Cells without a verdict, each with the seeds of its next look."""
-    begun, words = any(cell.looks for cell in cells), {}
-    if begun:
-        words = _verdicts(cells, results)
+    words = _verdicts(cells, results) if any(cell.looks for cell in cells) else {}
     found = []
     for cell in cells:
         looks = cell.looks

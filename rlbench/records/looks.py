@@ -30,12 +30,8 @@ class Look(NamedTuple):
 
 
 DESIGN: Final = (
-    Look(3, 0.000151875),
-    Look(5, 0.00060455),
-    Look(8, 0.0024769),
-    Look(12, 0.0083774),
-    Look(20, 0.0417115),
-)
+    Look(3, 0.000151875), Look(5, 0.00060455), Look(8, 0.0024769), Look(12, 0.0083774), Look(20, 0.0417115),
+)  # fmt: skip
 
 MOST_SPENT: Final = 0.054
 """Largest sum of the levels of a design; that of ``DESIGN`` is 0.0533."""

@@ -78,12 +78,7 @@ ORDER: Final = (
 )
 """Algorithms by the number of their look; no two of a suite, but of the toys, share a colour."""
 
-VERDICT_MARKERS: Final[dict[str, tuple[str, bool]]] = {
-    "ON TRACK": ("o", True),
-    "OPEN": ("o", False),
-    "BEHIND": ("v", True),
-    "AHEAD": ("^", True),
-}
+VERDICT_MARKERS: Final = {"ON TRACK": ("o", True), "OPEN": ("o", False), "BEHIND": ("v", True), "AHEAD": ("^", True)}
 """Marker of each verdict at equal steps, filled or not."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1", "|", "p", "2", "_", "3", "h")
