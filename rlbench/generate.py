@@ -89,11 +89,11 @@ class TransitionRecorder:
 
     @property
     def full(self) -> bool:
-        """Whether every lane has met its quota."""
+        """True if every env has met its quota."""
         return bool((self.count == self.quota).all())
 
     def add(self, live: NDArray[np.bool_], obs: NDArray[np.float32], action: NDArray[np.float32], answer: Step) -> None:
-        """What every ``live`` lane ``[N]`` saw, did and met; of lanes that are full nothing is kept."""
+        """Store the step of every ``live`` env ``[N]`` that has not met its quota."""
         lanes = np.flatnonzero(live & (self.count < self.quota))
         here = lanes, self.count[lanes]
         seen = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)
@@ -269,7 +269,7 @@ def concatenate_datasets(pieces: Sequence[Dataset]) -> Dataset:
 
 
 def returns(recorded: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
-    """How good the whole episodes are; those that are ``cut`` ``[N]`` at their last row do not count."""
+    """Statistics of the returns of whole episodes, without those ``cut`` ``[N]`` at their last row."""
     ends = np.flatnonzero(recorded.terminated | recorded.truncated)
     totals = np.add.reduceat(recorded.reward.astype(np.float64), [0, *(ends[:-1] + 1)])
     return _worth(totals[~cut[ends]], int(cut.sum()))

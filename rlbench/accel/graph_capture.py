@@ -34,11 +34,11 @@ ROUNDING: Final = 1e-5
 
 
 class Cyclic(Protocol):
-    """What a recording must know of a learner."""
+    """Interface of a learner whose updates are captured."""
 
     @property
     def every(self) -> tuple[Periodic, ...]:
-        """What is due after every so many updates."""
+        """Periodic actions, such as target updates."""
 
     @property
     def cycle(self) -> int:
@@ -50,11 +50,11 @@ class Updates(Stateful, Protocol):
 
     @property
     def learner(self) -> Cyclic:
-        """Who learns."""
+        """The learner."""
 
     @property
     def metrics(self) -> MeanMetrics:
-        """Where its figures are summed."""
+        """The sums of its metrics."""
 
     def run(self, first: int, count: int) -> None:
         """Updates ``first`` … ``first + count − 1``."""
@@ -71,7 +71,7 @@ class Recording(Protocol):
 
 
 class Recorder(Protocol):
-    """What records: CUDA graphs on a card."""
+    """Captures work: as CUDA graphs on a GPU."""
 
     def beside(self, work: Callable[[], None]) -> None:
         """Carry ``work`` out as it is, where it would be recorded."""
@@ -85,7 +85,7 @@ class Recorder(Protocol):
 
 
 class Key(NamedTuple):
-    """What tells one recording from another."""
+    """The key of a captured graph."""
 
     phase: int  # of its first update
     length: int  # updates
@@ -137,7 +137,7 @@ class GraphUpdater:
         self._warm = 0
 
     def _length(self, first: int, count: int) -> int:
-        """How many of the next updates are one recording: a power of two, none behind what is rarely due."""
+        """The number of next updates in one graph: a power of two, up to the next rare periodic action."""
         learner = self.eager.learner  # a period within the cycle is in the phase of each recording
         rare = (p.period - first % p.period for p in learner.every if learner.cycle % p.period)
         return 1 << (min(count, MOST, *rare).bit_length() - 1)
@@ -216,7 +216,7 @@ def _copied(state: State) -> State:
 
 
 def _agree(before: list[Tensor], found: list[Tensor], wanted: list[Tensor]) -> bool:
-    """Whether ``found`` is where ``wanted`` is, in proportion to the way from ``before``; no number never is."""
+    """True if ``found`` equals ``wanted`` relative to the distance from ``before``; NaN never does."""
     near = []
     for old, ours, theirs in zip(before, found, wanted, strict=True):
         off, way, size = ((x).double().norm() for x in (ours - theirs, theirs - old, theirs))
@@ -225,7 +225,7 @@ def _agree(before: list[Tensor], found: list[Tensor], wanted: list[Tensor]) -> b
 
 
 Backend: TypeAlias = Callable[..., object]
-"""What torch gives a traced function to."""
+"""A compiler backend of torch."""
 
 GivenT = TypeVarTuple("GivenT")
 FoundT = TypeVar("FoundT")
@@ -244,7 +244,7 @@ class Compiled(Generic[*GivenT, FoundT]):
         self._tried = False
 
     def __call__(self, *given: *GivenT) -> FoundT:
-        """What ``plain`` gives."""
+        """Return the result of ``plain``."""
         if self.refusal is not None:
             return self.plain(*given)
         if self._tried:

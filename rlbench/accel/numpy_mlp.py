@@ -21,14 +21,14 @@ Row: TypeAlias = NDArray[np.float32]
 
 
 class Layer(NamedTuple):
-    """Where a layer of all networks lies in a row."""
+    """The place of one layer of all networks in a flat row."""
 
     start: int
     shape: tuple[int, int, int]  # K, inputs + 1, outputs
 
     @property
     def stop(self) -> int:
-        """Where the next one begins."""
+        """The end of the layer, and the start of the next."""
         return self.start + prod(self.shape)
 
     def of(self, row: Row) -> Row:
@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What passes through the networks for one size of batch, made once."""
+    """Buffers of activations for one batch size, allocated once."""
 
     seen: list[Row]  # per layer what it reads, [K, B, inputs + 1]; of the first [B, inputs + 1]
     sums: list[Row]  # per layer what it gives, [K, B, outputs]
@@ -250,7 +250,7 @@ class NumpyOptimizer:
             self.optimizer.state[parameter]["step"].copy_(self._steps)
 
     def _first(self, parameter: Tensor) -> None:
-        """What the optimizer itself would write down at its first step."""
+        """Initialize the optimizer's state as its own first step does."""
         state = self.optimizer.state[parameter]
         state["step"] = torch.zeros((), dtype=torch.float32)
         for name in self.names:

@@ -85,7 +85,7 @@ class Surrogate:
         return -float(share @ gain), float(share @ error), float(share @ entropy), float(share @ moved)
 
     def _gain(self, log_prob: Row, page: Minibatch) -> tuple[Row, Row]:
-        """What is to grow, and its slope by the log-probability, each ``[B]``."""
+        """The surrogate objective, and its gradient with respect to the log-probability, each ``[B]``."""
         clip, dual_clip, advantage = self.method.clip, self.method.dual_clip, page.advantage
         if self.method.normalize:
             advantage = _normalize(advantage, page.share)

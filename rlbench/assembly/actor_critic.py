@@ -94,7 +94,7 @@ def _units(info: EnvInfo) -> tuple[Tensor, Tensor]:
 
 
 def size(spec: Spec, info: EnvInfo) -> int:
-    """How many numbers an action has.
+    """Dimension of an action.
 
     Raises:
         UsageError: actions are numbered, or what is seen is not a vector.

@@ -107,7 +107,7 @@ def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device
 
 
 def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> EvaluationSetup:
-    """Where what learns from a replay plays."""
+    """The evaluation setup of an off-policy learner."""
     threads = stepping_threads(runtime)
     return EvaluationSetup(
         actor=actor, action=parts.action, eval_explorer=parts.eval_explorer, bound=None, scale=None, threads=threads
@@ -122,7 +122,7 @@ def _replayed(
     info: EnvInfo,
     device: torch.device,
 ) -> tuple[OffPolicyLearner[Transition] | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
-    """What learns from the replay, and how."""
+    """The updater of an off-policy learner."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):
         return parts.learner, EagerUpdater(
             source=source, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device)
@@ -161,7 +161,7 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
 def rolling(
     algo: PolicyGradient, info: EnvInfo, action: Column, actor: Actor, scale: Scale | None, runtime: Runtime
 ) -> EvaluationSetup:
-    """Where what learns from rollouts plays."""
+    """The evaluation setup of an on-policy learner."""
     return EvaluationSetup(
         actor=actor,
         action=action,
@@ -175,7 +175,7 @@ def rolling(
 def _rolled(
     spec: Spec, algo: PolicyGradient, inner: OnPolicyLearner, ring: Ring, info: EnvInfo, device: torch.device
 ) -> tuple[OnPolicyLearner | CuriousRollouts, RolloutUpdater]:
-    """What learns from rollouts, and how."""
+    """The updater of an on-policy learner."""
     learner: OnPolicyLearner | CuriousRollouts = inner
     if algo.curiosity is not None:
         learner = CuriousRollouts(inner, components.model(spec, algo.curiosity, algo.lr, info, device))
@@ -217,7 +217,7 @@ def _apart(
 def parts_of(
     spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> Parts:
-    """What a family that learns from a replay brings."""
+    """The parts of an off-policy family."""
     match algo:
         case QLearning():
             return dqn.parts(spec, algo, info, device, compiler)

@@ -1,4 +1,4 @@
-"""What a family of algorithms brings to a run, and the parts that families share: torsos and ICM."""
+"""The parts of a run that depend on the family of its algorithm, and those that families share: torsos and ICM."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _as_preferred(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - no 
 
 
 class OfflineParts(NamedTuple):
-    """What an algorithm brings to a run that never explores."""
+    """The parts of an algorithm that never explores."""
 
     learner: OffPolicyLearner[Transition]
     action: Column  # how an action lies in the ring
@@ -80,7 +80,7 @@ def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, dev
 
 
 def count(spec: Spec, info: EnvInfo) -> int:
-    """How many actions there are.
+    """Number of discrete actions.
 
     Raises:
         UsageError: they are real vectors.

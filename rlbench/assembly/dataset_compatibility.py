@@ -1,4 +1,4 @@
-"""Whether recorded experience is of the world in which policies are judged, and in that world's numbers."""
+"""Checks that a data set is of the environment that evaluates the policies, in the same units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run computes: the device, how many threads pay, and who keeps the memory that a step has freed."""
+"""The device of a run, its number of threads, and its memory allocator."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
 
 
 def _asked() -> int | None:
-    """What ``OMP_NUM_THREADS`` says, which is how a sweep gives each of its processes a share of the cores."""
+    """The value of ``OMP_NUM_THREADS``, by which a sweep gives each of its processes a share of the cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdigit() and int(asked) > 0 else None
 

@@ -88,7 +88,7 @@ def head(chosen: Head, features: int, streams: Callable[[int], DuelingMLP]) -> q
 
 
 def proposing(net: QNet, beside: Extra | None = None) -> Extra | None:
-    """What FQF's proposal learns by, and a term ``beside`` it; of other heads that term alone."""
+    """The loss of FQF's fractions plus the term ``beside``; for other heads that term alone."""
     if not isinstance(net.head, ProposedHead):
         return beside
     head = net.head

@@ -1,4 +1,4 @@
-"""How a run computes its updates: eagerly, compiled, captured on a card, or for small networks on the host by hand."""
+"""The engine of a run's updates: eager, compiled, CUDA graphs, or numpy for small networks on a CPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPILERS = ("g++", "clang++", "c++")  # inductor's, for the host
 
 
 class Engine(NamedTuple):
-    """How updates are computed, and why not as was asked or might be thought."""
+    """The engine of the updates, and the reasons against the requested or expected one."""
 
     name: Literal["eager", "numpy", "compiled", "cuda-graph"]
     reason: str = ""
@@ -59,7 +59,7 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
 
 
 def _chosen(device: torch.device, *, rollouts: bool) -> Engine:
-    """What nobody has asked for; capture is not until ``scripts/gpu_check`` has passed on a card."""
+    """The default engine; CUDA graphs are none until ``scripts/gpu_check`` has passed on a GPU."""
     if rollouts:
         by_hand = Engine("numpy", "where networks are small, else eager")
         return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
@@ -72,7 +72,7 @@ def captured(device: torch.device) -> Engine:
 
 
 def _lacking(device: torch.device) -> str:
-    """What ``torch.compile`` would need on this machine and does not find; nothing if it may work."""
+    """The requirement of ``torch.compile`` that this machine lacks; empty if it may work."""
     if device.type == "cuda":
         return "" if find_spec("triton") else "no Triton"
     found = any(shutil.which(name) for name in (os.environ.get("CXX", ""), *COMPILERS) if name)

@@ -125,7 +125,7 @@ def wanted() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
 
 
 def describe(spec: Spec) -> EnvInfo:
-    """What the environments of a run look like; makes one lane and lets it go."""
+    """Describe the environments of a run by making one and closing it."""
     env = environments(spec.task, seeds=(0,), training=True)
     try:
         return env.info

@@ -1,4 +1,4 @@
-"""Who plays, on what, and how a policy is judged: the same for what learns online and offline."""
+"""The evaluation of a policy by its protocol, online and offline alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
 
 
 class EvaluationSetup(NamedTuple):
-    """Who plays and how, in training and when judged."""
+    """The actor, its explorers and its action bounds, in training and in evaluation."""
 
     actor: Actor
     action: Column  # how an action lies in the ring

@@ -41,7 +41,7 @@ from rlbench.training.updates import EagerUpdater
 
 
 class Experience(NamedTuple):
-    """What is learned from."""
+    """The data set."""
 
     recorded: Dataset
     sha256: str  # of the file, or of what was recorded for a smoke run
@@ -76,7 +76,7 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
 
 
 def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
-    """Where the data of a run lie; None where a smoke run records its own, because nobody named any that are there.
+    """The path of a run's data; None if a smoke run records its own, for lack of others.
 
     Raises:
         UsageError: the data are nowhere.
@@ -142,7 +142,7 @@ def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> 
 def staged(
     spec: Spec, info: EnvInfo, device: torch.device, *, scale: Scale | None, threads: int
 ) -> tuple[OfflineParts, EvaluationSetup]:
-    """What a run's policies are judged with elsewhere: a fresh learner, and where it plays.
+    """A fresh learner and its evaluation setup, for an evaluation worker.
 
     Raises:
         TypeError: the run does not learn from data.
@@ -154,12 +154,12 @@ def staged(
 
 
 def _fixed(scale: Scale | None) -> Fixed | None:
-    """What a policy sees observations in, where they are normalised."""
+    """The normalization of a policy's observations, if any."""
     return None if scale is None else Fixed(scale.mean, scale.deviation)
 
 
 def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> EvaluationSetup:
-    """Where what only learned from data is judged."""
+    """The evaluation setup of an offline learner."""
     return EvaluationSetup(
         actor=parts.learner,
         action=parts.action,
@@ -173,7 +173,7 @@ def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> Evaluati
 def parts_of(
     spec: Spec, algo: Offline | OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
-    """What an algorithm that never explores brings."""
+    """The parts of an algorithm that never explores."""
     if isinstance(algo, Offline):
         return offline_continuous.parts(spec.name, algo, info, device, compiler)
     return offline_discrete.parts(spec, algo, info, device, compiler)
@@ -212,7 +212,7 @@ def _random(task: OfflineTask) -> Dataset:
 
 
 def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> Dataset:
-    """What one lane answers to actions ``[N, 1, A]`` or ``[N, 1]``."""
+    """The steps of one env under actions ``[N, 1, A]`` or ``[N, 1]``."""
     obs, seen, led_to, answers = envs.reset(), [], [], []
     for action in chosen:
         envs.send(action)

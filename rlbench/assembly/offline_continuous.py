@@ -31,7 +31,7 @@ LOW, HIGH = -5.0, 2.0  # bounds of the logarithm of the spread, where a method n
 
 
 class Shape(NamedTuple):
-    """What networks are made for."""
+    """The dimensions of the networks."""
 
     obs: int  # numbers of an observation
     actions: int  # numbers of an action

@@ -209,7 +209,7 @@ class Bound(Protocol):
 
 
 def bound(algo: PolicyGradient, info: EnvInfo) -> Bound:
-    """How a chosen action is carried out: real ones are brought into [−1, 1]."""
+    """The bound of an action before its execution: continuous ones are mapped to [−1, 1]."""
     if isinstance(info.actions, Discrete):
         return as_it_is
     return _squashed if algo.bound == "tanh" else _clipped

@@ -45,7 +45,7 @@ def restore_evaluation(spec: Spec, kept: State, runtime: Runtime, seeds: Seeds) 
 
 
 def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
-    """Who plays and how, its parameters put in."""
+    """The evaluation setup of a policy with restored parameters."""
     match spec.algo:
         case Offline() | OfflineQ():
             parts = offline.parts_of(spec, spec.algo, info, device)
@@ -132,7 +132,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
 
 
 def able(spec: Spec) -> QLearning:
-    """How the policy of a run of ``spec`` learns, if games are recorded of such.
+    """The algorithm of ``spec``, if its games can be recorded.
 
     Raises:
         UsageError: it does not learn the values of discrete actions.

@@ -1,4 +1,4 @@
-"""What a results folder gave once, to hold later runs against: per cell one score a seed, and the speeds by machine.
+"""A baseline of a results folder for later runs: per cell one score per seed, and speeds by machine.
 
 A run's score here is the level of its whole curve, which falls when learning slows down as well as when it ends lower.
 Runs of the documented settings that were carried to their end count; failed, short and smoke runs never do.

@@ -1,4 +1,4 @@
-"""What to run first where time is short: the cells that decide most verdicts.
+"""The choice of runs within a budget of hours: first the cells that decide most verdicts.
 
 The rule. A cell that was never run needs the fewest seeds that a verdict takes, an inconclusive one as many as its
 verdict asks for, a judged one none. Every verdict counts the same, so the cheapest comes first: no other choice of
@@ -22,7 +22,7 @@ HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """What fits into a budget."""
+    """The runs that fit into a budget."""
 
     rows: tuple[RemainingRuns, ...]  # the cheapest verdict first, with the seeds it takes
     after: RemainingRuns | None  # the next in line, to be begun in the time that is left: runs resume

@@ -65,7 +65,7 @@ SUITES = ("atari", "mujoco", "offline", "goals", "toy")
 """Every suite that has a table; those without settings yet can only say NOT RUN."""
 
 BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
-"""What an offline score can be, told apart."""
+"""The estimators of an offline score."""
 
 PEAKS: dict[Estimator, Callable[[Sequence[float]], float]] = {"max-of-mean": mean, "max-of-iqm": interquartile_mean}
 """Estimators that pick the moment when the centre of the seeds is highest."""
@@ -75,12 +75,12 @@ OTHER_READING: dict[Estimator, Estimator] = {
     "as-printed": "best-of-run",
     "normalized": "normalized-best",
 }
-"""What a document that does not name its estimator may have meant as well as the last evaluation."""
+"""The estimator that a reference without a named one may have used instead of the last evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What our runs gave, by the document's own estimator."""
+    """The score of our runs, by the reference score's own estimator."""
 
     score: float  # over seeds, failed ones at the random policy's score
     low: float | None  # of the 95 % t-interval of the mean; None for one seed
@@ -293,7 +293,7 @@ def _in_time(runs: Runs, document: ReferenceScore, stop: float, share: float | N
 
 
 def _floor(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Reference | None) -> float:
-    """What a failed seed counts for: the random policy's score, and never more than the worst that ended.
+    """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
 
     Where nobody knows what a random policy gets, the untrained one's first evaluation stands in.
     """
@@ -325,7 +325,7 @@ def _measured(
 
 
 def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
-    """What must stand beside the numbers, in a fixed order."""
+    """The notes of a cell, in a fixed order."""
     runs, found = cell.runs, [*imported_remarks(cell.runs, parity), *notes(cell.key)]
     if problem := suites.problem(cell.key.suite):
         found.append(problem)
@@ -355,7 +355,7 @@ def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
 
 
 def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
-    """What a verdict's statistics cannot know: rarer failures, what came after the peak, the document's own error."""
+    """Caveats beyond a verdict's statistics: rarer failures, a decline after the peak, the reference's own error."""
     document, measured = cell.document, cell.measured
     if document is None or measured is None or cell.claim is None or cell.margin is None:
         return
@@ -386,7 +386,7 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
 
 
 def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
-    """How many seeds reached the threshold, and after how many steps."""
+    """The number of seeds that reached the threshold, and their steps to it."""
     reached = [steps for run in runs.complete if (steps := steps_to(run.evaluations, stop)) is not None]
     text = f"{len(reached)} of {count_text(len(runs.scored), 'run')} reached {stop:g}"
     if reached:

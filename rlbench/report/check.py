@@ -153,7 +153,7 @@ def counted(findings: Sequence[Finding]) -> str:
 
 
 def to_markdown(findings: Sequence[Finding], title: str) -> str:
-    """What a CI system shows beside a run: the bad news first."""
+    """The summary for a CI system: the failures first."""
     order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
     rows = [f"| {_mark(f.word)} {f.word} | {f.name} | {f.reason.replace('|', '/')} |" for f in order]
     return "\n".join([f"### {title}", "", counted(findings), "", "| | cell | |", "| --- | --- | --- |", *rows]) + "\n"

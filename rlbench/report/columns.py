@@ -34,7 +34,7 @@ def blocks(rows: Sequence[Sequence[str]], width: int | None = None) -> list[list
 
 
 def fits(widths: Sequence[int], width: int) -> bool:
-    """Whether columns stand beside each other in so many columns of a terminal."""
+    """True if the columns fit side by side into the width of a terminal."""
     return sum(widths) + GAP * (len(widths) - 1) <= width
 
 
@@ -83,5 +83,5 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """What can stand on a line of its own: a word, or a name as far as its slash."""
+    """The parts at which text may wrap: a word, or a name up to its slash."""
     return re.split(r"(?<=[ /@])", text)

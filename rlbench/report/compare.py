@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """What two sides have in common."""
+    """The cells that two sides share."""
 
     names: tuple[str, str]
     tasks: tuple[Task, ...]

@@ -1,4 +1,4 @@
-"""What two results folders can be compared by: of each cell one setting a folder, both under the same rules."""
+"""Pairs of cells of two results folders: per folder one setting of each cell, under the same protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Side:
 
 
 class Matched(NamedTuple):
-    """What two folders share."""
+    """The cells that two folders share."""
 
     pairs: tuple[tuple[CellKey, Side, Side], ...]
     left_out: tuple[str, ...]  # cells that both have and that are not compared, each with the reason
@@ -65,7 +65,7 @@ def _name(key: CellKey) -> str:
 
 
 def ended(found: Iterable[Runs]) -> bool:
-    """Whether any run of some cells has ended."""
+    """True if any run of some cells has ended."""
     return any(_settings(runs) for runs in found)
 
 

@@ -27,8 +27,8 @@ OUTRIGHT = 3
 """Seeds from which a drop that is beyond doubt needs no further ones."""
 
 DOUBTLESS = 50
-"""What ``alpha`` is divided by, before Holm's correction over all cells, for a drop to be beyond doubt. Real scores
-have longer tails than normal ones: at a fifth, one of twenty honest re-runs of A2C on Catch was condemned."""
+"""Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
+tails than a normal distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
 
 SLOWER = 0.03
 """The least loss of speed that matters."""
@@ -43,7 +43,7 @@ Word = Literal["PASSED", "REGRESSED", "SUSPECT", "SLOWER", "TOO FEW", "FAILED", 
 
 
 class Drop(NamedTuple):
-    """How later seeds compare with a baseline's."""
+    """The comparison of later seeds with a baseline's."""
 
     fall: float  # of their mean below the baseline's
     least: float  # that matters
@@ -54,7 +54,7 @@ class Drop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the gate says, and why in a few words."""
+    """The decision of the gate, and its reason in a few words."""
 
     word: Word
     reason: str
@@ -73,7 +73,7 @@ def drop(baseline: Sequence[float], later: Sequence[float], random: float | None
 
 
 def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
-    """What the seeds of each cell say: in two stages, or at once where the drop is beyond doubt over all cells."""
+    """Test the seeds of each cell in two stages, or in one if the drop is significant over all cells."""
     asked = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
     beyond_doubt = holm([1.0 if p is None else p for p in asked], alpha / DOUBTLESS)
     return [_ruled(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]

@@ -35,7 +35,7 @@ SMALL = (
     ("profile", "Share of runs above each score."),
 )
 PLAIN: Final = " /:;=,.-+'!*?@$~_"
-"""What an address between double quotes in HTML may hold as it is, beside letters and digits."""
+"""Characters, besides letters and digits, that a quoted URL in HTML holds unescaped."""
 
 SPARK = (90, 22)
 """Width and height of a seed's curve, in pixels."""
@@ -80,7 +80,7 @@ def _section(suite: str, cells: Sequence[Cell], found: Mapping[CellKey, Runs], e
 
 
 def _tiles(cells: Sequence[Cell]) -> str:
-    """How many cells got which verdict."""
+    """The number of cells of each verdict."""
     counts: Counter[str] = Counter(cell.verdict.word for cell in cells)
     tiles = [
         f'<div class="tile"><b class="{STYLES[word]}">{counts[word]}</b>{word}</div>' for word in STYLES if counts[word]
@@ -170,7 +170,7 @@ def _bounds(runs: Sequence[Run]) -> tuple[float, float, int]:
 
 
 def _missing(rows: Sequence[RemainingRuns]) -> str:
-    """What would complete the table, ten seeds a cell, and what it would cost."""
+    """The runs that complete the table with ten seeds per cell, and their cost."""
     if not rows:
         return '<p class="quiet">Ten seeds of every cell: nothing is missing.</p>'
     seeds, hours = sum(len(row.seeds) for row in rows), sum(row.hours or 0.0 for row in rows)

@@ -44,13 +44,13 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Where, what, and what to do."""
+        """The place of a problem, the problem, and its remedy."""
         return f"{self.where}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was looked at, and what is wrong with it."""
+    """The files that were verified, and the problems found."""
 
     faults: tuple[Fault, ...] = ()
     runs: int = 0

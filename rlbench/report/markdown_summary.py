@@ -70,7 +70,7 @@ def _most_used(found: Mapping[CellKey, Runs]) -> str | None:
 
 
 def _totals(cells: Mapping[str, Sequence[Cell]]) -> str:
-    """How much of what is documented elsewhere was run; known optima of toys are no documents of others."""
+    """The share of cells with a reference score that were run; optima of toys are no references."""
     documented = [cell for suite, part in cells.items() if suite != "toy" for cell in part if cell.documented]
     words = Counter(cell.verdict.word for cell in documented)
     run = len(documented) - words["NOT RUN"] - words["PARTIAL"]

@@ -1,4 +1,4 @@
-"""What is drawn: per task and algorithm one curve with its seeds, and all scores on one scale. No drawing here."""
+"""The data of plots: one curve with its seeds per task and algorithm, and all scores on one scale."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ FINE: Final = re.compile(rb"\d+\.\d{3,}")
 
 
 class Look(NamedTuple):
-    """How an algorithm is drawn."""
+    """The colour and style of an algorithm."""
 
     color: str
     dashes: tuple[float, ...]  # empty is a solid line

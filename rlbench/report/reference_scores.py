@@ -1,4 +1,4 @@
-"""What was documented: for each cell the one document it is judged against, and every other that speaks of it.
+"""Reference scores: for each cell the primary one, with which it is compared, and every other.
 
 The numbers are package data, read by ``documents``; ``data/README.md`` says where they come from. A cell's primary
 document is Tianshou's newest README, whose settings the suites have, within as many steps as a run takes here; where it
@@ -124,7 +124,7 @@ def names_of(key: CellKey, document: ReferenceScore | None) -> set[str]:
 
 
 def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
-    """What a cell is judged against, if anything."""
+    """The reference score that a cell is compared with, if any."""
     wanted = row_of(suite, task, "")
     for cell in documented(suite):
         if cell.key.algorithm == algorithm and wanted == row_of(suite, cell.key.task, cell.key.dataset):
@@ -133,7 +133,7 @@ def primary(suite: str, algorithm: str, task: str) -> ReferenceScore | None:
 
 
 def at_the_end(key: CellKey, limit: int) -> ReferenceScore | None:
-    """What the documented runs came to in their last evaluation within ``limit`` steps, where that is known."""
+    """The mean of the reference runs in their last evaluation within ``limit`` steps, if it is published."""
     known = (parsed(line) for line in lines(key.suite).get(key, []) if line["estimator"] == "final")
     within = [row for row in known if row.system == "Tianshou" and row.steps.isdecimal() and int(row.steps) <= limit]
     return max(within, key=lambda row: int(row.steps), default=None)
@@ -158,7 +158,7 @@ def notes(key: CellKey) -> tuple[str, ...]:
 
 
 def comparable(key: CellKey) -> bool:
-    """Whether the document was made where we can run: not if its environment differs in a way that moves scores."""
+    """True if the reference's environment does not differ in a way that changes scores."""
     return all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
 
 
@@ -229,7 +229,7 @@ def _optima() -> tuple[Cell, ...]:
 
 
 def _named(row: dict[str, str], key: CellKey) -> bool:
-    """Whether a row of the notes, with its blank-separated globs, speaks of a cell."""
+    """True if a row of the notes, with its blank-separated globs, matches a cell."""
     pairs = (
         ((key.suite,), row["suite"]),
         ((key.algorithm,), row["algorithms"]),

@@ -31,7 +31,7 @@ Estimator = Literal[
     "normalized-last-ten",
     "normalized-best-of-last-two",
 ]
-"""How a score was made of a run's evaluations; see ``data/README.md``."""
+"""The estimator of a score from a run's evaluations; see ``data/README.md``."""
 
 FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
 """Tianshou's and what it cites; then what others published on recorded data, all of it offline."""
@@ -40,17 +40,17 @@ BODIES = {"halfcheetah": "HalfCheetah-v2", "hopper": "Hopper-v2", "walker2d": "W
 """MuJoCo tasks by what D4RL's data sets begin with."""
 
 UNNORMALIZED = "w/o norm-obs"
-"""What makes a documented row one of ``…-raw``: observations as they are."""
+"""The mark of a reference row for ``…-raw``: observations without normalization."""
 
 OWN = "rlb-"
-"""What the names of our own data sets begin with."""
+"""Prefix of the names of our own data sets."""
 
 VERSIONED = ("mujoco", "goals")
 """Suites whose documents name an older version of the task that is run today, v4."""
 
 
 class CellKey(NamedTuple):
-    """What a cell of a table is about."""
+    """The key of a cell: suite, algorithm, task and data set."""
 
     suite: str
     algorithm: str
@@ -82,7 +82,7 @@ class ReferenceScore:
 
     @property
     def stops(self) -> bool:
-        """Whether the run ended once an evaluation reached a threshold."""
+        """True if the run ended once an evaluation reached a threshold."""
         return "stop" in self.steps
 
     @property

@@ -1,4 +1,4 @@
-"""What is missing from a table, and what it would cost: steps, hours at a measured speed, memory and disk."""
+"""The runs missing from a table, and their cost: steps, hours at a measured speed, memory and disk."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def remaining_runs(
 
 
 class Throughput(NamedTuple):
-    """How fast a run is expected to be."""
+    """The expected speed of a run."""
 
     speed: float  # agent steps a second
     nearest: str  # cell, algorithm, family or suite of the runs, and their device where it is not this machine's
@@ -157,7 +157,7 @@ def _missing(
 
 
 def _family(key: CellKey) -> str:
-    """What algorithms of one speed have in common: how they learn, and from recorded data by which method."""
+    """The group of algorithms with similar speed: the family, and offline the method."""
     spec = _spec(key)
     if spec is None:
         return key.algorithm if key.suite == "offline" else ""
@@ -165,7 +165,7 @@ def _family(key: CellKey) -> str:
 
 
 def _alike(key: CellKey, other: CellKey) -> bool:
-    """Whether both take about as many gradient steps an agent step: within a factor of five, above one in five."""
+    """True if both make a similar number of gradient steps per agent step: within a factor of five."""
     low, high = sorted(max(0.2, _updates(each)) for each in (key, other))
     return high <= 5 * low
 

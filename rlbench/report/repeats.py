@@ -46,7 +46,7 @@ def file_of(run: Run) -> str | None:
 
 
 def remarks(group: Runs) -> Iterator[str]:
-    """What a reader of a cell's score has to know of its records, in a fixed order."""
+    """Notes on the records of a cell's score, in a fixed order."""
     runs = (*group.scored, *group.short)
     seeds = sorted({run.seed for run in group.scored})
     if seeds != list(range(len(seeds))):

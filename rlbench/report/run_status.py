@@ -1,4 +1,4 @@
-"""How every run below a results folder stands right now: running, done, failed, interrupted, or damaged."""
+"""The status of every run below a results folder: running, done, failed, interrupted, or damaged."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _state(record: Record) -> State:
 
 
 def _steps(record: Record) -> int:
-    """How far it is: an interruption is saved between two epochs too."""
+    """The progress of the run, also between two epochs after an interruption."""
     recorded = record.epochs[-1].steps if record.epochs else 0
     return max(recorded, record.outcome.steps if record.outcome else 0)
 

@@ -64,7 +64,7 @@ class Run:
 
     @property
     def env_id(self) -> str:
-        """What stepped the environment, as the run noted it."""
+        """The environment backend that the run recorded."""
         noted = self.environment.get("env")
         made = noted.get("env") if isinstance(noted, dict) else None
         return made if isinstance(made, str) else self.task
@@ -155,7 +155,7 @@ UNKNOWN = DatasetReturns()
 
 
 def noted(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
-    """What the records say of each data set, by its SHA-256."""
+    """The facts that records hold about each data set, by its SHA-256."""
     found: dict[str, DatasetReturns] = {}
     for run in runs:
         data = run.environment.get("data")
@@ -165,7 +165,7 @@ def noted(runs: Iterable[Run]) -> dict[str, DatasetReturns]:
 
 
 def dataset_returns(key: CellKey, runs: Iterable[Run], known: Mapping[str, DatasetReturns]) -> DatasetReturns:
-    """What a cell's data were worth: as its own records or others on the same file say, else as was documented."""
+    """The dataset return of a cell, by its own records or others on the same file, else as published."""
     for run in runs:
         data = run.environment.get("data")
         told = known.get(str(data.get("sha256"))) if isinstance(data, Mapping) else None

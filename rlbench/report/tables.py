@@ -176,7 +176,7 @@ def _widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Collection[str] = ()) -> list[int]:
-    """What each column can be folded to."""
+    """The shorter forms of each column."""
     found = []
     for place, name in enumerate(header):
         texts = [name, *(row[place] for row in rows)]

@@ -1,4 +1,4 @@
-"""How far a cell's score may lie from its document: the margin, the resolution of a score, the threshold of both."""
+"""Tolerances of a comparison with a reference score: the margin, the resolution of a score, a common threshold."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from rlbench.report.references import Reference, normalized, reference
 from rlbench.report.verdict import SHARE, margin_of
 
 TOLERANCE = 0.05
-"""How far below the known optimum the mean of a toy task may lie, as a share of it."""
+"""Margin of a toy task below its known optimum, as a share of the optimum."""
 
 WHOLE = "NoFrameskip-v4"
-"""How the names of tasks end in which the return of every game is a whole number."""
+"""Endings of the names of tasks whose returns are whole numbers."""
 
 
 def margin(key: CellKey, document: ReferenceScore, share: float | None = None) -> float:
-    """How far from its document the mean of a cell may lie and still be no other, on the document's scale.
+    """The margin of a cell around its reference score, on the scale of that score.
 
     A ``share`` that is given replaces the rule: then the documented spread does not count either.
     """
@@ -27,7 +27,7 @@ def margin(key: CellKey, document: ReferenceScore, share: float | None = None) -
 
 
 def step_margin(steps: int, share: float | None = None) -> float:
-    """How many more steps than documented a threshold may take."""
+    """The factor of steps by which a threshold may be reached later than in the reference."""
     return (SHARE if share is None else share) * steps
 
 
@@ -49,7 +49,7 @@ def threshold(key: CellKey, document: ReferenceScore) -> float | None:
 
 
 def insensitive(key: CellKey, document: ReferenceScore, margin: float) -> bool:
-    """Whether the margin is as wide as the way from the random policy: then being within it proves no skill."""
+    """True if the margin reaches the random policy's score: then a score within it proves no skill."""
     random = on_scale(reference(key), document.estimator)
     return document.source != OPTIMUM and random is not None and margin >= abs(document.score - random)
 

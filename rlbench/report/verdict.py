@@ -1,4 +1,4 @@
-"""What the measured seeds say of a document. Pure functions of numbers: no files, no tables.
+"""Verdicts: the statistics of measured seeds against a reference score, as pure functions of numbers.
 
 A cell's seeds make a claim, with the probability of seeing them were the truth no worse, or no better, than the
 document. ``settle`` turns the claims of a table into verdicts: BELOW and ABOVE survive Holm's correction over it.
@@ -51,7 +51,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What one cell's seeds say, before the other cells of the table are heard."""
+    """The claim of one cell's seeds, before the correction over the table's other cells."""
 
     found: Found  # unless the cell is below or above
     below: float | None = None  # probability of seeds this bad, were the truth within the margin; None: not asked
@@ -61,7 +61,7 @@ class Claim:
 
 
 def margin_of(document: float, std: float | None, random: float | None, share: float = SHARE) -> float:
-    """How far below a document a mean may lie and still be no worse."""
+    """The margin below a reference score within which a mean is not worse."""
     return max(share * abs(document - (random or 0.0)), std or 0.0)
 
 
@@ -137,7 +137,7 @@ def with_failures(judge: Callable[[Sequence[float]], Claim], scores: Sequence[fl
 
 
 def under_both(first: Claim, second: Claim) -> Claim:
-    """What holds whichever of two estimators the document used: below or above only if both say so."""
+    """The claim under both possible estimators of the reference: below or above only if both agree."""
     return _joined([first, second], below=max)
 
 
@@ -158,7 +158,7 @@ def in_looks(claim: Claim, looks: Looks) -> Claim:
 
 
 def no_more_than_consistent(claim: Claim) -> Claim:
-    """What is left of a claim where the margin reaches the random policy: no contradiction, but no proof either."""
+    """Weaken a claim whose margin reaches the random policy: CONSISTENT at most."""
     return replace(claim, found=min(claim.found, "CONSISTENT", key=RANK.__getitem__))
 
 
@@ -205,7 +205,7 @@ def more_seeds(scores: Sequence[float], distance: float, noise: float = 0.0, n: 
 
 
 def out_of_reach(distance: float, noise: float, n: int) -> bool:
-    """Whether not even endless seeds with such a mean would settle it, for the error of the document's own mean."""
+    """True if no number of seeds with this mean decides it, because of the error of the reference's own mean."""
     return noise > 0 and n > 1 and quantile(1 - ALPHA, n - 1) * math.sqrt(noise) >= abs(distance)
 
 

@@ -145,7 +145,7 @@ def test_moments_that_all_look_alike_are_each_kept_once() -> None:
 def test_every_record_is_in_one_line_and_neighbours_fit(told: list[tuple[int, int, bool]]) -> None:
     made = Shard(Path("s"))
     for before, after, over in told:
-        made.seen.append((before,) * 4)
+        made.stacks.append((before,) * 4)
         made.led_to.append((after,) * 4)
         made.action.append(before % 2)
         made.next_action.append(after % 2)
@@ -156,7 +156,7 @@ def test_every_record_is_in_one_line_and_neighbours_fit(told: list[tuple[int, in
     assert sorted(i for line in lines for i in line) == list(range(len(told)))
     for line in lines:
         for one, other in pairwise(line):
-            assert made.led_to[one] == made.seen[other] and not made.over[one]
+            assert made.led_to[one] == made.stacks[other] and not made.over[one]
             assert made.next_action[one] == made.action[other]
 
 

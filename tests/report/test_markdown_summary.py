@@ -59,7 +59,7 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = rows(text, "| for ten seeds a cell |")
-    lacking = remaining_runs("mujoco", Sources(RESULTS), cpu="AMD EPYC", gpu=False)
+    lacking = remaining_runs("mujoco", Sources(RESULTS), cpu="AMD EPYC")
     assert costs["mujoco"][0] == f"{sum(len(row.seeds) for row in lacking):,}"
     assert costs["mujoco"][2] == f"{sum(row.hours or 0 for row in lacking) / 24:,.1f}"
     assert float(costs["offline"][2]) > 0, "offline runs have a speed: gradient steps a second"
