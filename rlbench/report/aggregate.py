@@ -63,11 +63,6 @@ def improvement(ours: Scores, theirs: Scores) -> Array:
     return np.asarray(np.mean(wins, axis=0))
 
 
-def improvement_on(ours: Scores, documents: Sequence[float]) -> Array:
-    """The probability that our run beats its task's documented score, mean over tasks: ``[]`` or one a resample."""
-    return improvement(ours, [[document] for document in documents])
-
-
 def bootstrap(
     statistic: Statistic,
     scores: Scores,
@@ -80,28 +75,30 @@ def bootstrap(
     return _estimate(statistic(rows), statistic(_again(rows, generator, resamples)), confidence)
 
 
-def probability_of_improvement(ours: Scores, theirs: Scores) -> Estimate:
+def probability_of_improvement(ours: Scores, theirs: Scores, *, fixed: bool = False) -> Estimate:
     """``improvement`` with an interval that keeps its width where every run of one side wins.
 
-    A task's limits are those of Newcombe's fifth method (2006, https://doi.org/10.1002/sim.2324). Tasks are
+    A task's limits are those of Newcombe's fifth method (2006, https://doi.org/10.1002/sim.2324), or Wilson's (1927)
+    where theirs are ``fixed``: published scores, one a task, whose own error does not count. Tasks are
     independent, so their distances from the estimate add up as squares (Zou and Donner 2008,
     https://doi.org/10.1002/sim.3095).
     """
     value, squares = float(improvement(ours, theirs)), np.zeros(2)
     for a, b in zip(_rows(ours), _rows(theirs), strict=True):
         wins = float(_wins(a, b))
-        low, high = _lower_limit(wins, len(a), len(b)), 1 - _lower_limit(1 - wins, len(a), len(b))
+        n = None if fixed else len(b)
+        low, high = _lower_limit(wins, len(a), n), 1 - _lower_limit(1 - wins, len(a), n)
         squares += ((wins - low) ** 2, (high - wins) ** 2)
     below, above = np.sqrt(squares) / len(ours)
     return Estimate(value, max(0.0, float(value - below)), min(1.0, float(value + above)))
 
 
-def _lower_limit(wins: float, m: int, n: int) -> float:
-    """The probability p ≤ ``wins`` at which wins − p is z standard errors of p (Newcombe 2006, method 5)."""
-    pairs, low, high = (m + n) / 2 - 1, 0.0, wins
+def _lower_limit(wins: float, m: int, n: int | None) -> float:
+    """The p ≤ ``wins`` at which wins − p is z standard errors of p: of ``m`` runs against ``n``, or a fixed score."""
+    pairs, low, high = 0.0 if n is None else (m + n) / 2 - 1, 0.0, wins
     for _ in range(60):
         p = (low + high) / 2
-        variance = p * (1 - p) * (1 + pairs * ((1 - p) / (2 - p) + p / (1 + p))) / (m * n)
+        variance = p * (1 - p) * (1 + pairs * ((1 - p) / (2 - p) + p / (1 + p))) / (m * (n or 1))
         low, high = (p, high) if wins - p > Z * math.sqrt(variance) else (low, p)
     return (low + high) / 2
 

@@ -14,14 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import chdir, nullcontext
-from functools import partial
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from rlbench.errors import UnknownName, UsageError
 from rlbench.report import forest, plot_data
-from rlbench.report.aggregate import Estimate, band, bootstrap, improvement_on, interquartile_mean, profile
+from rlbench.report.aggregate import Estimate, band, bootstrap, interquartile_mean, probability_of_improvement, profile
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
 from rlbench.report.sources import Sources
@@ -337,7 +336,7 @@ def _improvement(standings: Sequence[AlgorithmScores], scale: str) -> Figure:
     known = [s for s in standings if s.documents]
     if not known:
         raise UsageError("no finished run has a document to be compared with")
-    rows = [(s, bootstrap(partial(improvement_on, documents=s.documents), s.scores)) for s in known]
+    rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.documents], fixed=True)) for s in known]
     figure, axes = _rows_of([s.algorithm for s in known])
     _whiskers(axes, rows)
     axes.axvline(0.5, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))

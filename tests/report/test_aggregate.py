@@ -71,7 +71,7 @@ def test_by_hand() -> None:
     assert mean_of_means(scores) == 1.5
     assert aggregate.profile(scores, [-1.0, 0.0, 0.5, 1.0, 2.5]).tolist() == [1.0, 0.75, 0.75, 0.5, 0.25]
     assert aggregate.improvement([[1.0, 2.0]], [[1.0, 0.0]]) == 0.875
-    assert aggregate.improvement_on(scores, [0.5, 2.5]) == 0.5
+    assert aggregate.probability_of_improvement(scores, [[0.5], [2.5]], fixed=True).value == 0.5
 
 
 def test_tasks_may_have_unequal_numbers_of_seeds() -> None:
@@ -123,6 +123,13 @@ def test_a_probability_from_few_runs_has_a_wide_interval(
     assert estimate == pytest.approx(expected, abs=1e-4)
     mirrored = aggregate.probability_of_improvement([theirs], [ours])
     assert mirrored == pytest.approx((1 - estimate.value, 1 - estimate.high, 1 - estimate.low))
+
+
+@pytest.mark.parametrize(("above", "below"), [(3, 0), (0, 5), (4, 6)])
+def test_limits_against_a_fixed_score_are_wilsons(above: int, below: int) -> None:
+    found = aggregate.probability_of_improvement([[1.0] * above + [0.0] * below], [[0.5]], fixed=True)
+    low, high = stats.binomtest(above, above + below).proportion_ci(0.95, method="wilson")
+    assert found == pytest.approx((above / (above + below), low, high), abs=1e-9)
 
 
 @pytest.mark.parametrize(("m", "n"), [(2, 2), (3, 5), (10, 10)])
