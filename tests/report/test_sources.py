@@ -109,6 +109,12 @@ def test_a_plan_shows_which_seeds_rlbench_has_and_never_counts_them(record_run: 
     assert "RLBENCH" not in capsys.readouterr().out.split("\n")[0], "one folder counts"
 
 
+def test_a_file_beside_the_suites_of_a_results_folder_is_no_suite(record_run: Record) -> None:
+    record_run((1.0, 1.0), **CATCH)
+    Path("results", "README.md").write_text("text", encoding="utf-8")
+    assert sources.known_suites(Path("results")) == list(SUITES)
+
+
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     assert package(ROOT / "results") == SCORES.read_bytes(), "run scripts/tables"
     checkout = Sources(RUNS, ROOT / "results", named=False).cells(SUITES)
