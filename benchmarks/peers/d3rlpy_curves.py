@@ -139,7 +139,8 @@ def evaluate(algorithm: object, spec: Spec) -> tuple[list[float], list[int]]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train, and print a line after every epoch."""
+    """Train, and print a line after every epoch; d3rlpy's own messages go to stderr."""
+    output, sys.stdout = sys.stdout, sys.stderr
     name, task, path = arguments[0], arguments[1], Path(arguments[2])
     seed, updates = (int(text) for text in arguments[3:5])
     spec = apply_settings(suites.spec("offline", name, task), [parse(text) for text in arguments[5:]])
@@ -156,8 +157,8 @@ def main(arguments: Sequence[str]) -> None:
         algorithm.fit(data, n_steps=epoch, n_steps_per_epoch=epoch, show_progress=False, logger_adapter=quiet)
         returns, lengths = evaluate(algorithm, spec)
         line = {**metadata, "seed": seed, "steps": done, "returns": returns, "lengths": lengths}
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        output.write(json.dumps(line) + "\n")
+        output.flush()
 
 
 if __name__ == "__main__":
