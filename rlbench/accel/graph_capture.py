@@ -1,4 +1,4 @@
-"""Many updates as one recording that is played again without the host: on a card a CUDA graph.
+"""Many updates as one recording that is played again without the host: on a GPU a CUDA graph.
 
 What is recorded is the eager updater's own code, so no algorithm is written twice. It must therefore keep the rules of
 a recording: fixed shapes, what varies in tensors that stay where they are, nothing that waits for the device. The
@@ -181,14 +181,14 @@ class GraphUpdater:
         before, sampled = [x.clone() for x in self._moving()], _copied(self.sampler.state_dict())
         streams = [generator.get_state() for generator in self.generators]
         recording.replay()
-        found = [x.clone() for x in self._moving()]
+        replayed_values = [x.clone() for x in self._moving()]
         for x, old in zip(self._moving(), before, strict=True):
             x.copy_(old)
         self.sampler.load_state_dict(sampled)
         for generator, stream in zip(self.generators, streams, strict=True):
             generator.set_state(stream)
         self._eagerly(first, length)
-        if not _agree(before, found, list(self._moving())):
+        if not _agree(before, replayed_values, list(self._moving())):
             self._refuse("captured updates gave other numbers than eager ones")
 
     def _moving(self) -> Iterator[Tensor]:
@@ -215,10 +215,10 @@ def _copied(state: State) -> State:
     }
 
 
-def _agree(before: list[Tensor], found: list[Tensor], wanted: list[Tensor]) -> bool:
-    """True if ``found`` equals ``wanted`` relative to the distance from ``before``; NaN never does."""
+def _agree(before: list[Tensor], replayed_values: list[Tensor], eager_values: list[Tensor]) -> bool:
+    """True if both values agree relative to their distance from ``before``; NaN never does."""
     near = []
-    for old, ours, theirs in zip(before, found, wanted, strict=True):
+    for old, ours, theirs in zip(before, replayed_values, eager_values, strict=True):
         off, way, size = ((x).double().norm() for x in (ours - theirs, theirs - old, theirs))
         near.append(off <= SLACK * way + ROUNDING * size)
     return bool(torch.stack(near).all())
@@ -241,21 +241,21 @@ class Compiled(Generic[*GivenT, FoundT]):
             plain, fullgraph=True, dynamic=False, backend=backend, options=options if backend == "inductor" else None
         )
         self.refusal: str | None = None  # why it is not compiled after all
-        self._tried = False
+        self._has_run = False
 
-    def __call__(self, *given: *GivenT) -> FoundT:
+    def __call__(self, *args: *GivenT) -> FoundT:
         """Return the result of ``plain``."""
         if self.refusal is not None:
-            return self.plain(*given)
-        if self._tried:
-            return self.quick(*given)
+            return self.plain(*args)
+        if self._has_run:
+            return self.quick(*args)
         try:
-            found = self.quick(*given)
+            result = self.quick(*args)
         except RuntimeError as error:  # a break in the graph, no C++ compiler, a kernel that cannot be made
             self.refusal = f"could not be compiled ({_brief(error)})"
-            return self.plain(*given)
-        self._tried = True
-        return found
+            return self.plain(*args)
+        self._has_run = True
+        return result
 
 
 def _brief(error: RuntimeError) -> str:
@@ -268,16 +268,16 @@ _stream: Callable[[torch.device], torch.cuda.Stream] = torch.cuda.Stream  # whic
 
 
 class CudaGraphs:
-    """Records on one card; ``generators`` are all that the work draws from, the card's own among them."""
+    """Records on one GPU; ``generators`` are all that the work draws from, the GPU's own among them."""
 
-    def __init__(self, card: torch.device, generators: Sequence[torch.Generator]) -> None:
-        self.card, self.generators = card, tuple(generators)
-        self.stream = _stream(card)
+    def __init__(self, gpu: torch.device, generators: Sequence[torch.Generator]) -> None:
+        self.gpu, self.generators = gpu, tuple(generators)
+        self.stream = _stream(gpu)
         self.pool = torch.cuda.graph_pool_handle()
 
     def beside(self, work: Callable[[], None]) -> None:
         """Carry ``work`` out on the stream for recording, after all and before all that is asked for otherwise."""
-        usual = torch.cuda.current_stream(self.card)
+        usual = torch.cuda.current_stream(self.gpu)
         self.stream.wait_stream(usual)
         with torch.cuda.stream(self.stream):
             work()
@@ -292,9 +292,9 @@ class CudaGraphs:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        usual, streams = torch.cuda.current_stream(self.card), [g.get_state() for g in self.generators]
+        usual, streams = torch.cuda.current_stream(self.gpu), [g.get_state() for g in self.generators]
         collects = gc.isenabled()
-        gc.disable()  # what it would free may be memory of the card, which ends a recording
+        gc.disable()  # what it would free may be memory of the GPU, which ends a recording
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                 work()
@@ -310,6 +310,6 @@ class CudaGraphs:
 
     def _freed(self, generator: torch.Generator, stream: torch.Tensor) -> None:
         """Give a generator that was left recording, and would refuse to draw, a state that is not, at ``stream``."""
-        fresh = torch.Generator(self.card)
+        fresh = torch.Generator(self.gpu)
         fresh.set_state(stream)
         generator.graphsafe_set_state(fresh.graphsafe_get_state())

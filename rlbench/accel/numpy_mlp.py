@@ -39,9 +39,9 @@ class Layer(NamedTuple):
 class Room(NamedTuple):
     """Buffers of activations for one batch size, allocated once."""
 
-    seen: list[Row]  # per layer what it reads, [K, B, inputs + 1]; of the first [B, inputs + 1]
+    inputs: list[Row]  # per layer what it reads, [K, B, inputs + 1]; of the first [B, inputs + 1]
     sums: list[Row]  # per layer what it gives, [K, B, outputs]
-    pulls: list[Row]  # slopes of the same
+    deltas: list[Row]  # gradients of the same
 
 
 class Stack:
@@ -50,7 +50,7 @@ class Stack:
     def __init__(
         self, nets: Sequence[Sequence[nn.Linear]], *, activation: type[nn.Module], loose: Sequence[Tensor]
     ) -> None:
-        self.nets, self.loose, self.curved = nets, loose, activation is nn.Tanh
+        self.nets, self.loose, self.is_tanh = nets, loose, activation is nn.Tanh
         self.layers: list[Layer] = []
         start = 0
         for side in zip(*nets, strict=True):
@@ -63,26 +63,26 @@ class Stack:
 
     def views(self, row: Row) -> list[tuple[Tensor, Row]]:
         """Every parameter, and its place in ``row`` ``[size]`` in the parameter's own shape."""
-        found: list[tuple[Tensor, Row]] = []
+        views_of_parameters: list[tuple[Tensor, Row]] = []
         for k, net in enumerate(self.nets):
             for place, layer in zip(self.layers, net, strict=True):
                 block = place.of(row)[k, :, : layer.out_features]
-                found += [(layer.weight, block[:-1].T), (layer.bias, block[-1])]
+                views_of_parameters += [(layer.weight, block[:-1].T), (layer.bias, block[-1])]
         start = self.behind
         for tensor in self.loose:
-            found.append((tensor, row[start : start + tensor.numel()].reshape(tuple(tensor.shape))))
+            views_of_parameters.append((tensor, row[start : start + tensor.numel()].reshape(tuple(tensor.shape))))
             start += tensor.numel()
-        return found
+        return views_of_parameters
 
     def forward(self, row: Row, x: Row) -> Row:
         """``[B, inputs + 1]``, whose last column is 1, to ``[K, B, outputs]``; overwritten by the next call."""
         room = self._room(len(x))
-        room.seen[0] = x
+        room.inputs[0] = x
         for i, layer in enumerate(self.layers):
-            np.matmul(room.seen[i], layer.of(row), out=room.sums[i])
+            np.matmul(room.inputs[i], layer.of(row), out=room.sums[i])
             if i + 1 < len(self.layers):
-                inner = room.seen[i + 1][:, :, :-1]
-                if self.curved:
+                inner = room.inputs[i + 1][:, :, :-1]
+                if self.is_tanh:
                     np.tanh(room.sums[i], out=inner)
                 else:
                     np.maximum(room.sums[i], 0, out=inner)
@@ -93,25 +93,25 @@ class Stack:
         room = self._room(pull.shape[1])
         for i in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[i]
-            np.matmul(room.seen[i].swapaxes(-1, -2), pull, out=layer.of(gradient))
+            np.matmul(room.inputs[i].swapaxes(-1, -2), pull, out=layer.of(gradient))
             if i == 0:
                 return
-            below, inner = room.pulls[i - 1], room.seen[i][:, :, :-1]
+            below, inner = room.deltas[i - 1], room.inputs[i][:, :, :-1]
             np.matmul(pull, layer.of(row)[:, :-1].swapaxes(1, 2), out=below)
-            steep = room.sums[i - 1]  # no longer needed
-            if self.curved:
-                np.multiply(inner, inner, out=steep)
-                np.subtract(1, steep, out=steep)
+            derivative = room.sums[i - 1]  # no longer needed
+            if self.is_tanh:
+                np.multiply(inner, inner, out=derivative)
+                np.subtract(1, derivative, out=derivative)
             else:
-                np.greater(inner, 0, out=steep)
-            below *= steep
+                np.greater(inner, 0, out=derivative)
+            below *= derivative
             pull = below
 
     def _room(self, batch: int) -> Room:
         if batch not in self._rooms:
             shapes = [(k, batch, outputs) for k, _, outputs in (layer.shape for layer in self.layers)]
-            seen = [np.ones((k, batch, outputs + 1), np.float32) for k, _, outputs in shapes[:-1]]
-            empty = [np.empty(0, np.float32), *seen]
+            inputs = [np.ones((k, batch, outputs + 1), np.float32) for k, _, outputs in shapes[:-1]]
+            empty = [np.empty(0, np.float32), *inputs]
             self._rooms[batch] = Room(
                 empty,
                 [np.empty(shape, np.float32) for shape in shapes],
@@ -140,13 +140,13 @@ def numbers(x: Tensor) -> Row:
 
 
 class Head(Protocol):
-    """A policy, read off the first network's outputs, and its slopes."""
+    """A policy, read off the first network's outputs, and its gradients."""
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
         """Log-probabilities and entropies of actions ``[B, A]``, or numbered ones ``[B]`` int64; each ``[B]``."""
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Write the slopes of ``raw`` ``[B, A]``, from those of what ``evaluate`` gave last."""
+        """Write the gradients of ``raw`` ``[B, A]``, from those of what ``evaluate`` gave last."""
 
 
 class GaussianHead:
@@ -178,25 +178,25 @@ class DiscreteHead:
 
     def __init__(self) -> None:
         self._log = self._entropy = np.empty(0, np.float32)
-        self._chosen: tuple[NDArray[np.int64], NDArray[np.int64]] = (np.empty(0, np.int64), np.empty(0, np.int64))
+        self._actions: tuple[NDArray[np.int64], NDArray[np.int64]] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
         """As ``ops.policy.Discrete``, of ``[B, A]`` and ``[B]``: log-probability and entropy, each ``[B]``."""
         low = raw - raw.max(1, keepdims=True)
         self._log = low - np.log(np.exp(low).sum(1, keepdims=True))
-        self._chosen = np.arange(len(raw)), action.astype(np.int64, copy=False)
+        self._actions = np.arange(len(raw)), action.astype(np.int64, copy=False)
         self._entropy = -(np.exp(self._log) * self._log).sum(1)
-        return self._log[self._chosen], self._entropy
+        return self._log[self._actions], self._entropy
 
     def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
         """Of the logits ``[B, A]``."""
         surprise = entropy[:, None] * (self._log + self._entropy[:, None])
         np.multiply(np.exp(self._log), -surprise - log_prob[:, None], out=out)
-        out[self._chosen] += log_prob
+        out[self._actions] += log_prob
 
 
 class NumpyOptimizer:
-    """Parameters, slopes and moments of one optimizer in flat rows, each moved as the optimizer would."""
+    """Parameters, gradients and moments of one optimizer in flat rows, each moved as the optimizer would."""
 
     def __init__(self, stack: Stack, optimizer: torch.optim.Optimizer, *, max_norm: float | None) -> None:
         self.optimizer, self.max_norm, self.adam = optimizer, max_norm, isinstance(optimizer, torch.optim.Adam)
@@ -206,13 +206,13 @@ class NumpyOptimizer:
         self._rows, self._gradients, *self._moments = [[torch.from_numpy(row)] for row in rows]
         self._steps = torch.zeros(())
         self._places = stack.views(self.row)
-        self._held = [stack.views(row) for row in rows[2:]]
+        self._moment_views = [stack.views(row) for row in rows[2:]]
 
     def begin(self) -> None:
         """Take parameters and moments over."""
         for parameter, place in self._places:
             place[...] = numbers(parameter)
-        for name, held in zip(self.names, self._held, strict=True):
+        for name, held in zip(self.names, self._moment_views, strict=True):
             for parameter, place in held:
                 state = self.optimizer.state[parameter]
                 if not state:
@@ -221,7 +221,7 @@ class NumpyOptimizer:
         self._steps.copy_(self.optimizer.state[self._places[0][0]]["step"])
 
     def step(self) -> None:
-        """Down the slope, whose length is cut first."""
+        """A step down the gradient, whose norm is clipped first."""
         if self.max_norm is not None:
             length = sqrt(float(self.gradient @ self.gradient))
             if length + 1e-6 > self.max_norm:
@@ -235,15 +235,15 @@ class NumpyOptimizer:
 
     def _rmsprop(self) -> None:
         group, ((square,),) = self.optimizer.param_groups[0], self._moments
-        (row,), (slope,) = self._rows, self._gradients
-        square.mul_(group["alpha"]).addcmul_(slope, slope, value=1 - group["alpha"])
-        row.addcdiv_(slope, square.sqrt().add_(group["eps"]), value=-group["lr"])
+        (row,), (gradient,) = self._rows, self._gradients
+        square.mul_(group["alpha"]).addcmul_(gradient, gradient, value=1 - group["alpha"])
+        row.addcdiv_(gradient, square.sqrt().add_(group["eps"]), value=-group["lr"])
 
     def end(self) -> None:
         """Give them back, in place."""
         for parameter, place in self._places:
             numbers(parameter)[...] = place
-        for name, held in zip(self.names, self._held, strict=True):
+        for name, held in zip(self.names, self._moment_views, strict=True):
             for parameter, place in held:
                 numbers(self.optimizer.state[parameter][name])[...] = place
         for parameter, _ in self._places:

@@ -1,7 +1,7 @@
 """The steps of PPO and A2C, and of the critics of NPG and TRPO, without a framework between the operations.
 
-``PPO.loss`` and ``base.descend`` say what is done; here the slopes of the same are written out. For small networks on
-the host: a batch of 64 through 64 units is 50 µs of arithmetic, and a framework adds a millisecond.
+They compute ``PPO.loss``, its gradients and ``optimize`` in numpy. They are for small networks on a CPU: a batch of 64
+through 64 units is 50 µs of arithmetic, and a framework adds a millisecond.
 """
 
 from __future__ import annotations
@@ -56,33 +56,33 @@ class Surrogate:
         loose = [actor.log_std] if isinstance(actor, GaussianActor) else []
         self.stack = Stack([layers(actor), layers(net.critic)], activation=net.actor.torso.activation, loose=loose)
         self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=method.max_grad_norm)
-        row, slope, behind = self.descent.row, self.descent.gradient, self.stack.behind
-        self.head: Head = GaussianHead(row[behind:], slope[behind:]) if gaussian else DiscreteHead()
+        row, gradient, behind = self.descent.row, self.descent.gradient, self.stack.behind
+        self.head: Head = GaussianHead(row[behind:], gradient[behind:]) if gaussian else DiscreteHead()
         self.actions = layers(actor)[-1].out_features
 
     @torch.no_grad()
-    def __call__(self, known: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Tensor:
         """Policy loss, value loss, entropy and divergence of every batch, ``[batches, 4]``."""
         self.descent.begin()
         with np.errstate(all="ignore"):  # what diverges is found where it is reported, as in torch
-            reports = [self._step(page) for page in _minibatches(known, batches)]
+            reports = [self._step(page) for page in _minibatches(batch, batches)]
         self.descent.end()
         return torch.tensor(reports)
 
     def _step(self, page: Minibatch) -> tuple[float, float, float, float]:
         descent, ours, share = self.descent, self.method, page.share
-        found = self.stack.forward(descent.row, page.obs)
-        value = found[1, :, 0]
-        log_prob, entropy = self.head.evaluate(found[0, :, : self.actions], page.action)
-        gain, steep = self._gain(log_prob, page)
+        outputs = self.stack.forward(descent.row, page.obs)
+        value = outputs[1, :, 0]
+        log_prob, entropy = self.head.evaluate(outputs[0, :, : self.actions], page.action)
+        gain, derivative = self._gain(log_prob, page)
         error, pull_value = self._miss(value, page)
-        pull = np.zeros_like(found)
-        self.head.backward(-share * steep, np.float32(-ours.entropy) * share, pull[0, :, : self.actions])
+        pull = np.zeros_like(outputs)
+        self.head.backward(-share * derivative, np.float32(-ours.entropy) * share, pull[0, :, : self.actions])
         pull[1, :, 0] = np.float32(ours.value) * share * pull_value
         self.stack.backward(descent.row, pull, descent.gradient)
         descent.step()
-        moved = page.log_prob - log_prob
-        return -float(share @ gain), float(share @ error), float(share @ entropy), float(share @ moved)
+        difference = page.log_prob - log_prob
+        return -float(share @ gain), float(share @ error), float(share @ entropy), float(share @ difference)
 
     def _gain(self, log_prob: Row, page: Minibatch) -> tuple[Row, Row]:
         """The surrogate objective, and its gradient with respect to the log-probability, each ``[B]``."""
@@ -94,26 +94,26 @@ class Surrogate:
         ratio = np.exp(log_prob - page.log_prob)
         free = ratio * advantage
         held = np.minimum(np.maximum(ratio, np.float32(1 - clip)), np.float32(1 + clip)) * advantage
-        gain, steep = np.minimum(free, held), free * (free <= held)
+        gain, derivative = np.minimum(free, held), free * (free <= held)
         if dual_clip is not None:
             worst = np.where(advantage < 0, np.float32(dual_clip) * advantage, -np.inf).astype(np.float32)
-            gain, steep = np.maximum(gain, worst), steep * (gain >= worst)
-        return gain, steep
+            gain, derivative = np.maximum(gain, worst), derivative * (gain >= worst)
+        return gain, derivative
 
     def _miss(self, value: Row, page: Minibatch) -> tuple[Row, Row]:
-        """Squared errors of the critic, and their slope by its value, each ``[B]``."""
+        """Squared errors of the critic, and their gradient by its value, each ``[B]``."""
         gap, clip = value - page.value_target, self.method.clip
-        error, steep = gap * gap, gap + gap
+        error, derivative = gap * gap, gap + gap
         if not self.method.value_clip or clip is None:
-            return error, steep
-        moved = value - page.value
-        near = page.value + np.minimum(np.maximum(moved, np.float32(-clip)), np.float32(clip)) - page.value_target
+            return error, derivative
+        difference = value - page.value
+        near = page.value + np.minimum(np.maximum(difference, np.float32(-clip)), np.float32(clip)) - page.value_target
         other = near * near
-        return np.maximum(error, other), steep * ((np.abs(moved) <= np.float32(clip)) | (error > other))
+        return np.maximum(error, other), derivative * ((np.abs(difference) <= np.float32(clip)) | (error > other))
 
 
 class Regression:
-    """Steps of a critic towards the goals of a whole rollout."""
+    """Steps of a critic towards the targets of a whole rollout."""
 
     def __init__(self, net: SeparateActorCritic, optimizer: torch.optim.Optimizer, *, steps: int) -> None:
         self.steps = steps
@@ -121,14 +121,14 @@ class Regression:
         self.descent = NumpyOptimizer(self.stack, optimizer, max_norm=None)
 
     @torch.no_grad()
-    def __call__(self, known: RolloutBatch) -> Tensor:
+    def __call__(self, batch: RolloutBatch) -> Tensor:
         """The critic's mean squared errors before each step, ``[steps]``."""
         descent, losses = self.descent, list[float]()
-        (page,) = _minibatches(known, (torch.arange(len(known.weight)),))
+        (page,) = _minibatches(batch, (torch.arange(len(batch.weight)),))
         descent.begin()
         for _ in range(self.steps):
-            found = self.stack.forward(descent.row, page.obs)
-            gap = found[0, :, 0] - page.value_target
+            outputs = self.stack.forward(descent.row, page.obs)
+            gap = outputs[0, :, 0] - page.value_target
             losses.append(float(page.share @ (gap * gap)))
             self.stack.backward(descent.row, (2 * page.share * gap)[None, :, None], descent.gradient)
             descent.step()
@@ -136,9 +136,9 @@ class Regression:
         return torch.tensor(losses)
 
 
-def _minibatches(known: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[Minibatch]:
+def _minibatches(batch: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[Minibatch]:
     """The lesson in the order of its batches, copied once and then cut up."""
-    whole = _minibatch(known, numbers(torch.cat(batches)).astype(np.int64, copy=False))
+    whole = _minibatch(batch, numbers(torch.cat(batches)).astype(np.int64, copy=False))
     start = 0
     for rows in batches:
         page = Minibatch._make(column[start : start + len(rows)] for column in whole)
@@ -146,9 +146,9 @@ def _minibatches(known: RolloutBatch, batches: tuple[Tensor, ...]) -> Iterator[M
         start += len(rows)
 
 
-def _minibatch(known: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
+def _minibatch(batch: RolloutBatch, rows: NDArray[np.int64]) -> Minibatch:
     """Some rows of a lesson; what they count is still their weight."""
-    obs, *columns = (numbers(column)[rows] for column in known)
+    obs, *columns = (numbers(column)[rows] for column in batch)
     return Minibatch(with_ones(obs), *columns)
 
 
