@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json, OnlySuite, Records
+from rlbench.cli.options import Json, OnlySuite, Records, Reference, References
 from rlbench.cli.output import emit, emit_json, terminal_width
 
 COMPARE_SCHEMA = 1
@@ -31,6 +31,8 @@ def compare(
         typer.Option("--at", help="Compare at equal steps: the largest that both have reached, however far runs are."),
     ] = False,
     results: Records = None,
+    references: References = None,
+    reference: Reference = None,
     json: Json = False,
 ) -> None:
     """Compare two results folders, or two algorithms.
@@ -39,6 +41,7 @@ def compare(
     protocol, budget or data is named and left out. Task by task and together: interquartile means, with intervals from
     five seeds on, and the probability that a run of B beats one of A.
     """
+    del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared
     from rlbench.report.compare import to_document, to_text
     from rlbench.report.sources import sources

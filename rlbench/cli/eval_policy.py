@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,8 +38,7 @@ class PolicyOptions(NamedTuple):
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyScore:
+class PolicyScore(NamedTuple):
     """Returns of a policy beside the reference, in the reference's unit."""
 
     returns: tuple[float, ...]
@@ -67,7 +65,7 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
         for _ in evaluation:
             pass
         returns = evaluation.result().returns[: options.episodes]
-    score = _score(spec, returns) if options.names.algorithm or options.form == "sb3" else _measured(returns)
+    score = _score(spec, returns, algorithm=bool(options.names.algorithm) or options.form == "sb3")
     if json:
         emit_json(_document(options, spec, score))
     else:
@@ -109,17 +107,8 @@ def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec
     return spec, foreign_evaluation(shared, actor, info, Seeds(options.seed).child("eval"))
 
 
-def _measured(returns: tuple[float, ...]) -> PolicyScore:
-    """Score without a reference."""
-    from rlbench.report.estimate import interval, mean
-
-    bounds = interval(returns) if len(returns) > 1 else None
-    word = "NOT COMPARABLE: no reference; name the algorithm with --algo"
-    return PolicyScore(returns=returns, mean=mean(returns), interval=bounds, reference=None, margin=None, verdict=word)
-
-
-def _score(spec: Spec, returns: tuple[float, ...]) -> PolicyScore:
-    """Compare the mean return with the reference of a cell.
+def _score(spec: Spec, returns: tuple[float, ...], *, algorithm: bool) -> PolicyScore:
+    """Compare the mean return with the reference of a cell, where the algorithm is known.
 
     The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
     """
@@ -131,8 +120,10 @@ def _score(spec: Spec, returns: tuple[float, ...]) -> PolicyScore:
 
     key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
     document = next((cell.primary for cell in documented(spec.suite) if cell.key == key), None)
-    if document is None:
-        return _measured(returns)
+    if document is None or not algorithm:
+        word = "NOT COMPARABLE: no reference; name the algorithm with --algo"
+        bounds = interval(returns) if len(returns) > 1 else None
+        return PolicyScore(returns, mean(returns), bounds, None, None, word)
     if document.estimator.startswith("normalized") and (scale := reference(key)) is not None:
         returns = tuple(100 * normalized(score, scale) for score in returns)
     bounds, apart = interval(returns) if len(returns) > 1 else None, margin(key, document)
@@ -142,9 +133,7 @@ def _score(spec: Spec, returns: tuple[float, ...]) -> PolicyScore:
         verdict = "INCONCLUSIVE: play more episodes"
     else:
         verdict = "BELOW" if bounds[1] < document.score - apart else "REACHED"
-    return PolicyScore(
-        returns=returns, mean=mean(returns), interval=bounds, reference=document, margin=apart, verdict=verdict
-    )
+    return PolicyScore(returns, mean(returns), bounds, document, apart, verdict)
 
 
 def _document(options: PolicyOptions, spec: Spec, score: PolicyScore) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Records
+from rlbench.cli.options import Records, Reference, References
 from rlbench.cli.output import remark, write_file
 from rlbench.cli.suite_names import suites_named
 from rlbench.errors import UsageError
@@ -24,6 +24,8 @@ def report(
         Path, typer.Option("--output", metavar="FILE.html|.md", help="The HTML or Markdown file to write.")
     ],
     results: Records = None,
+    references: References = None,
+    reference: Reference = None,
 ) -> None:
     """Write one page of everything that was measured.
 
@@ -31,6 +33,7 @@ def report(
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
     cost, and the tables, with the pictures in `plots`.
     """
+    del references, reference  # their callbacks have selected them
     chosen = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")

@@ -9,19 +9,21 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlbench.config.names import check_name, printable
-from rlbench.curves.points import Column, Label, Points, factorize, group, label_of, listing
+from rlbench.curves.points import Column, Label, Points, group, label_of, listing
 from rlbench.errors import RefusedFile
 from rlbench.records.imported import Kind
 
 LINE: Final = 2**20  # letters
 COLUMNS: Final = 1_000
+PLAIN: Final = 2**20  # letters from which numpy parses a table
 ALIASES: Final = {
     "suite": ("suite",),
     "algorithm": ("algo", "algorithm"),
@@ -40,10 +42,10 @@ SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(\d+)")
 class Table:
     """The columns of a CSV file by name."""
 
-    def __init__(self, header: Sequence[str], rows: Sequence[Sequence[str]], where: str) -> None:
-        self.where, self.header = where, header
-        self.columns: Mapping[str, Sequence[str]] = dict(zip(header, zip(*rows, strict=True), strict=True))
-        self.size = len(rows)
+    def __init__(self, columns: Mapping[str, Sequence[str]], where: str, parsed: Mapping[str, Column]) -> None:
+        self.where, self.columns, self.parsed = where, columns, parsed
+        self.header: Sequence[str] = [*columns, *parsed]
+        self.size = max(*map(len, columns.values()), *map(len, parsed.values()), 0)
 
     def name_of(self, field: str) -> str | None:
         """The name that a column has in this file."""
@@ -72,6 +74,8 @@ class Table:
         Raises:
             RefusedFile: a cell is no number, or NaN; the message names the line.
         """
+        if name in self.parsed:
+            return self.parsed[name]
         texts = self.columns[name]
         if gaps:
             texts = [text.strip() or "nan" for text in texts]
@@ -95,6 +99,8 @@ def tables(text: str, where: str) -> Table:
     Raises:
         RefusedFile: it is no CSV, has too many columns, or rows of unequal length.
     """
+    if (table := _plain_table(text, where)) is not None:
+        return table
     try:
         rows = [row for row in csv.reader(_lines(text, where), strict=True) if row]
     except csv.Error as error:
@@ -112,7 +118,29 @@ def tables(text: str, where: str) -> Table:
     if not rows or len(set(header)) < len(header):
         have = "a column twice" if rows else "no row below the header"
         raise RefusedFile(f"{where}: has {have}; write each column once, and one row a point")
-    return Table(header, rows, where)
+    return Table(dict(zip(header, zip(*rows, strict=True), strict=True)), where, {})
+
+
+def _plain_table(text: str, where: str) -> Table | None:
+    """A table of many rows without quotes, its numbers parsed by numpy; None where that is not all."""
+    head, _, rest = text.partition("\n")
+    header = head.split(",")
+    aliases = {alias for field in ("step", "return", "length") for alias in ALIASES[field]}
+    numeric = [name.strip().lower() in aliases for name in header]
+    if len(rest) < PLAIN or '"' in text or "\r" in text or not any(numeric) or len({*header, ""}) <= len(header):
+        return None
+    dtype = [(name, "f8" if number else "O") for name, number in zip(header, numeric, strict=True)]
+    try:
+        rows = np.loadtxt(rest.split("\n"), dtype=dtype, delimiter=",", comments=None, ndmin=1)
+    except (ValueError, TypeError):
+        return None
+    parsed = {name: rows[name].copy() for name, number in zip(header, numeric, strict=True) if number}
+    if not all(np.isfinite(values).all() for values in parsed.values()):
+        return None  # the slower way names the row
+    texts = {name: rows[name].tolist() for name, number in zip(header, numeric, strict=True) if not number}
+    table = Table(texts, where, parsed)
+    table.header = header
+    return table
 
 
 def _lines(text: str, where: str) -> Iterator[str]:
@@ -141,7 +169,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     fields = [table.texts(field) for field in ("suite", "algorithm", "task", "dataset", "kind")]
     seeds = table.columns[seed] if seed else [""] * table.size
     suites, algorithms, tasks, datasets, kinds = fields
-    codes, labels = factorize(zip(suites, algorithms, tasks, datasets, kinds, seeds, strict=True))
+    codes, labels = _factorize_rows((suites, algorithms, tasks, datasets, kinds, seeds))
     steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
     lengths = table.numbers(name, gaps=True) if name else None
     curves = []
@@ -238,6 +266,25 @@ def d3rlpy(table: Table) -> list[Points]:
 def kind_of(metric: str) -> Kind:
     """Evaluation returns where the name of a metric says so, else training returns."""
     return "evaluation" if re.search(r"(^|[/_.])(eval|test)", metric.lower()) else "training"
+
+
+def _factorize(column: Iterable[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Codes ``[N]`` of the values of a column in their first order, and the values."""
+    values: dict[str, int] = {}
+    codes = np.fromiter((values.setdefault(value, len(values)) for value in column), np.int64)
+    return codes, list(values)
+
+
+def _factorize_rows(columns: Iterable[Sequence[str]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
+    """Codes ``[N]`` of the rows of some columns in their first order, and the rows."""
+    pairs = [_factorize(column) for column in columns]
+    combined = np.zeros(len(pairs[0][0]), np.int64)
+    for codes, values in pairs:
+        combined = np.unique(combined * len(values) + codes, return_inverse=True)[1]
+    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rows = [tuple(values[codes[first[place]]] for codes, values in pairs) for place in order]
+    return np.argsort(order, kind="stable")[inverse], rows
 
 
 def _kind(text: str, where: str) -> Kind | None:

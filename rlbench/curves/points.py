@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from rlbench.errors import RefusedFile
 from rlbench.records.imported import Kind
 
 Column: TypeAlias = NDArray[np.float64]
-ValueT = TypeVar("ValueT", bound=Hashable)
 
 LARGEST_STEP: Final = 2**53
 RUN_NAMES: Final = (
@@ -108,13 +107,6 @@ def clean(curve: Points, where: str) -> Points:
         steps, returns = steps[starts], np.add.reduceat(returns, starts) / counts
         lengths = None if lengths is None else np.add.reduceat(lengths, starts) / counts
     return replace(curve, steps=steps, returns=returns, lengths=lengths)
-
-
-def factorize(column: Iterable[ValueT]) -> tuple[NDArray[np.int64], list[ValueT]]:
-    """Codes ``[N]`` of the values of a column in their first order, and the values."""
-    values: dict[ValueT, int] = {}
-    codes = np.fromiter((values.setdefault(value, len(values)) for value in column), np.int64)
-    return codes, list(values)
 
 
 def group(codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -20,48 +20,15 @@ MEMORY: Final = 8 * 2**30  # bytes of address space; torch itself takes some fou
 ARCHITECTURES: Final = {"x86_64": (0xC000003E, 317, 0), "aarch64": (0xC00000B7, 277, 1)}
 """AUDIT_ARCH, the number of ``seccomp``, and the column of ``REFUSED``, by machine."""
 
-REFUSED: Final = {
-    "open": (2, None),
-    "openat": (257, 56),
-    "openat2": (437, 437),
-    "creat": (85, None),
-    "truncate": (76, 45),
-    "rename": (82, None),
-    "renameat": (264, 38),
-    "renameat2": (316, 276),
-    "unlink": (87, None),
-    "unlinkat": (263, 35),
-    "mkdir": (83, None),
-    "mkdirat": (258, 34),
-    "rmdir": (84, None),
-    "link": (86, None),
-    "linkat": (265, 37),
-    "symlink": (88, None),
-    "symlinkat": (266, 36),
-    "mknod": (133, None),
-    "mknodat": (259, 33),
-    "chmod": (90, None),
-    "fchmodat": (268, 53),
-    "chown": (92, None),
-    "lchown": (94, None),
-    "fchownat": (260, 54),
-    "utimensat": (280, 88),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "connect": (42, 203),
-    "bind": (49, 200),
-    "fork": (57, None),
-    "vfork": (58, None),
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "kill": (62, 129),
-    "tkill": (200, 130),
-    "ptrace": (101, 117),
-    "process_vm_writev": (311, 271),
-    "io_uring_setup": (425, 425),
-    "prlimit64": (302, 261),
-}
-"""System calls that fail, and their numbers on x86-64 and ARM64 (Linux, ``asm/unistd.h``)."""
+REFUSED: Final = """
+open 2 -, openat 257 56, openat2 437 437, creat 85 -, truncate 76 45, rename 82 -, renameat 264 38,
+renameat2 316 276, unlink 87 -, unlinkat 263 35, mkdir 83 -, mkdirat 258 34, rmdir 84 -, link 86 -,
+linkat 265 37, symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33, chmod 90 -, fchmodat 268 53,
+chown 92 -, lchown 94 -, fchownat 260 54, utimensat 280 88, socket 41 198, socketpair 53 199, connect 42 203,
+bind 49 200, fork 57 -, vfork 58 -, execve 59 221, execveat 322 281, kill 62 129, tkill 200 130,
+ptrace 101 117, process_vm_writev 311 271, io_uring_setup 425 425, prlimit64 302 261
+"""
+"""Names of system calls that fail, and their numbers on x86-64 and ARM64 (Linux, ``asm/unistd.h``)."""
 
 NO_NEW_PRIVILEGES, FILTER_MODE, ALL_THREADS = 38, 1, 1
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # instructions of the Berkeley packet filter
@@ -101,8 +68,8 @@ def refuse_system_calls() -> None:
         OSError: the kernel refuses it.
     """
     arch, seccomp, column = ARCHITECTURES[platform.machine()]
-    numbers = [pair[column] for pair in REFUSED.values()]
-    refused = [number for number in numbers if number is not None]
+    calls = (call.split()[1:] for call in REFUSED.split(","))
+    refused = [int(numbers[column]) for numbers in calls if numbers[column] != "-"]
     count = len(refused)
     program = [
         _instruction(LOAD, 4),

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "action.yml").read_text(encoding="utf-8")
+INSTALL = TEXT.split("      run: ")[1].partition("\n")[0]
 SCRIPT = dedent(TEXT.split("      run: |\n")[-1])
 
 
@@ -37,6 +38,28 @@ def test_the_step_writes_the_table_and_fails_below_the_reference(score: float, c
     done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     assert "| sac (imported) | Hopper-v4 |" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_install_step_brings_the_command_into_an_empty_folder_offline(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "bin/python").chmod(0o755)
+    offline = {
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_TARGET": str(tmp_path / "site"),
+    }
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environment = os.environ | offline | {"PATH": path, "ACTION_PATH": str(ROOT)}
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", INSTALL]
+    done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    where = [sys.executable, "-P", "-c", "import rlbench; print(rlbench.__file__)"]
+    installed = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    assert subprocess.check_output(where, cwd=tmp_path, env=installed, text=True).startswith(str(tmp_path / "site"))
+    assert (tmp_path / "site/bin/rlbench").is_file()
 
 
 def test_inputs_reach_the_script_by_the_environment_alone() -> None:

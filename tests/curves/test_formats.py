@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from rlbench.curves import delimited
 from rlbench.curves.formats import ImportOptions, read_curves, resolved_task
-from rlbench.errors import UnknownName
+from rlbench.errors import RlbenchError, UnknownName
 from rlbench.records.imported import ImportedCurve
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -165,3 +166,36 @@ def test_a_task_is_known_under_the_names_that_libraries_give_it(suite: str, name
     assert resolved_task(suite, name) == task
     with pytest.raises(UnknownName, match="unknown task"):
         resolved_task(suite, f"{name}-of-nobody")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "count"),
+    [
+        ("", "", 0),
+        (",3,", ",03,", 1),
+        ("\n", "\r\n", -1),
+        ("Hopper-v4", '"Hopper-v4"', 1),
+        (",12.5\n", ",nan\n", 1),
+        (",12.5\n", ",twelve\n", 1),
+        (",12.5\n", ",12.5,7\n", 1),
+        ("\n", "\n\n", 3),
+        ("Hopper-v4", "#Hopper-v4", 1),
+    ],
+)
+def test_a_large_table_is_read_as_a_small_one(
+    old: str, new: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numpy's parser and Python's give the same curves and the same refusals."""
+    cells = [(task, seed, step) for task in ("Hopper-v4", "Ant-v4") for seed in (3, 1) for step in (4, 76)]
+    rows = [f"{task},{seed},{step},{seed + step / 8}" for task, seed, step in cells]
+    text = "\n".join(["task,seed,step,return", *rows, ""]).replace(old, new, count)
+    (tmp_path / "runs.csv").write_bytes(text.encode())
+    options = ImportOptions(suite="mujoco", algorithm="sac", task=None, format=None, kind=None, unit=None, tag=None)
+    answers = []
+    for least in (2**60, 0):
+        monkeypatch.setattr(delimited, "PLAIN", least)
+        try:
+            answers.append(read_curves([tmp_path / "runs.csv"], options))
+        except RlbenchError as error:
+            answers.append(str(error))
+    assert answers[0] == answers[1]

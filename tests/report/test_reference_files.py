@@ -89,6 +89,13 @@ def test_table_show_and_check_take_it(
     (tmp_path / "empty").mkdir()
     assert main(["check", "mujoco", "--strict", "--results", str(tmp_path / "empty")]) == 4
     assert "documented 3,000.5" in capsys.readouterr().out
+    monkeypatch.delenv("RLBENCH_REFERENCES")
+    monkeypatch.delenv("RLBENCH_REFERENCE")
+    page = tmp_path / "page.html"
+    assert main(["report", "mujoco", "--output", str(page), "--results", str(tmp_path / "empty"), *chosen]) == 0
+    assert "Ours2026" in page.read_text()
+    sides = [str(tmp_path / "empty"), str(tmp_path / "empty")]
+    assert main(["compare", *sides, "--references", str(file), "--reference", "Nobody"]) == 2
     drawn = str(tmp_path / "hopper.png")
     assert main(["plot", "mujoco", "--task", "Hopper-v4", "--algo", "sac", "--output", drawn, *chosen]) == 0
 

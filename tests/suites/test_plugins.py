@@ -58,7 +58,7 @@ gymnasium.register("Doors-v7", entry_point=Env, max_episode_steps=20)
 """
 
 
-CACHES = (plugins.plugins, plugins._loaded, reference_files._installed, run_index._reference)
+CACHES = (plugins.plugins, plugins._loaded, reference_files._installed, run_index.reference_spec)
 
 
 def answer(words: list[str]) -> tuple[int, str, str]:
@@ -236,6 +236,8 @@ def test_records_of_a_missing_plug_in_are_shown(corridor: Path, tmp_path: Path) 
     for path in corridor.iterdir():
         path.unlink()
     forget()
+    Path("results/README.md").write_text("no folder of a suite")
+    Path("results/tables").mkdir()
     code, out, error = answer(["table", "corridor", "--format", "md"])
     assert code == 0, error
     assert "| dqn | Corridor |" in out and "no installed package brings it" in out
