@@ -115,12 +115,7 @@ def replaying(parts: Parts, actor: Actor, runtime: Runtime) -> EvaluationSetup:
 
 
 def _replayed(
-    spec: Spec,
-    algo: OffPolicy,
-    parts: Parts,
-    source: Ring | Hindsight,
-    info: EnvInfo,
-    device: torch.device,
+    spec: Spec, algo: OffPolicy, parts: Parts, source: Ring | Hindsight, info: EnvInfo, device: torch.device
 ) -> tuple[OffPolicyLearner[Transition] | CuriousReplay, EagerUpdater[Transition] | EagerUpdater[NStepTrajectory]]:
     """The updater of an off-policy learner."""
     if isinstance(algo, ActorCritic) or algo.curiosity is None or isinstance(source, Hindsight):

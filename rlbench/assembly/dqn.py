@@ -115,11 +115,7 @@ def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[to
 
 
 def discrete_sac_parts(
-    spec: Spec,
-    algo: spec_algo.DiscreteSAC,
-    info: EnvInfo,
-    device: torch.device,
-    compiler: Compiler | None = None,
+    spec: Spec, algo: spec_algo.DiscreteSAC, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> Parts:
     """The learner, its network freshly drawn from torch's own generator, and what goes with it."""
     actions = count(spec, info)

@@ -80,12 +80,7 @@ def _lacking(device: torch.device) -> str:
 
 
 def select_engine(
-    eager: Updates,
-    engine: Engine,
-    *,
-    learner: Stateful,
-    sampler: Stateful,
-    generators: Sequence[torch.Generator],
+    eager: Updates, engine: Engine, *, learner: Stateful, sampler: Stateful, generators: Sequence[torch.Generator]
 ) -> Updater:
     """Updates by ``update_engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
     if engine.name != "cuda-graph":

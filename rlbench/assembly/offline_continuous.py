@@ -50,9 +50,7 @@ def parts(
     shape = _shape(name, info, device, compiler)
     learner = _learner(algo, shape)
     return OfflineParts(
-        learner=learner,
-        action=Column((shape.actions,), torch.float32),
-        schedules=_schedules(algo, learner),
+        learner=learner, action=Column((shape.actions,), torch.float32), schedules=_schedules(algo, learner)
     )
 
 

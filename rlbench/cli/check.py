@@ -50,15 +50,13 @@ def check(
         ),
     ] = 0.05,
     at: Annotated[
-        bool,
-        typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget."),
+        bool, typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget.")
     ] = False,
     pooled: Annotated[
         bool, typer.Option("--pooled", help="Test each algorithm over its tasks together, not each cell.")
     ] = False,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide."),
+        bool, typer.Option("--strict", help="Exit with code 4 where the evidence is missing, or too thin to decide.")
     ] = False,
     other_machine: Annotated[
         bool,

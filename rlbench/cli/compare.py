@@ -21,8 +21,7 @@ def compare(
         ),
     ],
     right: Annotated[
-        str,
-        typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.sides),
+        str, typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.sides)
     ],
     *,
     suite: OnlySuite = None,

@@ -235,8 +235,7 @@ def bring(
         ),
     ] = None,
     task: Annotated[
-        str | None,
-        typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: not said."),
+        str | None, typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: not said.")
     ] = None,
     output: Annotated[
         Path | None,

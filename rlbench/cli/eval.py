@@ -128,8 +128,7 @@ def evaluate(
     replay_recorded: Annotated[
         bool,
         typer.Option(
-            "--replay-recorded",
-            help="Play the episodes of the recorded evaluation again, and compare the returns.",
+            "--replay-recorded", help="Play the episodes of the recorded evaluation again, and compare the returns."
         ),
     ] = False,
     video: Annotated[

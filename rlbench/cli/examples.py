@@ -37,10 +37,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "plot": (
         ("learning curves, the published ones behind them", "rlbench plot atari --task 'Pong*' --output pong.png"),
-        (
-            "the probability of improvement",
-            "rlbench plot mujoco --kind improvement --output improvement.svg",
-        ),
+        ("the probability of improvement", "rlbench plot mujoco --kind improvement --output improvement.svg"),
     ),
     "eval": (
         ("as many episodes as its protocol plays", "rlbench eval RUN"),
@@ -91,19 +88,13 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("what a change does to the memory", "rlbench show toy dqn Catch --set algo.replay.capacity=1e5"),
         ("every published number, with its source", "rlbench show mujoco sac Hopper-v4 --documented"),
     ),
-    "status": (
-        ("once", "rlbench status"),
-        ("while a sweep runs in another terminal", "rlbench status --watch"),
-    ),
+    "status": (("once", "rlbench status"), ("while a sweep runs in another terminal", "rlbench status --watch")),
     "verify": (
         ("every record", "rlbench verify"),
         ("the records of one suite", "rlbench verify results/toy"),
         ("whether a run repeats to the bit", "rlbench verify --replay RUN --epochs 3"),
     ),
-    "doctor": (
-        ("everything", "rlbench doctor"),
-        ("what Atari games need", "rlbench doctor atari"),
-    ),
+    "doctor": (("everything", "rlbench doctor"), ("what Atari games need", "rlbench doctor atari")),
     "data": (
         ("what there is", "rlbench data list"),
         ("make a data set, and learn from it", "rlbench data generate rlb-hopper-medium"),

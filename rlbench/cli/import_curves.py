@@ -22,8 +22,7 @@ def import_curves(
     paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of curves, or folders of them.")],
     *,
     results: Annotated[
-        Path,
-        typer.Option("--results", metavar="DIR", help="Write the records to this folder.", parser=folder_named),
+        Path, typer.Option("--results", metavar="DIR", help="Write the records to this folder.", parser=folder_named)
     ],
     cell: Annotated[
         str | None,

@@ -22,12 +22,7 @@ MESSAGES = 20
 
 
 def filmed(
-    task: str,
-    run: Path,
-    which: str,
-    name: str,
-    numbers: tuple[int, float, int, int],
-    manner: tuple[bool, bool, bool],
+    task: str, run: Path, which: str, name: str, numbers: tuple[int, float, int, int], manner: tuple[bool, bool, bool]
 ) -> None:
     """Record episodes of a finished run; ``numbers`` are steps, ε, seed and envs, ``manner`` force, quiet and JSON."""
     from rlbench.assembly.restore import fingerprint

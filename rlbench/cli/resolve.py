@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from rlbench import faults, suites
 from rlbench.cli.choices import parse_count
 from rlbench.config.canonical import fields
-from rlbench.config.overrides import Setting, apply_settings, flatten, parse
+from rlbench.config.overrides import DOTS, Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, beside
@@ -46,9 +46,6 @@ IDENTITY = {
 
 CONFIG = 2**16
 """Bytes of a TOML file of settings."""
-
-DOTS = 1_000
-"""On a line of it; TOML's parser takes time and memory by the square of the dots of a key."""
 
 SCALARS = (str, int, float, bool, list)
 """Types of TOML values that a field can have; a date is taken as text."""

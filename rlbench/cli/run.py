@@ -244,12 +244,7 @@ def _print_plan(specs: list[Spec], results: Path, dataset: str | None, *, json: 
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
         rows.append(
-            {
-                **_row(spec, folder, status, outcome),
-                "env_steps": done,
-                "steps": spec.budget.steps,
-                "memory": need.total,
-            }
+            {**_row(spec, folder, status, outcome), "env_steps": done, "steps": spec.budget.steps, "memory": need.total}
         )
     if json:
         emit_json({"schema_version": RUN_SCHEMA, "plan": rows})

@@ -22,8 +22,7 @@ def show(
     suite: Suite,
     algo: Algo,
     task: Annotated[
-        str,
-        typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=completion.tasks),
+        str, typer.Argument(metavar="TASK", help="A task id; see: rlbench list tasks", autocompletion=completion.tasks)
     ],
     *,
     seed: Annotated[

@@ -21,6 +21,9 @@ from rlbench.errors import UnknownName, UsageError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+DOTS: Final = 1_000
+"""On a line of TOML; its parser takes time and memory by the square of the dots of a key."""
+
 COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "learning_rate": ("lr", "actor_lr", "critic_lr"),
     "discount": ("gamma",),

@@ -6,6 +6,7 @@ An array of objects, which only a pickle can hold, is refused.
 from __future__ import annotations
 
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from rlbench.config.names import check_name
 from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
 
+FAULTS: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, MemoryError)
 LARGEST_UNPACKED: Final = 2**28  # bytes
 MEMBERS: Final = 1_000
 EVALUATIONS: Final = {"timesteps", "results"}
@@ -41,7 +43,7 @@ def arrays(raw: bytes, path: Path) -> dict[str, NDArray[np.generic]]:
             )
         with np.load(io.BytesIO(raw), allow_pickle=False) as members:
             return {name: np.asarray(members[name]) for name in members.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, OSError):
+    except (*FAULTS, ValueError, KeyError, TypeError, OverflowError, RuntimeError):
         raise RefusedFile(f"{path}: not an npz file of plain arrays; write numbers and texts only") from None
 
 

@@ -36,7 +36,7 @@ ALIASES: Final = {
     "kind": ("kind", "evaluation_kind"),
 }
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
-SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(\d+)")
+SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(\d{1,9})")
 
 
 class Table:
@@ -80,7 +80,7 @@ class Table:
         if gaps:
             texts = [text.strip() or "nan" for text in texts]
         try:
-            values = np.array(texts).astype(np.float64)
+            values = np.fromiter(map(float, texts), np.float64, len(texts))
         except ValueError:
             values = np.array([_number(text) for text in texts])
             gaps = False
@@ -127,7 +127,8 @@ def _plain_table(text: str, where: str) -> Table | None:
     header = head.split(",")
     aliases = {alias for field in ("step", "return", "length") for alias in ALIASES[field]}
     numeric = [name.strip().lower() in aliases for name in header]
-    if len(rest) < PLAIN or '"' in text or "\r" in text or not any(numeric) or len({*header, ""}) <= len(header):
+    distinct = any(numeric) and len(header) < len({*header, ""}) <= COLUMNS
+    if len(rest.strip()) < PLAIN or '"' in text or "\r" in text or not distinct:
         return None
     dtype = [(name, "f8" if number else "O") for name, number in zip(header, numeric, strict=True)]
     try:

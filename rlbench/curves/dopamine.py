@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rlbench.curves.points import Label, Points, listing
 from rlbench.errors import RefusedFile
+from rlbench.records.imported import LARGEST_STEP
 
 DECISIONS: Final = 250_000  # of an iteration
 
@@ -25,7 +26,7 @@ class Row(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     Agent: str
-    Iteration: int
+    Iteration: int = Field(ge=0, lt=LARGEST_STEP)
     Value: float
 
 

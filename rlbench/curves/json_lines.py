@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rlbench.config.overrides import one_line
 from rlbench.curves.points import Label, Points
 from rlbench.errors import RefusedFile
+from rlbench.records.imported import LARGEST_STEP
+from rlbench.records.types import LARGEST_RETURN
 
 KNOWN: Final = ("environment version", "episodes per evaluation")
 """Parts of the protocol that every line states."""
@@ -31,9 +33,9 @@ class Line(BaseModel):
     task: str
     dataset: str = ""
     seed: int
-    steps: int
-    returns: Annotated[list[float], Field(min_length=1)]
-    lengths: Annotated[list[float], Field(min_length=1)] | None = None
+    steps: Annotated[int, Field(ge=0, lt=LARGEST_STEP)]
+    returns: Annotated[list[Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]], Field(min_length=1)]
+    lengths: Annotated[list[Annotated[float, Field(ge=0, lt=LARGEST_STEP)]], Field(min_length=1)] | None = None
     data: str = ""  # SHA-256 of the file that an offline algorithm learned from
     settings: str = ""  # identity of the Spec whose settings ran
     differences: list[str] = []  # settings of that Spec that the library cannot have

@@ -11,13 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.config.names import printable
+from rlbench.config.names import LONGEST, printable
 from rlbench.errors import RefusedFile
-from rlbench.records.imported import Kind
+from rlbench.records.imported import LARGEST_STEP, Kind
 
 Column: TypeAlias = NDArray[np.float64]
 
-LARGEST_STEP: Final = 2**53
 RUN_NAMES: Final = (
     re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
     re.compile(r"(?P<task>.+-v\d+)_(?P<seed>\d+)"),  # RL Zoo: env_id_number
@@ -57,7 +56,7 @@ class Points:
 def label_of(path: PurePath | str) -> Label:
     """The task and the seed that the names of a path's folders, or of a run, say; the deepest name wins."""
     task, seed = "", None
-    for part in reversed(PurePath(path).parts):
+    for part in reversed([part for part in PurePath(path).parts if len(part) <= LONGEST]):
         for pattern in RUN_NAMES:
             if match := pattern.fullmatch(part):
                 task, seed = task or match["task"], int(match["seed"]) if seed is None else seed

@@ -5,7 +5,6 @@ An imported curve has no Spec: how it was made is known from its ``origin`` alon
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,9 +19,12 @@ from rlbench.config.names import check_name, clean_texts
 from rlbench.config.overrides import one_line
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
+from rlbench.records.types import LARGEST_RETURN
 
 FILE: Final = "curve.json"
 LONGEST: Final = 400_000  # points that a sealed line holds
+LARGEST_STEP: Final = 2**53
+LARGEST_SEED: Final = 2**31
 Kind: TypeAlias = Literal["training", "evaluation"]
 
 
@@ -87,16 +89,17 @@ def write(curve: ImportedCurve, results: Path) -> bool:
     """
     folder = folder_of(_check(curve, curve.task), results)
     files.refuse_links(folder, results)
-    if (folder / FILE).exists():
-        if read(folder) == curve:
-            return False
-        raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
     try:
+        present = (folder / FILE).exists()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"{results}: cannot be written ({error.strerror}); choose another folder with --results"
         ) from None
+    if present:
+        if read(folder) == curve:
+            return False
+        raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
     faults.point("claim.made")
     files.replace(folder / FILE, files.seal({"schema_version": files.SCHEMA_VERSION, **asdict(curve)}) + "\n")
     return True
@@ -106,12 +109,16 @@ def read(folder: Path) -> ImportedCurve:
     """The curve of a folder.
 
     Raises:
-        RefusedFile: the file is damaged, missing, newer than this version, or holds what is no curve.
+        RefusedFile: the file is damaged, missing, newer than this version, no curve, or another folder's.
     """
     path = folder / FILE
     content = files.read_sealed(path)
     content.pop("schema_version", None)
-    return _check(_parse(content, path), str(path))
+    curve = _check(_parse(content, path), str(path))
+    place = folder_of(curve, Path()).parts
+    if folder.absolute().parts[-len(place) :] != place:
+        raise RefusedFile(f"{path}: is the curve of {Path(*place)}; move it there")
+    return curve
 
 
 def _parse(content: Mapping[str, object], path: Path) -> ImportedCurve:
@@ -134,8 +141,10 @@ def _check(curve: ImportedCurve, where: str) -> ImportedCurve:
         raise RefusedFile(
             f"{where}: seed {curve.seed} has {size:,} points; 1 to {LONGEST:,} are allowed, thin the file"
         )
-    if curve.seed < 0 or curve.steps[0] < 0 or any(b <= a for a, b in pairwise(curve.steps)):
+    if not 0 <= curve.seed < LARGEST_SEED:
+        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not below {LARGEST_SEED:,}; mend the file")
+    if not 0 <= curve.steps[0] <= curve.steps[-1] < LARGEST_STEP or any(b <= a for a, b in pairwise(curve.steps)):
         raise RefusedFile(f"{where}: the steps of seed {curve.seed} do not rise; sort the file")
-    if not all(map(math.isfinite, (*curve.returns, *(curve.lengths or ())))):
-        raise RefusedFile(f"{where}: a return of seed {curve.seed} is not finite; remove the row")
+    if not all(abs(number) <= LARGEST_RETURN for number in (*curve.returns, *(curve.lengths or ()))):
+        raise RefusedFile(f"{where}: a return of seed {curve.seed} is not below {LARGEST_RETURN:g}; remove the row")
     return curve

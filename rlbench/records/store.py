@@ -32,7 +32,7 @@ from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.locks import Claim
-from rlbench.records.types import Epoch, Outcome, plain
+from rlbench.records.types import LARGEST_RETURN, Epoch, Outcome, plain
 
 RecordT = TypeVar("RecordT")
 _EPOCH = TypeAdapter(Epoch)
@@ -135,7 +135,8 @@ def epoch_of(line: str, where: str) -> Epoch:
         RefusedFile: it is damaged.
     """
     epoch = _parse(_EPOCH, line, where)
-    if epoch.evaluated is not None and not (epoch.evaluated.returns and math.isfinite(epoch.evaluated.mean)):
+    returns = () if epoch.evaluated is None else epoch.evaluated.returns or (math.nan,)
+    if not all(abs(points) <= LARGEST_RETURN for points in returns):
         raise RefusedFile(f"{where}: not a record of this schema (an evaluation without a mean); restore it")
     return epoch
 

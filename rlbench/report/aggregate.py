@@ -64,11 +64,7 @@ def improvement(ours: Scores, theirs: Scores) -> Array:
 
 
 def bootstrap(
-    statistic: Statistic,
-    scores: Scores,
-    *,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
+    statistic: Statistic, scores: Scores, *, confidence: float = CONFIDENCE, resamples: int = RESAMPLES
 ) -> Estimate:
     """A statistic with its percentile interval: seeds are drawn with replacement within each task."""
     generator, rows = np.random.default_rng(SEED), _rows(scores)

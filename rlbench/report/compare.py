@@ -8,13 +8,7 @@ from pathlib import Path
 
 from rlbench import suites
 from rlbench.errors import UnknownName, UsageError, beside
-from rlbench.report.aggregate import (
-    Estimate,
-    bootstrap,
-    interquartile_mean,
-    optimality_gap,
-    probability_of_improvement,
-)
+from rlbench.report.aggregate import Estimate, bootstrap, interquartile_mean, optimality_gap, probability_of_improvement
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.compare_pairs import ended, matched, normalizer, scores_of, with_failed
 from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text

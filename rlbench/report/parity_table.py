@@ -51,7 +51,8 @@ def parity_note(row: Parity) -> str:
 def to_markdown(rows: Sequence[Parity]) -> str:
     """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
     lines = [barred(COLUMNS), barred(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
-    return "\n".join([*lines, *map(barred, _body(rows)), "", *(f"- {line}" for line in _legend(rows))]) + "\n"
+    legend = (f"- {line.replace('<', '&lt;')}" for line in _legend(rows))
+    return "\n".join([*lines, *map(barred, _body(rows)), "", *legend]) + "\n"
 
 
 def to_plain(rows: Sequence[Parity]) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,13 +22,18 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from rlbench import disk, suites
 from rlbench.config.canonical import Frozen
 from rlbench.config.names import check_name, printable
+from rlbench.config.overrides import DOTS
 from rlbench.errors import RefusedFile, UsageError, beside
+from rlbench.records.types import LARGEST_RETURN
 from rlbench.report.reference_table import Estimator, Line
+from rlbench.suites.plugins import entry_points
 
 VARIABLE: Final = "RLBENCH_REFERENCES"
 CHOICE: Final = "RLBENCH_REFERENCE"
 GROUP: Final = "rlbench.references"
-LARGEST: Final = 2**22  # bytes of a file
+LARGEST: Final = 2**22  # bytes of a CSV file
+LARGEST_TOML: Final = 2**18  # bytes; the parser takes time and memory by the square of the dots of a key
+LARGEST_COUNT: Final = 10**15
 
 _FILES: ContextVar[tuple[Path, ...]] = ContextVar("_FILES", default=())
 _NAME: ContextVar[str] = ContextVar("_NAME", default="")
@@ -39,9 +43,9 @@ class Row(Frozen):
     """One published score, in the unit of the estimator."""
 
     task: str
-    score: float
-    std: float | None = Field(default=None, ge=0)  # over seeds
-    n: int | None = Field(default=None, ge=1)  # seeds, where not those of the reference
+    score: float = Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)
+    std: float | None = Field(default=None, ge=0, le=LARGEST_RETURN)  # over seeds
+    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds, where not those of the reference
     dataset: str = ""
 
 
@@ -56,8 +60,8 @@ class Reference(Frozen):
     algorithm: str
     estimator: Estimator
     kind: Literal["evaluation", "training"] = "evaluation"
-    n: int | None = Field(default=None, ge=1)  # seeds; None where the source does not say
-    steps: int | None = Field(default=None, ge=1)  # agent steps within which the scores were reached
+    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds; None where the source does not say
+    steps: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # agent steps within which the scores were reached
     protocol: str = ""
     scores: tuple[Row, ...] = Field(default=(), strict=False)
     file: str = ""  # a CSV file beside this one: task,score,std,n,dataset
@@ -114,23 +118,24 @@ def lines_of(files: tuple[Path, ...], suite: str) -> list[Line]:
 @cache
 def _installed() -> tuple[Path, ...]:
     """The files of wheels: an entry point ``NAME = "package:file.toml"``."""
-    found = [
-        Path(str(point.dist.locate_file(Path(*point.module.split("."), point.attr))))
-        for point in entry_points(group=GROUP)
-        if point.dist is not None
-    ]
+    found = {
+        Path(str(dist.locate_file(Path(*point.module.split("."), point.attr)))) for dist, point in entry_points(GROUP)
+    }
     return tuple(sorted(found))
 
 
 @cache
 def _lines(path: Path) -> tuple[Line, ...]:
     try:
-        content = tomllib.loads(_text(path))
+        text = _text(path, LARGEST_TOML)
+        if any(line.count(".") > DOTS for line in text.splitlines()):
+            raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one a line")
+        content = tomllib.loads(text)
         references = _REFERENCES.validate_python(content.get("reference", []))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
     except ValidationError as error:
         raise RefusedFile(f"{path}: {_fault(error, 'reference')}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
+        raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
     if not references:
         raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
     return tuple(_line(reference, row, path) for reference in references for row in _rows(reference, path))
@@ -142,9 +147,11 @@ def _rows(reference: Reference, path: Path) -> Sequence[Row]:
         raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(known)}")
     if not reference.file:
         return reference.scores
-    rows = list(csv.DictReader(io.StringIO(_text(path.parent / reference.file))))
     try:
+        rows = list(csv.DictReader(io.StringIO(_text(path.parent / reference.file, LARGEST))))
         return _ROWS.validate_python([{k: v for k, v in row.items() if v} for row in rows], strict=False)
+    except csv.Error as error:
+        raise RefusedFile(f"{path.parent / reference.file}: not CSV ({error}); write one row a line") from None
     except ValidationError as error:
         raise RefusedFile(f"{path.parent / reference.file}: {_fault(error, 'row')}") from None
 
@@ -188,9 +195,9 @@ def _fault(error: ValidationError, noun: str) -> str:
     return f"{printable(', '.join(words))}: {printable(first['msg'])}; mend the field"
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, largest: int) -> str:
     try:
-        with disk.open_regular(path, largest=LARGEST) as file:
+        with disk.open_regular(path, largest=largest) as file:
             return file.read().decode()
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None

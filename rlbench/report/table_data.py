@@ -122,5 +122,8 @@ def flat(prefix: str, content: dict[str, object]) -> list[tuple[str, object]]:
 
 
 def _field(value: object) -> object:
-    """A value as a field of CSV."""
-    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
+    """A value as a field of CSV; a text that a spreadsheet would compute begins with an apostrophe."""
+    items = value if isinstance(value, list) else ["" if value is None else value]
+    text = " ".join(map(str, items))
+    formula = text.startswith(("=", "+", "-", "@")) and any(isinstance(item, str) for item in items)
+    return f"'{text}" if formula else text if isinstance(value, list) else items[0]

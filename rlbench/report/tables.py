@@ -338,7 +338,7 @@ def rounded(value: float) -> str:
 
 def barred(texts: Sequence[str]) -> str:
     """A row of a Markdown table."""
-    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+    return "| " + " | ".join(text.replace("|", "\\|").replace("<", "&lt;") for text in texts) + " |"
 
 
 def _html_row(cell: Cell, header: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import Distribution, distributions, version
+from importlib.metadata import Distribution, EntryPoint, distributions, version
 from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -46,12 +46,17 @@ class Plugin(NamedTuple):
 @cache
 def plugins() -> dict[str, Plugin]:
     """Return the suites of installed distributions by name; of two of one name the first distribution's."""
-    points = [(dist, point) for dist in _distributions() for point in dist.entry_points if point.group == GROUP]
     found: dict[str, Plugin] = {}
-    for dist, point in sorted(points, key=lambda pair: pair[0].name):
+    for dist, point in sorted(entry_points(GROUP), key=lambda pair: pair[0].name):
         package = Package(point.module.partition(".")[0], dist.version)
         found.setdefault(point.name, Plugin(point.module, package, dist.name))
     return found
+
+
+def entry_points(group: str) -> Iterator[tuple[Distribution, EntryPoint]]:
+    """Yield the entry points of installed distributions; none of the current folder."""
+    for dist in _distributions():
+        yield from ((dist, point) for point in dist.entry_points if point.group == group)
 
 
 def gymnasium() -> Package:

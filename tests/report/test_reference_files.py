@@ -150,8 +150,8 @@ def test_a_wheel_brings_a_file_and_none_of_its_code_is_run(
     file.rename(package / "ours.toml")
     point = EntryPoint("ours", "theirs:ours.toml", reference_files.GROUP)
     (tmp_path / "theirs-1.dist-info").mkdir()
-    vars(point).update(dist=PathDistribution(tmp_path / "theirs-1.dist-info"))
-    monkeypatch.setattr(reference_files, "entry_points", lambda group: [point])
+    theirs = PathDistribution(tmp_path / "theirs-1.dist-info")
+    monkeypatch.setattr(reference_files, "entry_points", lambda group: [(theirs, point)])
     reference_files._installed.cache_clear()
     try:
         assert any(o.system == "Ours2026" for c in documented("mujoco") if c.key == HOPPER for o in c.others)

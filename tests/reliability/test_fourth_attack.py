@@ -1,0 +1,220 @@
+"""A fourth attack: files to import, curves and references of strangers, and numbers that no arithmetic survives."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlbench.errors import RefusedFile
+from rlbench.records import files, imported, store
+from rlbench.records.imported import ImportedCurve, Origin
+from rlbench.report import parity_table, reference_files, sources
+from rlbench.report.parity import Parity
+from rlbench.report.reference_table import CellKey
+from tests.conftest import epoch
+from tests.reliability.odd import told
+
+CURVE = ImportedCurve(
+    suite="mujoco",
+    algorithm="sac",
+    task="Hopper-v4",
+    dataset="",
+    seed=0,
+    kind="evaluation",
+    steps=(500_000, 1_000_000),
+    returns=(1.0, 2.0),
+    lengths=None,
+    origin=Origin(format="csv", sha256="", env_id="Hopper-v4", unknown=()),
+)
+
+
+def line(**fields: object) -> str:
+    """One evaluation as JSON."""
+    usual = {"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps": 1, "returns": [1.0]}
+    return json.dumps({**usual, **fields})
+
+
+def npz(header: str, method: int = zipfile.ZIP_STORED) -> bytes:
+    """An npz whose steps have a header of their own."""
+    raw, results = header.encode().ljust(117) + b"\n", io.BytesIO()
+    np.save(results, np.ones((1, 1)))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as members:
+        members.writestr("timesteps.npy", b"\x93NUMPY\x01\x00" + len(raw).to_bytes(2, "little") + raw + b"12345678")
+        members.writestr("results.npy", results.getvalue())
+    return file.getvalue()
+
+
+def shaped(shape: str) -> bytes:
+    """An npz whose steps claim a shape."""
+    return npz(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}")
+
+
+def damaged(method: int) -> bytes:
+    """A compressed npz with a damaged body."""
+    raw = bytearray(npz("{}" + " " * 50, method))
+    place = raw.find(b"timesteps.npy") + len("timesteps.npy") + 12
+    raw[place : place + 8] = b"\xff" * 8
+    return bytes(raw)
+
+
+HEAD = "task,dataset,seed,step,return\nHopper-v4,"
+IMPORTS: dict[str, tuple[str | bytes, str]] = {
+    "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
+    "one long cell": ("step,return\n1,x" + "1" * 100_000 + "\n" + "2,3\n" * 50_000, "row 1 has"),
+    "a name of many bytes": (HEAD + "漢" * 200 + ",0,1,2\n", "File name too long"),
+    "a seed of many digits": (line(seed=10**30), "is not below 2,147,483,648"),
+    "a step that no float holds": (line(steps=10**400), "line 1 is no evaluation (steps"),
+    "returns whose sum no float holds": (line(returns=[1.7e308] * 3), "line 1 is no evaluation (returns"),
+    "a return whose square no float holds": (f"{HEAD},0,1,1e300\n", "not below 1e+100"),
+    "an iteration that no float holds": (
+        json.dumps([{"Agent": "SAC", "Iteration": 10**400, "Value": 1.0}]),
+        "no rows of Agent",
+    ),
+    "damaged LZMA": (damaged(zipfile.ZIP_LZMA), "not an npz file"),
+    "damaged bzip2": (damaged(zipfile.ZIP_BZIP2), "not an npz file"),
+    "an array larger than memory": (shaped("(10000000000000000,)"), "not an npz file"),
+    "an array larger than any": (shaped("(100000000000000000000,)"), "not an npz file"),
+    "an array of no size": (shaped("(True,)"), "not an npz file"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("harm", IMPORTS)
+def test_a_hostile_file_of_curves_is_refused(harm: str, tmp_path: Path) -> None:
+    content, message = IMPORTS[harm]
+    path = tmp_path / "curves"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "r/mujoco/sac").mkdir(parents=True)
+    words = ["import", str(path), "--results", str(tmp_path / "r"), "--as", "mujoco/sac", "--task", "Hopper-v4"]
+    code, _, error = told(words)
+    assert code == 2 and message in error
+    assert not list(tmp_path.rglob("curve.json"))
+
+
+LABELS = {
+    "a run of many underscores": f"global_step,{'_' * 30_000}x - eval/return\n1,2\n",
+    "a run's seed of many digits": f"global_step,seed{'1' * 5_000} - eval/return\n1,2\n",
+    "a column's seed of many digits": f"step,seed{'1' * 5_000}\n1,2\n",
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("label", LABELS)
+def test_a_name_that_is_too_long_for_a_seed_is_numbered(label: str, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(LABELS[label])
+    words = ["import", str(tmp_path / "curves.csv"), "--results", str(tmp_path), "--as", "mujoco/sac"]
+    code, _, error = told([*words, "--task", "Hopper-v4"])
+    assert code == 0, error
+    assert [path.parent.name for path in tmp_path.rglob("curve.json")] == ["seed=0"]
+
+
+def test_the_faults_of_lzma_are_real() -> None:
+    with pytest.raises(lzma.LZMAError), zipfile.ZipFile(io.BytesIO(damaged(zipfile.ZIP_LZMA))) as members:
+        members.read("timesteps.npy")
+
+
+FORGED: dict[str, Callable[[ImportedCurve], ImportedCurve]] = {
+    "is the curve of mujoco/sac/Hopper-v4/imported/seed=1": lambda curve: replace(curve, seed=1),
+    "is the curve of mujoco/sac/Ant-v4/imported/seed=0": lambda curve: replace(curve, task="Ant-v4"),
+    "do not rise": lambda curve: replace(curve, steps=(1, 10**400)),
+    "0000 is not below": lambda curve: replace(curve, seed=10**30),
+    "return of seed 0 is not below": lambda curve: replace(curve, returns=(1.0, -1e300)),
+}
+
+
+@pytest.mark.parametrize("message", FORGED)
+def test_a_forged_curve_is_named_and_counted_nowhere(message: str, tmp_path: Path) -> None:
+    imported.write(CURVE, tmp_path)
+    path = imported.folder_of(CURVE, tmp_path) / imported.FILE
+    path.write_text(files.seal({"schema_version": 1, **asdict(FORGED[message](CURVE))}))
+    for words in (["verify", str(tmp_path)], ["table", "mujoco", "--results", str(tmp_path)]):
+        code, out, error = told(words)
+        assert code == 2 and message in out + error
+
+
+def test_a_return_of_a_record_whose_square_no_float_holds_is_refused() -> None:
+    forged = epoch(0, 1.0, 0)
+    assert forged.evaluated is not None
+    for returns in ((1e300, -1e300), (float("inf"), 0.0), ()):
+        text = store.line_of(replace(forged, evaluated=replace(forged.evaluated, returns=(1.0, 1.0))))
+        content = files.unseal(text, "")
+        content["evaluated"] = {**asdict(forged.evaluated), "returns": list(returns)}
+        with pytest.raises((RefusedFile, ValueError)):
+            store.epoch_of(files.seal(content), "line")
+
+
+REFERENCE = """[[reference]]
+name = "x"
+title = "t"
+url = "u"
+version = "1"
+suite = "mujoco"
+algorithm = "sac"
+estimator = "final"
+"""
+REFERENCES = {
+    "a number of many digits": ("[a]\nb = " + "1" * 5_000, "not TOML"),
+    "a key of dots": ("a" + ".a" * 20_000 + " = 1", "more than 1,000 dots"),
+    "many keys of dots": (("a" + ".a" * 900 + "\n") * 200, "are allowed"),
+    "steps that no float holds": (REFERENCE + "steps = 1" + "0" * 400, "steps"),
+    "a score whose square no float holds": (REFERENCE + 'scores = [{task = "Hopper-v4", score = 1e300}]', "score"),
+    "a long field of CSV": (REFERENCE + 'file = "long.csv"', "not CSV"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("harm", REFERENCES)
+def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> None:
+    content, message = REFERENCES[harm]
+    (tmp_path / "long.csv").write_text("task,score\n" + "x" * 200_000 + ",1\n")
+    (tmp_path / "r.toml").write_text(content)
+    code, _, error = told(["table", "mujoco", "--references", str(tmp_path / "r.toml"), "--results", str(tmp_path)])
+    assert code == 2 and message in error
+
+
+def test_a_file_beside_the_suites_hides_no_table(tmp_path: Path) -> None:
+    (tmp_path / "README.md").touch()
+    (tmp_path / "link").symlink_to("/nowhere")
+    assert sources.known_suites(tmp_path) == sources.known_suites(tmp_path / "none")
+
+
+def test_no_reference_comes_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "evil-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{reference_files.GROUP}]\nevil = evil:r.toml\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    reference_files._installed.cache_clear()
+    try:
+        assert not [path for path in reference_files._installed() if path.name == "r.toml"]
+    finally:
+        reference_files._installed.cache_clear()
+
+
+def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
+    row = Parity(
+        key=CellKey("mujoco", "sac", "Hopper-v4", ""),
+        library="=HYPERLINK(1)",
+        packages=("@x",),
+        differences=("-1+1", "<script>"),
+        step=1,
+        ours=(-1.0, 2.0),
+        peer=(-1.0, 2.0),
+        document=None,
+        way=None,
+        claim=None,
+    )
+    text = parity_table.to_csv([row])
+    assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
+    assert "<script>" not in parity_table.to_markdown([row])
