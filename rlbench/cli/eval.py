@@ -14,7 +14,7 @@ from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, reference_score
 from rlbench.cli.options import Import, Json, Records, Run, run_folder
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import DoesNotFit, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,6 +208,7 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
         raise UsageError(f"{options.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if options.games is None else Seeds(options.games).child("eval")
     shared = with_episodes(spec, options.episodes)
+    evaluation_fits(shared)
     evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
     env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
     clip, evaluated = _play(spec, evaluation, options), evaluation.result()
@@ -221,6 +222,21 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
         same=same if options.games is None else None,
         clip=clip,
     )
+
+
+def evaluation_fits(spec: Spec) -> None:
+    """Refuse an evaluation whose environments would not fit into memory.
+
+    Raises:
+        DoesNotFit: they would not; the message has the number.
+    """
+    from rlbench.config.footprint import footprint, size
+    from rlbench.records.machine import available_memory
+
+    need, free = footprint(spec), available_memory()
+    if (needed := need.emulators + need.base) > free:
+        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size(needed)} of memory"
+        raise DoesNotFit(f"{envs}, {size(free)} are free; give fewer --episodes")
 
 
 def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | None:

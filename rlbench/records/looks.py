@@ -33,6 +33,7 @@ DESIGN: Final = (
     Look(3, 0.000151875), Look(5, 0.00060455), Look(8, 0.0024769), Look(12, 0.0083774), Look(20, 0.0417115),
 )  # fmt: skip
 
+SEEDS: Final = range(3, 1_000)  # of a look
 MOST_SPENT: Final = 0.054
 """Largest sum of the levels of a design; that of ``DESIGN`` is 0.0533."""
 
@@ -81,7 +82,7 @@ def read_looks(cell: Path) -> Looks | None:
     except ValidationError:
         design = ()
     taken, seeds = content.get("taken"), [look.seeds for look in design]
-    rising = seeds == sorted(set(seeds)) and all(look.level > 0 for look in design)
+    rising = seeds == sorted(set(seeds)) and all(look.level > 0 and look.seeds in SEEDS for look in design)
     if not design or not rising or sum(look.level for look in design) > MOST_SPENT:
         raise RefusedFile(f"{path}: holds no looks whose levels sum to 5 %; restore it")
     if type(taken) is not int or not 1 <= taken <= len(design):

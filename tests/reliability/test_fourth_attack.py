@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlbench.errors import RefusedFile
-from rlbench.records import files, imported, store
+from rlbench.cli.eval import evaluation_fits
+from rlbench.cli.resolve import resolve
+from rlbench.errors import DoesNotFit, RefusedFile
+from rlbench.records import files, imported, looks, machine, store
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.report import parity_table, reference_files, sources
 from rlbench.report.parity import Parity
@@ -218,3 +220,18 @@ def test_texts_of_a_peer_are_no_formula_and_no_markup() -> None:
     text = parity_table.to_csv([row])
     assert "'=HYPERLINK(1)" in text and "'@x" in text and "'-1+1 <script>" in text and "'-1.0" not in text
     assert "<script>" not in parity_table.to_markdown([row])
+
+
+@pytest.mark.parametrize("seeds", [-3, 0, 1, 10**400])
+def test_looks_that_would_leave_no_seeds_are_refused(seeds: int, tmp_path: Path) -> None:
+    content = {"schema_version": 1, "looks": [[seeds, 0.05]], "taken": 1}
+    (tmp_path / looks.NAME).write_text(files.seal(content))
+    with pytest.raises(RefusedFile, match="holds no looks"):
+        looks.read_looks(tmp_path)
+
+
+def test_an_evaluation_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = resolve("atari", "dqn", "PongNoFrameskip-v4", sets=["protocol.envs=10000", "protocol.episodes=10000"]).spec
+    monkeypatch.setattr(machine, "available_memory", lambda: 2**32)
+    with pytest.raises(DoesNotFit, match="10,000 envs of evaluation"):
+        evaluation_fits(spec)
