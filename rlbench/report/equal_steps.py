@@ -16,9 +16,9 @@ from statistics import NormalDist
 from typing import Literal
 
 from rlbench.report.estimate import SLACK, interval, mean, within
-from rlbench.report.reference_scores import settings
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import Curve, documented_curves, reference
+from rlbench.report.reference_scores import curve_of, settings
+from rlbench.report.reference_table import CellKey, Curve
+from rlbench.report.references import reference
 from rlbench.report.run_index import Runs
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
@@ -75,6 +75,11 @@ class ReferenceCurve:
     def checkpoints(self) -> tuple[int, ...]:
         """The steps of our clock at which the cell is tested."""
         return tuple(round(share * self.budget) for share in CHECKPOINTS)
+
+    @property
+    def end(self) -> float:
+        """The step of our clock at which the curve ends: it says nothing of a later one."""
+        return SLACK * self.curve.env_steps[-1] + self.curve.uncounted_steps
 
     def window(self, step: int) -> list[int]:
         """The steps of the last three evaluations up to ``step``; fewer near the start."""
@@ -158,7 +163,7 @@ class AtStep:
 
 def reference_curve(key: CellKey) -> ReferenceCurve | None:
     """The documented curve of a cell; None where none is printed with a std over seeds, or no suite has the cell."""
-    curve, spec = documented_curves().get(key), settings(key)
+    curve, spec = curve_of(key), settings(key)
     if curve is None or spec is None or curve.n < 2:
         return None
     return ReferenceCurve(curve=curve, budget=spec.budget.steps, epoch=spec.budget.epoch)
@@ -176,7 +181,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     failed = runs.failed
     needed = min(FEWEST, len(going) + len(failed))
     steps = [step for step in curve.checkpoints if sum(reached(run, step) for run in going) + len(failed) >= needed]
-    there = [step for step in steps if any(reached(run, step) for run in going)]
+    there = [step for step in steps if step <= curve.end and any(reached(run, step) for run in going)]
     if not there:
         return None
     step = max(there)

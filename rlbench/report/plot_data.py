@@ -13,9 +13,9 @@ from rlbench.errors import UnknownName, UsageError
 from rlbench.report.aggregate import Array
 from rlbench.report.compare_pairs import normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
-from rlbench.report.reference_scores import documented, names_of
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import Curve, documented_curves, in_points, reference
+from rlbench.report.reference_scores import curve_of, documented, names_of
+from rlbench.report.reference_table import CellKey, Curve
+from rlbench.report.references import in_points, reference
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.sources import Sources
@@ -83,7 +83,7 @@ def panels(
         Panel(
             title=title + (" (imported)" if any(found[key].of_others for key in keys) else ""),
             lines=tuple(line for key in keys for line in lines[key]),
-            curves={key.algorithm: documented_curves()[key] for key in keys if key in documented_curves()},
+            curves={key.algorithm: curve for key in keys if (curve := curve_of(key)) is not None},
             scores={key.algorithm: documents[key] for key in keys if key in documents},
             counted="gradient" if suite == "offline" else "agent",
             verdicts={key.algorithm: verdicts[key] for key in keys if lines[key] and key in verdicts},

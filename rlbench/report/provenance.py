@@ -8,9 +8,9 @@ from dataclasses import asdict
 from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import chosen_name
-from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, documented, sourced_notes
+from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, curve_of, documented, sourced_notes
 from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
-from rlbench.report.references import Reference, documented_curves, reference
+from rlbench.report.references import Reference, reference
 from rlbench.report.tables import published, task_name
 
 SCHEMA_VERSION = 1
@@ -60,7 +60,7 @@ def to_document(cells: Sequence[Cell]) -> dict[str, object]:
 
 
 def _lines(cell: Cell) -> list[str]:
-    key, scale, curve = cell.key, reference(cell.key), documented_curves().get(cell.key)
+    key, scale, curve = cell.key, reference(cell.key), curve_of(cell.key)
     lines = [f"{key.suite} {key.algorithm} {task_name(key)}"]
     for note in sourced_notes(key):
         lines += [f"  note       {note.text}", *(f"             {source}" for source in note.source.split())]

@@ -1,7 +1,7 @@
 """References from outside the package: TOML files that an option, the environment or an installed wheel names.
 
-A file holds tables ``[[reference]]``: a source, an estimator, and rows of scores, inline or in a CSV file beside it. No
-code of a wheel is run to find its file.
+A file holds tables ``[[reference]]``: a source, an estimator, and rows of scores, inline or in a CSV file beside it. A
+row may name a learning curve, another CSV file beside it. No code of a wheel is run to find its file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
@@ -25,18 +26,25 @@ from rlbench.config.names import check_name, printable
 from rlbench.config.overrides import DOTS
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records.types import LARGEST_RETURN
-from rlbench.report.reference_table import Estimator, Line
+from rlbench.report.reference_table import Curve, Estimator, Line
 from rlbench.suites.plugins import entry_points
 
 VARIABLE: Final = "RLBENCH_REFERENCES"
 CHOICE: Final = "RLBENCH_REFERENCE"
 GROUP: Final = "rlbench.references"
 LARGEST: Final = 2**22  # bytes of a CSV file
+LONGEST: Final = 10_000  # rows of a CSV file
 LARGEST_TOML: Final = 2**18  # bytes; the parser takes time and memory by the square of the dots of a key
 LARGEST_COUNT: Final = 10**15
 
 _FILES: ContextVar[tuple[Path, ...]] = ContextVar("_FILES", default=())
 _NAME: ContextVar[str] = ContextVar("_NAME", default="")
+
+
+def _is_a_name(text: str) -> str:
+    if "/" in text:
+        raise ValueError(f"{text!r}: a name without / is needed")
+    return check_name(text) if text else text
 
 
 class Row(Frozen):
@@ -47,6 +55,18 @@ class Row(Frozen):
     std: float | None = Field(default=None, ge=0, le=LARGEST_RETURN)  # over seeds
     n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds, where not those of the reference
     dataset: str = ""
+    curve: str = ""  # a CSV file of points beside this one
+
+    _name = field_validator("curve")(_is_a_name)
+
+
+class Point(Frozen):
+    """One point of a published learning curve of evaluations, in raw points."""
+
+    env_step: int = Field(ge=0, le=LARGEST_COUNT)  # agent steps of the source's clock
+    mean_return: float = Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)
+    std: float = Field(ge=0, le=LARGEST_RETURN)  # over seeds
+    seeds: int = Field(ge=2, le=LARGEST_COUNT)
 
 
 class Reference(Frozen):
@@ -62,16 +82,12 @@ class Reference(Frozen):
     kind: Literal["evaluation", "training"] = "evaluation"
     n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # seeds; None where the source does not say
     steps: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # agent steps within which the scores were reached
+    uncounted_steps: int = Field(default=0, ge=0, le=LARGEST_COUNT)  # random steps before the curves' clock starts
     protocol: str = ""
     scores: tuple[Row, ...] = Field(default=(), strict=False)
-    file: str = ""  # a CSV file beside this one: task,score,std,n,dataset
+    file: str = ""  # a CSV file beside this one: task,score,std,n,dataset,curve
 
-    @field_validator("name", "suite", "algorithm", "file")
-    @classmethod
-    def _is_a_name(cls, text: str) -> str:
-        if "/" in text:
-            raise ValueError(f"{text!r}: a name without / is needed")
-        return check_name(text) if text else text
+    _names = field_validator("name", "suite", "algorithm", "file")(_is_a_name)
 
     @field_validator("title", "url", "version", "protocol")
     @classmethod
@@ -80,7 +96,7 @@ class Reference(Frozen):
 
 
 _REFERENCES: Final = TypeAdapter(list[Reference])
-_ROWS: Final = TypeAdapter(list[Row])
+_Record = TypeVar("_Record", bound=Frozen)
 
 
 @contextmanager
@@ -112,7 +128,12 @@ def lines_of(files: tuple[Path, ...], suite: str) -> list[Line]:
         UsageError: a file is missing.
         RefusedFile: it is no such file; the message names the row and the field.
     """
-    return [line for path in files for line in _lines(path) if line["suite"] == suite]
+    return [line for path in files for line, _ in _lines(path) if line["suite"] == suite]
+
+
+def curves_of(files: tuple[Path, ...]) -> list[tuple[Line, Curve]]:
+    """The rows of all suites that bring a learning curve, with it; errors are those of ``lines_of``."""
+    return [(line, curve) for path in files for line, curve in _lines(path) if curve is not None]
 
 
 @cache
@@ -125,7 +146,7 @@ def _installed() -> tuple[Path, ...]:
 
 
 @cache
-def _lines(path: Path) -> tuple[Line, ...]:
+def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
     try:
         text = _text(path, LARGEST_TOML)
         if any(line.count(".") > DOTS for line in text.splitlines()):
@@ -138,7 +159,11 @@ def _lines(path: Path) -> tuple[Line, ...]:
         raise RefusedFile(f"{path}: not TOML ({error}); write tables [[reference]]") from None
     if not references:
         raise RefusedFile(f"{path}: holds no table [[reference]]; write one a source")
-    return tuple(_line(reference, row, path) for reference in references for row in _rows(reference, path))
+    return tuple(
+        (_line(reference, row, path), _curve(reference, row, path))
+        for reference in references
+        for row in _rows(reference, path)
+    )
 
 
 def _rows(reference: Reference, path: Path) -> Sequence[Row]:
@@ -147,13 +172,48 @@ def _rows(reference: Reference, path: Path) -> Sequence[Row]:
         raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(known)}")
     if not reference.file:
         return reference.scores
+    return _table(path.parent / reference.file, Row)
+
+
+def _curve(reference: Reference, row: Row, path: Path) -> Curve | None:
+    if not row.curve:
+        return None
+    if reference.kind == "training":
+        raise RefusedFile(f"{path}: {reference.name}, curve: of training returns; give the curve of its evaluations")
+    place = path.parent / row.curve
+    points = _table(place, Point)
+    if len(points) < 2:
+        raise RefusedFile(f"{place}: {len(points)} points are no curve; give two or more")
+    for number, (before, after) in enumerate(pairwise(points), start=2):
+        if after.env_step <= before.env_step:
+            raise RefusedFile(f"{place}: row {number}, env_step: {after.env_step} does not rise; sort the rows")
+    return Curve(
+        n=min(point.seeds for point in points),
+        uncounted_steps=reference.uncounted_steps,
+        source=f"{reference.url}@{reference.version}",
+        env_steps=tuple(point.env_step for point in points),
+        mean=tuple(point.mean_return for point in points),
+        std=tuple(point.std for point in points),
+    )
+
+
+def _table(path: Path, record: type[_Record]) -> list[_Record]:
+    """The rows of a CSV file whose columns are fields of ``record``."""
+    reader, rows = csv.DictReader(io.StringIO(_text(path, LARGEST))), list[_Record]()
     try:
-        rows = list(csv.DictReader(io.StringIO(_text(path.parent / reference.file, LARGEST))))
-        return _ROWS.validate_python([{k: v for k, v in row.items() if v} for row in rows], strict=False)
+        for name in reader.fieldnames or ():
+            if name not in record.model_fields:
+                known = ", ".join(record.model_fields)
+                raise RefusedFile(f"{path}: column {printable(name, 40)!r} is not among {known}; rename or remove it")
+        for row in reader:
+            if len(rows) == LONGEST:
+                raise RefusedFile(f"{path}: more than {LONGEST:,} rows; thin the file")
+            rows.append(record.model_validate({k: v for k, v in row.items() if v}, strict=False))
     except csv.Error as error:
-        raise RefusedFile(f"{path.parent / reference.file}: not CSV ({error}); write one row a line") from None
+        raise RefusedFile(f"{path}: not CSV ({error}); write one row a line") from None
     except ValidationError as error:
-        raise RefusedFile(f"{path.parent / reference.file}: {_fault(error, 'row')}") from None
+        raise RefusedFile(f"{path}: {_fault(error, f'row {len(rows) + 1}')}") from None
+    return rows
 
 
 def _line(reference: Reference, row: Row, path: Path) -> Line:

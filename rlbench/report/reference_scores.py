@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.report.reference_files import chosen_files, chosen_name, lines_of
+from rlbench.report.reference_files import chosen_files, chosen_name, curves_of, lines_of
 from rlbench.report.reference_table import (
     DATA,
     OPTIMUM,
     VERSIONED,
     CellKey,
+    Curve,
     Estimator,
     Line,
     ReferenceScore,
@@ -30,6 +31,7 @@ from rlbench.report.reference_table import (
     sourced,
     suites,
 )
+from rlbench.report.references import documented_curves
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -84,9 +86,26 @@ def every_line(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Line]]
     """Every published number of a suite by cell, those of outside files last."""
     found = {key: list(rows) for key, rows in lines(suite).items()}
     for line in lines_of(files, suite):
-        key = CellKey(suite, line["algorithm"], *row_of(suite, line["task"], line["dataset"]))
-        found.setdefault(key, []).append(line)
+        found.setdefault(_key(line), []).append(line)
     return found
+
+
+def curve_of(key: CellKey) -> Curve | None:
+    """The documented curve of a cell: of the outside reference that judges it if that has one, else the package's."""
+    return _curves(chosen_files(), chosen_name()).get(key)
+
+
+@cache
+def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
+    outside = {(_key(line), parsed(line)): curve for line, curve in curves_of(files)}
+    cells = [cell for suite in {key.suite for key, _ in outside} for cell in _documented(suite, files, name)]
+    return documented_curves() | {
+        cell.key: outside[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in outside
+    }
+
+
+def _key(line: Line) -> CellKey:
+    return CellKey(line["suite"], line["algorithm"], *row_of(line["suite"], line["task"], line["dataset"]))
 
 
 @cache

@@ -98,6 +98,18 @@ class ReferenceScore:
         return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """One documented curve; the three tuples are equally long."""
+
+    n: int  # seeds
+    uncounted_steps: int  # random steps that the agent takes before the curve's clock starts
+    source: str
+    env_steps: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
 class Row(NamedTuple):
     """A row of a table, whatever version of the task a document or a run names."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from rlbench.report.reference_table import DATA, OWN, CellKey, ReferenceScore, base_of, row_of
+from rlbench.report.reference_table import DATA, OWN, CellKey, Curve, ReferenceScore, base_of, row_of
 
 
 class Reference(NamedTuple):
@@ -66,18 +65,6 @@ def in_points(document: ReferenceScore, scale: Reference | None) -> float:
 
 def _number(text: str) -> float | None:
     return float(text) if text else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """One documented curve; the three tuples are equally long."""
-
-    n: int  # seeds
-    uncounted_steps: int  # random steps that the agent takes before the curve's clock starts
-    source: str
-    env_steps: tuple[int, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
 
 @cache

@@ -162,11 +162,7 @@ def test_completion_needs_nothing_that_takes_long_to_import(line: str, missing: 
     ("shell", "asked", "answer"),
     [
         ("zsh", {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td"}, """_arguments '*: :(("td3"))'\n"""),
-        (
-            "fish",
-            {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-            "td3\n",
-        ),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "rlbench run mujoco td", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "td3\n"),
     ],
 )
 def test_other_shells_are_told_the_same(

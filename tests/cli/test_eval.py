@@ -100,11 +100,7 @@ def test_what_was_recorded_comes_again_and_fresh_games_are_repeatable(
     for kept in ("best", "last"):
         again = document(capsys, str(folder), "--replay-recorded", "--checkpoint", kept)
         assert again["same"] is True and again["games"] is None
-        assert again["recorded"] == {
-            "episodes": len(again["episodes"]),
-            "mean": again["mean"],
-            "std": again["std"],
-        }
+        assert again["recorded"] == {"episodes": len(again["episodes"]), "mean": again["mean"], "std": again["std"]}
     fresh = [document(capsys, str(folder), "--episodes", "3", "--seed", "7") for _ in range(2)]
     assert fresh[0] == fresh[1] and len(fresh[0]["episodes"]) == 3
     assert fresh[0]["same"] is None and fresh[0]["documented"] is None

@@ -120,8 +120,7 @@ def test_other_settings_are_judged_each_on_its_own(record_run: Record, saved: Pa
 
 
 @pytest.mark.parametrize(
-    ("sets", "word"),
-    [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")],
+    ("sets", "word"), [(["algo.lr=0.01", "budget.steps=8000"], "PARTIAL"), (["protocol.episodes=128"], "NOT RUN")]
 )
 def test_what_is_no_later_run_of_its_kind_is_not_held_against_a_baseline(
     sets: list[str], word: str, record_run: Record, saved: Path, capsys: Capture
@@ -152,10 +151,7 @@ def test_another_machine_is_refused_unless_it_is_meant(record_run: Record, saved
     assert main(["check", "toy", "--baseline", str(saved), "--other-machine"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("{", "damaged"), ("{}", "damaged"), (None, "no such baseline")],
-)
+@pytest.mark.parametrize(("text", "words"), [("{", "damaged"), ("{}", "damaged"), (None, "no such baseline")])
 def test_a_file_that_is_no_baseline_is_refused_in_one_line(text: str | None, words: str, capsys: Capture) -> None:
     if text is not None:
         Path("bad.json").write_text(text, encoding="utf-8")

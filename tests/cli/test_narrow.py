@@ -124,10 +124,7 @@ def test_runs_stand_below_their_name_where_columns_do_not_fit(capsys: Capture, m
     ],
 )
 def test_a_real_terminal_of_80_columns_is_asked_for_its_size(
-    line: str,
-    environ: dict[str, str],
-    colours: set[int],
-    tmp_path: Path,
+    line: str, environ: dict[str, str], colours: set[int], tmp_path: Path
 ) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, NARROW, 0, 0))

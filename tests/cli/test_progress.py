@@ -25,8 +25,7 @@ def drawing(monkeypatch: pytest.MonkeyPatch, columns: int) -> Drawing:
 
 
 @pytest.mark.parametrize(
-    ("columns", "wanted"),
-    [(200, "100 steps/s  ETA 3:50  return 0.5  evaluation 1"), (80, "100 steps/s  ETA 3:50")],
+    ("columns", "wanted"), [(200, "100 steps/s  ETA 3:50  return 0.5  evaluation 1"), (80, "100 steps/s  ETA 3:50")]
 )
 def test_a_note_holds_as_much_as_there_is_room_for(
     monkeypatch: pytest.MonkeyPatch, clock: list[float], columns: int, wanted: str

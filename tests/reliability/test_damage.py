@@ -62,10 +62,7 @@ class Damage(NamedTuple):
 
 
 DAMAGE = st.builds(
-    Damage,
-    st.sampled_from(["flip", "flip", "flip", "cut", "blank", "more"]),
-    st.floats(0, 1),
-    st.integers(0, 7),
+    Damage, st.sampled_from(["flip", "flip", "flip", "cut", "blank", "more"]), st.floats(0, 1), st.integers(0, 7)
 )
 
 

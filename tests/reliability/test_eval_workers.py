@@ -58,11 +58,7 @@ def judges_of_this_process() -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     ("family", "judges"),
-    [
-        pytest.param(SCALED, 2, marks=pytest.mark.slow),
-        (GRID, 1),
-        pytest.param(SAMPLED, 1, marks=pytest.mark.soak),
-    ],
+    [pytest.param(SCALED, 2, marks=pytest.mark.slow), (GRID, 1), pytest.param(SAMPLED, 1, marks=pytest.mark.soak)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_what_is_judged_beside_is_what_was_judged_within_to_the_bit(

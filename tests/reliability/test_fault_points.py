@@ -103,13 +103,7 @@ def survives(
 
 @pytest.mark.parametrize(("point", "name"), slow_but(CASES, *range(0, len(CASES), 4)))
 def test_a_process_that_dies_at_a_write_loses_nothing(
-    point: str,
-    name: str,
-    golden: Path,
-    endings: dict[str, object],
-    start: Zygote,
-    address: str,
-    tmp_path: Path,
+    point: str, name: str, golden: Path, endings: dict[str, object], start: Zygote, address: str, tmp_path: Path
 ) -> None:
     assert survives(point, name, 1, tmp_path, golden, start, address) == endings[name]
 
@@ -118,13 +112,7 @@ def test_a_process_that_dies_at_a_write_loses_nothing(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("point", "name"), CASES)
 def test_a_process_that_dies_at_any_time_it_comes_to_a_write_loses_nothing(
-    point: str,
-    name: str,
-    golden: Path,
-    endings: dict[str, object],
-    start: Zygote,
-    address: str,
-    tmp_path: Path,
+    point: str, name: str, golden: Path, endings: dict[str, object], start: Zygote, address: str, tmp_path: Path
 ) -> None:
     for time in count(2):
         assert time < MOST

@@ -229,8 +229,7 @@ FUZZED = {
     "manifests": Fuzzed(resealed(manifest), checkpointed, few=40),
     "shards": Fuzzed(
         st.tuples(
-            st.sampled_from(["a@000000", "a", "", "@", "a/b@0", "b/c/d@0"]),
-            st.lists(st.integers(0, 6), max_size=3),
+            st.sampled_from(["a@000000", "a", "", "@", "a/b@0", "b/c/d@0"]), st.lists(st.integers(0, 6), max_size=3)
         ),
         sharded,
         few=20,

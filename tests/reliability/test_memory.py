@@ -86,10 +86,7 @@ def recorded(path: Path, steps: int, features: int = 17, actions: int = 6) -> Pa
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    ("algorithm", "steps"),
-    [("td3bc", 200_000), ("td3bc", 1_000_000), ("cql", 1_000_000)],
-)
+@pytest.mark.parametrize(("algorithm", "steps"), [("td3bc", 200_000), ("td3bc", 1_000_000), ("cql", 1_000_000)])
 def test_a_million_recorded_steps_are_loaded_in_a_quarter_of_a_gigabyte(
     algorithm: str, steps: int, tmp_path: Path
 ) -> None:

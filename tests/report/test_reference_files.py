@@ -11,9 +11,11 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.report import reference_files
+from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import selected
-from rlbench.report.reference_scores import Cell, documented
+from rlbench.report.reference_scores import Cell, curve_of, documented
 from rlbench.report.reference_table import CellKey
+from tests.conftest import RecordRun
 
 TEXT = """
 [[reference]]
@@ -75,6 +77,72 @@ def test_scores_may_stand_in_a_csv_file_beside_it(file: Path, tmp_path: Path) ->
     assert (primary.score, primary.std, primary.n) == (12.5, None, 3)
 
 
+CURVE = "env_step,mean_return,std,seeds\n"
+
+
+@pytest.fixture
+def with_curve(file: Path, tmp_path: Path) -> Path:
+    row = 'score = 3000.5, curve = "hopper.csv"'
+    file.write_text(TEXT.replace("score = 3000.5", row).replace("n = 5", "n = 5\nuncounted_steps = 10_000"))
+    (tmp_path / "hopper.csv").write_text(CURVE + "0,10,5,4\n90000,1010,50,3\n490000,3010,60,4\n")
+    return file
+
+
+def test_a_curve_judges_at_equal_steps_where_its_reference_is_chosen(
+    with_curve: Path, record_run: RecordRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = curve_of(HOPPER)
+    with selected(files=[with_curve]):
+        assert curve_of(HOPPER) == before
+        with selected(name="Ours2026"):
+            curve = reference_curve(HOPPER)
+            assert curve_of(HOPPER._replace(task="Walker2d-v4")) is not None  # the package's
+    assert curve is not None
+    level = curve.level(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted
+    assert (level.mean, level.n) == (pytest.approx(10 + (80 + 85 + 90) / 3 / 90 * 1000), 3)
+    for seed in range(3):
+        record_run([-400.0 - seed] * 21, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed, status="interrupted")
+    line = ["check", "mujoco", "--at", "--results", str(tmp_path / "results"), "--references", str(with_curve)]
+    capsys.readouterr()
+    assert main([*line, "--reference", "Ours2026"]) == 3
+    assert "(the reference's 90,000, without 10,000 random ones)" in capsys.readouterr().out
+    for seed in range(3, 6):
+        record_run([-400.0] * 201, suite="mujoco", algo="sac", task="Hopper-v4", seed=seed)
+    assert main(["table", "mujoco", "--algo", "sac", *line[3:], "--reference", "Ours2026"]) == 0
+    assert "BEHIND @500k" in capsys.readouterr().out  # not @1M, of which the curve says nothing
+    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", *line[5:], "--reference", "Ours2026"]) == 0
+    assert "3 points to 490,000 steps, 3 seeds, https://example.org/paper" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (CURVE + "0,1,1,5\n5,nan,1,5\n", "row 2, mean_return: "),
+        (CURVE + "0,1,1,5\n5,1e300,1,5\n", "row 2, mean_return: "),
+        (CURVE + "0,1,1,5\n5,1,-1,5\n", "row 2, std: "),
+        (CURVE + "0,1,1,5\n5,1,,5\n", "row 2, std: "),
+        (CURVE + "0,1,1,5\n5,1,1,1\n", "row 2, seeds: "),
+        (CURVE + f"0,1,1,5\n{'9' * 5000},1,1,5\n", "row 2, env_step: "),
+        (CURVE + "0,1,1,5\n5,1,1,5,=cmd()\n", "row 2"),
+        (CURVE + "0,1,1,5\n9,1,1,5\n9,1,1,5\n", "row 3, env_step: 9 does not rise; sort the rows"),
+        (CURVE + "0,1,1,5\n", "1 points are no curve"),
+        ("", "0 points are no curve"),
+        (CURVE + "0,1,1,5\n" * 10_001, "more than 10,000 rows"),
+        (CURVE + "0,1,1,5\n" * 1_000_000, "bytes, 4,194,304 are allowed"),
+        ("env_step,\x1b[31mreturn\n0,1\n", "column '?[31mreturn' is not among env_step, mean_return, std, seeds"),
+        (",".join(map(str, range(500_000))) + "\n", "column '0' is not among"),
+        (CURVE + "x" * 200_000, "not CSV (field larger than field limit"),
+    ],
+)
+def test_a_bad_curve_is_refused_by_row_and_field(
+    text: str, reason: str, with_curve: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hopper.csv").write_text(text)
+    assert main(["show", "mujoco", "sac", "Hopper-v4", "--documented", "--references", str(with_curve)]) == 2
+    message = capsys.readouterr().err
+    assert reason in message and message.count("\n") == 1 and len(message) < 500 and "\x1b" not in message
+
+
 def test_table_show_and_check_take_it(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -122,6 +190,13 @@ def test_a_choice_ends_with_its_command(file: Path, capsys: pytest.CaptureFixtur
         ("[[reference]]", "[[", "not TOML"),
         ("scores =", 'file = "../secret.csv"\nscores =', "a name without / is needed"),
         ("scores =", 'file = "missing.csv"\nscores =', "cannot be read"),
+        ("score = 3000.5", 'score = 3000.5, curve = "../secret.csv"', "reference 1, scores 1, curve"),
+        ("n = 5", "n = 5\nuncounted_steps = -1", "reference 1, uncounted_steps"),
+        (
+            "n = 5\nsteps = 1_000_000\nscores = [{",
+            'kind = "training"\nscores = [{ curve = "c.csv",',
+            "Ours2026, curve: of training returns",
+        ),
         ("scores =", 'file = "link.csv"\nscores =', "is a link"),
     ],
 )

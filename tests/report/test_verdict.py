@@ -142,8 +142,7 @@ def test_of_two_respects_the_worse_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "text"),
-    [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")],
+    ("scores", "text"), [([], "3 more seeds"), ([20.0], "2 more seeds"), ([20.0, 20.0], "1 more seed")]
 )
 def test_fewer_than_three_seeds_say_nothing(scores: list[float], text: str) -> None:
     run, optimum = against_run(scores, 20.0, 1.0, 0.1), against_optimum(scores, 20.0, 1.0)
