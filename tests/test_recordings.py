@@ -193,7 +193,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     tracks = ShardRecorder(made, num_envs=1, steps=700)
     list(record(Random(9), Nothing(), NoExploration(), envs, tracks))
     envs.close()
-    recording_writer.finish(tmp_path / "x.frames", made.written, {})
+    recording_writer.finish(tmp_path / "x.frames", made.digests, {})
     rows = recording_reader.read(tmp_path / "x.frames")
     assert rows.obs.shape[1:] == (84, 84) and rows.obs.dtype == np.uint8
     assert rows.reward.max() >= 10 and set(np.unique(rows.reward % 10)) == {0.0}

@@ -90,7 +90,7 @@ Import: TypeAlias = Annotated[
     typer.Option(
         "--import",
         metavar="PACKAGE",
-        help="Import this installed package, which registers the environment of a task gym:ID; default: none.",
+        help="Import this package first, for gym:ID; default: none.",
         show_default=False,
         rich_help_panel=choices.WHAT,
     ),
@@ -253,7 +253,7 @@ UntilDecided: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--until-decided",
-        help="Train 3, 5, 8, 12, at most 20 seeds of each cell, until its verdict is no longer INCONCLUSIVE.",
+        help="Add seeds (3, 5, 8, 12, 20) until a verdict.",
         rich_help_panel=choices.LENGTH,
     ),
 ]

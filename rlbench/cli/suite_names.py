@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlbench import suites
 from rlbench.cli.output import remark
 from rlbench.errors import UnknownName
 
 
 def usable_suites() -> list[str]:
     """Return every suite that can be run, and warn of broken plug-ins."""
+    from rlbench import suites
+
     problems = {name: suites.problem(name) for name in suites.names()}
     for problem in filter(None, problems.values()):
         remark(problem)
@@ -24,6 +25,7 @@ def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
     Raises:
         UnknownName: a name is no suite.
     """
+    from rlbench import suites
     from rlbench.report.sources import known_suites
 
     known = known_suites(results)

@@ -332,7 +332,7 @@ def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     if verdict.word == "NOT COMPARABLE":
         found.append("another protocol or environment" if cell.document else "not documented")
     if cell.document is not None and cell.document.estimator in AMBIGUOUS and cell.measured is not None:
-        found.append("the document does not say whether its score is the best or the last")
+        found.append("the reference does not say whether its score is the best or the last")
     if cell.document is not None and cell.claim is not None and insensitive(cell.key, cell.document, cell.margin or 0):
         wide = "documented spread" if cell.document.std == cell.margin else "margin"
         found.append(f"the {wide} reaches the random policy, so nothing is called reproduced")
@@ -340,7 +340,7 @@ def _remarks(cell: _Open, verdict: Verdict, parity: str) -> list[str]:
     if verdict.word == "PARTIAL":
         found.append(f"{max(run.env_steps for run in runs.short):,} of {runs.budget:,} steps")
     elif runs.short:
-        found.append(f"{count_text(len(runs.short), 'run')} short of the budget")
+        found.append(f"{count_text(len(runs.short), 'run')} incomplete")
     scale = reference(cell.key)
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in BOTH)
@@ -368,21 +368,21 @@ def _doubts(cell: _Open, verdict: Verdict) -> Iterator[str]:
         yield "the margin is the documented std"
     if several and verdict.word in {"REPRODUCED", "BELOW", "ABOVE"} and len(set(seeds)) == 1 and not document.std:
         rate = 1 - ALPHA ** (1 / len(seeds))  # the highest at which no failure in so many is still that likely
-        picked = "at the picked moment " if centre else ""
-        hidden = "" if centre or verdict.word == "BELOW" else f": up to {rate:.0%} of runs may still fail"
-        yield f"{len(seeds)} equal seeds {picked}leave no spread to test with{hidden}"
+        picked = "at the peak " if centre else ""
+        hidden = "" if centre or verdict.word == "BELOW" else f"; a failure rate of up to {rate:.0%} cannot be excluded"
+        yield f"all {len(seeds)} seeds tie {picked}(zero variance), so no test is possible{hidden}"
     curves = _curves(cell.runs.complete, document)
     if centre and curves:
         top, theirs = peak(curves, centre), at_the_end(cell.key, document.limit or 0)
         last = centre([final(curve) for curve in curves])
         if centre([evaluation.mean for evaluation in top]) - last > cell.margin:
             steps = max(evaluation.env_steps for evaluation in top)
-            there = f", the document's {theirs.score:,.6g}" if theirs else ""
-            yield f"best after {steps:,} steps; at the end {last:,.1f}{there}"
+            there = f" (reported final {theirs.score:,.6g})" if theirs else ""
+            yield f"peak at {steps:,} steps; final {last:,.1f}{there}"
     if verdict.more is not None and verdict.more > MOST and document.std and document.n is not None and document.n > 1:
         distance = mean(seeds) - document.score + cell.margin
         if out_of_reach(distance, squared_error(document.std, document.n), document.n):
-            yield "with this mean no number of seeds would do: the document's own error is too large"
+            yield "undecidable at any number of seeds: the reported score's own error is too large"
 
 
 def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
@@ -393,4 +393,4 @@ def _reaching(runs: Runs, document: ReferenceScore, stop: float) -> str:
         ends = dict.fromkeys((min(reached), max(reached)))
         text += f" after {' to '.join(f'{steps:,}' for steps in ends)} steps"
     theirs = document.steps_to_threshold
-    return text + (f", the document's after about {theirs:,}" if theirs else ", where the document's stopped, too")
+    return text + (f", the reference after about {theirs:,}" if theirs else ", where the reference stopped, too")

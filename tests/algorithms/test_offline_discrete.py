@@ -232,7 +232,7 @@ def test_no_value_learns_from_what_it_says_of_an_advantage() -> None:
     learner, b = crr(), batch()
     features = learner.online.torso(b.obs)
     value = learner.online.head(features, "learn")
-    term = learner.weighted(features, value, b)
+    term = learner.weighted_cloning_loss(features, value, b)
     own, other = list(learner.online.logits.parameters()), list(learner.online.head.streams.parameters())
     assert all(slope is None for slope in torch.autograd.grad(term, other, allow_unused=True, retain_graph=True))
     assert all(bool(slope.abs().sum() > 0) for slope in torch.autograd.grad(term, own, retain_graph=True))
@@ -247,7 +247,7 @@ def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
     fixed = torch.tensor(learner.weight(policy, value.mean(), b.action).tolist(), dtype=torch.float64)
     wanted = -(b.weight * fixed * policy.log_prob(b.action)).mean()
     parameters = list(learner.online.torso.parameters())
-    found = torch.autograd.grad(learner.weighted(features, value, b), parameters, retain_graph=True)
+    found = torch.autograd.grad(learner.weighted_cloning_loss(features, value, b), parameters, retain_graph=True)
     for ours, theirs in zip(found, torch.autograd.grad(wanted, parameters), strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -255,7 +255,7 @@ def test_the_torso_learns_from_the_policy_as_if_weights_were_numbers() -> None:
 def test_the_gap_beside_crr_does_reach_the_values() -> None:
     learner, b = crr(CriticRegularized(conservative_weight=1.0)), batch()
     features = learner.online.torso(b.obs)
-    term = learner.weighted(features, learner.online.head(features, "learn"), b)
+    term = learner.weighted_cloning_loss(features, learner.online.head(features, "learn"), b)
     slopes = torch.autograd.grad(term, list(learner.online.head.streams.parameters()))
     assert all(bool(slope.abs().sum() > 0) for slope in slopes)
 

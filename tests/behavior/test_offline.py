@@ -262,7 +262,7 @@ def test_a_set_that_a_former_version_made_by_another_recipe_is_refused(tmp_path:
     former = recipe.model_copy(update={"seed": 1})
     for made, refused in [(recipe, False), (former, True)]:
         with h5py.File(path, "a") as file:
-            file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": made.written()})
+            file.attrs.update({"name": recipe.name, "task": recipe.task, "recipe": made.to_json()})
         checksums.forget(path)
         again = "another recipe .* generate rlb-hopper-medium --force"
         with pytest.raises(RefusedFile, match=again) if refused else nullcontext():
@@ -283,7 +283,7 @@ def test_the_rate_of_iqls_actor_follows_the_updates_of_the_run(data: Path) -> No
     for record in trainer:
         rates[record.updates] = float(optimizer.param_groups[0]["lr"])
     assert rates[40] <= 3e-4 * 0.9 and rates[80] < rates[40]  # at the stride's first update
-    assert trainer.learner.critic_optimizer.param_groups[0]["lr"] == 3e-4
+    assert trainer.learner.critics_optimizer.param_groups[0]["lr"] == 3e-4
 
 
 def test_an_evaluation_does_not_move_what_learning_draws(data: Path) -> None:

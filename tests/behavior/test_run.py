@@ -46,7 +46,7 @@ def test_a_finished_run_says_what_it_came_to(tmp_path: Path) -> None:
     store, epochs = finish(spec_of(), tmp_path)
     outcome = store.outcome
     assert outcome is not None
-    assert (outcome.status, outcome.epochs, outcome.reason) == ("done", 3, "the budget is spent")
+    assert (outcome.status, outcome.epochs, outcome.reason) == ("done", 3, "finished all steps")
     assert outcome.final == epochs[-1].evaluated.mean
     assert outcome.best == max(e.evaluated.mean for e in epochs)
     assert epochs[outcome.best_epoch].evaluated.mean == outcome.best
@@ -59,7 +59,7 @@ def test_a_run_ends_where_its_protocol_stops(tmp_path: Path) -> None:
     assert len(epochs) == 1
     assert store.outcome is not None
     assert store.outcome.status == "done"
-    assert "protocol stops" in store.outcome.reason
+    assert store.outcome.reason == "stopped early at score -2"
 
 
 def test_a_run_that_diverges_is_a_failed_run(tmp_path: Path) -> None:

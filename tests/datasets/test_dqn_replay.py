@@ -42,7 +42,7 @@ def read(folder: Path) -> Dataset:
     """The log as it is read when it was imported."""
     (path,) = dqn_replay.logs(folder)
     made = RecordingWriter(folder / "x.frames")
-    recording_writer.finish(folder / "x.frames", made.written, dqn_replay.convert(path, made))
+    recording_writer.finish(folder / "x.frames", made.digests, dqn_replay.convert(path, made))
     return recording_reader.read(folder / "x.frames")
 
 

@@ -51,7 +51,7 @@ def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: boo
                 )
     written.flush()
     if done:
-        recording_writer.finish(folder, written.written, {"task": "Toy"})
+        recording_writer.finish(folder, written.digests, {"task": "Toy"})
 
 
 def expected(tracks: list[list[Episode]]) -> list[tuple[int, int, int, int]]:

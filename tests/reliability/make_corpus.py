@@ -79,7 +79,7 @@ def main(target: Path, *folders: Path) -> None:
         made.add(step(0, shown + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
     made.add(last(0, shown))
     made.flush()
-    recording_writer.finish(target / "rlb-corpus.frames", made.written, {"task": "Small", "source": "a corpus"})
+    recording_writer.finish(target / "rlb-corpus.frames", made.digests, {"task": "Small", "source": "a corpus"})
     arrays = {"mean.weight": np.ones((2, 3), np.float32), "mean.bias": np.zeros(2, np.float32)}
     facts = {"format": "actor-v1", "name": "corpus", "env_evaluated": "Small-v0", "input_dim": "3", "action_dim": "2"}
     facts |= {"hidden_layers": "0", "activation": "none", "squash": "clip", "log_std": "none"}

@@ -140,7 +140,7 @@ def played(words: list[str]) -> int:
         if ended:
             made.add(recording_writer.last(0, obs + 100))
     made.flush()
-    recording_writer.finish(folder, made.written, {"name": SET})
+    recording_writer.finish(folder, made.digests, {"name": SET})
     return 0
 
 

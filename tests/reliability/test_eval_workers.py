@@ -189,7 +189,7 @@ def test_what_was_judged_before_a_run_diverged_is_recorded_as_if_it_had_been_jud
 def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_begins_anew(tmp_path: Path) -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
     assert isinstance(trainer, Offline)
-    judges = trainer.judges
+    judges = trainer.eval_pool
     judges.submit(0)
     (first,) = psutil.Process().children()
     first.send_signal(signal.SIGTERM)
@@ -208,8 +208,8 @@ def test_a_signal_for_everybody_while_a_judge_starts_is_the_runs_and_judging_beg
 
 
 SLOW = (  # however fast the machine, it is not over before the test has looked
-    "import time; from rlbench.training.offline import Offline; at_once = Offline._stride; "
-    f"Offline._stride = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
+    "import time; from rlbench.training.offline import Offline; at_once = Offline._train; "
+    f"Offline._train = lambda self, count: (time.sleep(2), at_once(self, count))[1]; {PROGRAM}"
 )
 HANGING = f"from rlbench.evaluation import pool; pool.PROGRAM = {program('deadlock')}; {SLOW}"
 
@@ -245,8 +245,8 @@ def test_what_a_judge_takes_was_foreseen_to_within_a_tenth(algorithm: str) -> No
     trainer = build(spec, within(1), describe(spec))
     assert isinstance(trainer, Offline)
     for epoch in (0, 1):
-        trainer.judges.submit(epoch)
-        while isinstance(trainer.judges.poll(epoch, 0.2), int):
+        trainer.eval_pool.submit(epoch)
+        while isinstance(trainer.eval_pool.poll(epoch, 0.2), int):
             pass
     (judge,) = psutil.Process().children()
     held = judge.memory_info().rss

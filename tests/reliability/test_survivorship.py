@@ -141,7 +141,7 @@ def test_what_is_no_full_run_never_lifts_a_cell_and_no_failed_seed_leaves_it(
             assert f"{failed} of {len(full) + failed}" in after.note
         short = sum(kind in {"interrupted", "shorter"} for kind, _ in more)
         if short and (full or failed):
-            assert f"{short} run" in after.note and "short of the budget" in after.note, "told, not forgotten"
+            assert f"{short} run" in after.note and "incomplete" in after.note, "told, not forgotten"
             assert after.verdict.word in {"BELOW", "INCONCLUSIVE", "NOT COMPARABLE"}, "they may be the bad ones"
         if failed and not full:
             assert after.verdict.word in {"INCONCLUSIVE", "BELOW", "NOT COMPARABLE"}, "failures alone are no success"

@@ -87,7 +87,7 @@ def test_a_short_run_beside_complete_ones_is_noted_and_does_not_count(record_run
     record_run([99.0], seed=1, status="interrupted")
     found = cell(tmp_path / "results")
     assert found.measured is not None
-    assert (found.measured.score, found.measured.n, found.note) == (5.0, 1, "1 run short of the budget")
+    assert (found.measured.score, found.measured.n, found.note) == (5.0, 1, "1 run incomplete")
 
 
 def test_a_failed_run_is_noted_and_counts_as_the_random_policy(record_run: Record, tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_equal_seeds_and_a_peak_long_past_are_told_beside_reproduced(record_run:
     found = cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo")
     assert found.verdict.word == "REPRODUCED"
     assert found.note == (
-        "5 equal seeds at the picked moment leave no spread to test with; "
-        "best after 30,720 steps; at the end 600.0, the document's 824.1"
+        "all 5 seeds tie at the peak (zero variance), so no test is possible; "
+        "peak at 30,720 steps; final 600.0 (reported final 824.1)"
     )
 
 
@@ -160,7 +160,7 @@ def test_a_peak_is_told_whatever_failed_and_an_empty_run_breaks_nothing(record_r
     record_run([5.0], seed=3, status="failed", **PENDULUM)
     record_run([], seed=4, **PENDULUM)
     note = cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
-    assert "at the end 600.0" in note and "1 of 5 runs failed" in note
+    assert "final 600.0" in note and "1 of 5 runs failed" in note
 
 
 def test_the_peak_is_where_all_seeds_together_are_highest(record_run: Record, tmp_path: Path) -> None:
@@ -168,20 +168,22 @@ def test_the_peak_is_where_all_seeds_together_are_highest(record_run: Record, tm
     record_run([5.0, 900.0], seed=0, **PENDULUM)
     record_run([5.0, 500.0, 600.0, 1000.0, 100.0], seed=1, **PENDULUM)
     note = cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
-    assert "best after 92,160 steps; at the end 500.0" in note
+    assert "peak at 92,160 steps; final 500.0" in note
 
 
 def test_a_peak_within_the_margin_of_the_end_needs_no_note(record_run: Record, tmp_path: Path) -> None:
     for seed in range(5):
         record_run([5.0, 1000.0, 950.0 + seed], seed=seed, **PENDULUM)
-    assert "at the end" not in cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
+    assert "peak at" not in cell(tmp_path / "results", "InvertedPendulum-v4", "mujoco", "ppo").note
 
 
 def test_equal_seeds_against_a_known_optimum_may_hide_failures(record_run: Record, tmp_path: Path) -> None:
     for seed in range(5):
         record_run([0.0, 1.0], suite="toy", task="Catch", seed=seed)
     note = cell(tmp_path / "results", "Catch", "toy").note
-    assert note == "5 equal seeds leave no spread to test with: up to 45% of runs may still fail"
+    assert note == (
+        "all 5 seeds tie (zero variance), so no test is possible; a failure rate of up to 45% cannot be excluded"
+    )
     hidden = (1 - 0.45) ** 5  # the chance that five runs show none of so many failures
     assert hidden == pytest.approx(0.05, abs=0.001)
 
@@ -204,7 +206,7 @@ def test_a_document_too_uncertain_for_the_difference_is_told(
         record_run([0.0, score + apart * (seed - 1)], suite="mujoco", algo="ppo", task="Hopper-v4", seed=seed)
     found = cell(tmp_path / "results", "Hopper-v4", "mujoco", "ppo")
     assert found.verdict.word == "INCONCLUSIVE"
-    assert ("no number of seeds would do" in found.note) is told
+    assert ("undecidable at any number of seeds" in found.note) is told
 
 
 def test_runs_with_other_settings_are_noted_and_do_not_count(record_run: Record, tmp_path: Path) -> None:

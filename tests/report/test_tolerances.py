@@ -97,7 +97,7 @@ LATE = [*[-21.0] * 30, 20.0]
         ("ppo", [[-21.0, 19.9]] * 3, None, "CONSISTENT", "0 of 3 runs reached 20, where"),
         ("ppo", [[-21.0, 10.0]] * 3, None, "BELOW", "0 of 3 runs reached 20, where"),
         ("ppo", [[-21.0, 10.0]] * 3, 0.5, "CONSISTENT", "0 of 3 runs reached 20, where"),
-        ("dqn", [LATE] * 3, None, "BELOW", "3 of 3 runs reached 20 after 3,000,000 steps, the document's after about"),
+        ("dqn", [LATE] * 3, None, "BELOW", "3 of 3 runs reached 20 after 3,000,000 steps, the reference after about"),
         ("dqn", [LATE] * 3, 1.0, "CONSISTENT", "3 of 3 runs reached 20"),
         ("ppo", [LATE] * 3, None, "CONSISTENT", "3 of 3 runs reached 20 after 3,000,000 steps"),  # within its 10 M
         ("dqn", [LATE, LATE[10:], LATE], None, "CONSISTENT", "after 2,000,000 to 3,000,000 steps"),

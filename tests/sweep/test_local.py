@@ -238,6 +238,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     rest = {
         "steps": None,
         "dataset": None,
+        "package": "my_envs",
         "env_timeout": 600.0,
         "update_engine": "compiled",
         "eval_workers": None,
@@ -252,6 +253,7 @@ def test_a_process_is_told_again_what_a_file_and_the_environment_set(
     job = Job(spec=wanted, folder=tmp_path, threads=1, memory=1)
     line = command_line(asked)(Order(job, "cuda:1", force=False))
     assert line[:7] == ["run", "toy", "dqn", "--task", "Catch", "--seeds", "3"]
+    assert line[line.index("--import") + 1] == "my_envs"
     assert line[line.index("--update-engine") + 1] == "compiled"
     assert line[line.index("--device") + 1] == "cuda:1" and "--force" not in line and "--jobs" not in line
 
