@@ -52,6 +52,7 @@ class Pooled:
     algorithm: str
     kind: Kind
     origin: Literal["", "own", "rlbench"] = ""  # as of a cell: own runs are never pooled with those of rlbench
+    imported: bool = False  # by another program: its curves are never pooled with runs of rlbench
     cells: int
     left_out: tuple[str, ...]  # tasks without a spread on either side, or without a scale
     meta: Meta  # as a share of the way from the random policy to the document
@@ -67,7 +68,7 @@ class Pooled:
         middle, low, high, tau = (100 * value for value in self.meta[:4])
         when = "full budget" if self.kind == "full" else "at equal steps"
         rest = f"; not pooled, for want of a spread: {', '.join(self.left_out)}" if self.left_out else ""
-        whose = " (yours)" if self.origin == "own" else ""
+        whose = " (imported)" if self.imported else " (yours)" if self.origin == "own" else ""
         return (
             f"{self.algorithm}{whose}, {when}: {self.word}, {middle:+.1f} % [{low:+.1f}, {high:+.1f}] over "
             f"{self.cells} cells (τ {tau:.1f}, Q {self.meta.q:.1f} with {self.meta.df} df){rest}"
@@ -75,10 +76,10 @@ class Pooled:
 
 
 def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
-    """A row for each suite, algorithm, origin and kind with at least two cells that have an effect."""
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    """A row for each suite, algorithm, origin, program and kind with at least two cells that have an effect."""
+    groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin), []).append(cell)
+        groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _imported(cell)), []).append(cell)
     return [row for group in groups.values() for row in _rows(group)]
 
 
@@ -106,10 +107,15 @@ def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
                 algorithm=group[0].key.algorithm,
                 kind=kind,
                 origin=group[0].origin,
+                imported=_imported(group[0]),
                 cells=len(effects),
                 left_out=tuple(task_name(cell.key) for cell in tested if task_name(cell.key) not in effects),
                 meta=meta_analysis(list(effects.values())),
             )
+
+
+def _imported(cell: Cell) -> bool:
+    return cell.measured is not None and cell.measured.imported
 
 
 def _tested(cell: Cell, kind: Kind) -> bool:

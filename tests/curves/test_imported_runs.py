@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rlbench.cli.app import main
 from rlbench.errors import RefusedFile
 from rlbench.records import files, imported
 from rlbench.report.cells import Cell, every_cell
+from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
 from tests.conftest import RecordRun
 
@@ -130,3 +132,14 @@ def test_a_forged_curve_is_refused_by_every_reader(
             ["table", "mujoco", "--results", str(tmp_path / "results")],
         ):
             assert main(verb) == 2
+
+
+def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None:
+    curves(tmp_path, [3_500.0 + seed for seed in range(5)])
+    theirs = cell_of(tmp_path)
+    walker = replace(theirs, key=theirs.key._replace(task="Walker2d-v4"))
+    assert {"sac (imported)" in str(row) for row in pooled_rows([theirs, walker])} == {True}
+    assert (
+        theirs.measured
+        and pooled_rows([theirs, replace(walker, measured=replace(theirs.measured, imported=False))]) == []
+    )
