@@ -47,6 +47,7 @@ def pooled_document(row: Pooled) -> dict[str, object]:
         "suite": row.suite,
         "algorithm": row.algorithm,
         "kind": row.kind,
+        "imported": row.imported,
         "cells": row.cells,
         "difference_percent": difference,
         "low": low,

@@ -125,7 +125,7 @@ RATCHETS: Final = (
     # what, the most that is allowed, the target, and to what the most is rounded up
     (lines, 39_000, 28_000, 1_000),
     (count_modules, 270, 205, 10),
-    (lines_of_tests, 40_000, 28_000, 1_000),
+    (lines_of_tests, 41_000, 28_000, 1_000),
     (twins, 60, 0, 10),
     (floors, 14, 6, 1),
 )

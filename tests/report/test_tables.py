@@ -69,7 +69,7 @@ def test_markdown_by_hand() -> None:
     assert tables.to_markdown([FULL, EMPTY]).splitlines() == [
         "| Algorithm | Task | Documented | Measured | Seeds | Steps | Verdict | Note |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |",
-        "| dqn | Qbert\\|<b> | 7,307 | 1,234.6 [1,000.0, 1,469.0] | 3 | 10,000,000 | BELOW | a & b |",
+        "| dqn | Qbert\\|&lt;b> | 7,307 | 1,234.6 [1,000.0, 1,469.0] | 3 | 10,000,000 | BELOW | a & b |",
         "| sac | Pong | 7,307 |  |  |  | NOT RUN |  |",
         "",
         "- Documented: Tianshou, a/README.md@0 (best-of-run, one run).",
