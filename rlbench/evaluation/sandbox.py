@@ -26,7 +26,9 @@ renameat2 316 276, unlink 87 -, unlinkat 263 35, mkdir 83 -, mkdirat 258 34, rmd
 linkat 265 37, symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33, chmod 90 -, fchmodat 268 53,
 chown 92 -, lchown 94 -, fchownat 260 54, utimensat 280 88, socket 41 198, socketpair 53 199, connect 42 203,
 bind 49 200, fork 57 -, vfork 58 -, execve 59 221, execveat 322 281, kill 62 129, tkill 200 130,
-ptrace 101 117, process_vm_writev 311 271, io_uring_setup 425 425, prlimit64 302 261
+tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, pidfd_send_signal 424 424, pidfd_getfd 438 438,
+open_by_handle_at 304 265, ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271,
+io_uring_setup 425 425, prlimit64 302 261
 """
 """Names of system calls that fail, and their numbers on x86-64 and ARM64 (Linux, ``asm/unistd.h``)."""
 

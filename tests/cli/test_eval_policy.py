@@ -211,8 +211,9 @@ def test_the_process_of_a_model_has_no_files_network_programs_or_signals(tmp_pat
         "network": "socket.socket()",
         "program": "subprocess.run(['true'])",
         "signal": "os.kill(os.getppid(), 0)",
+        "signal by descriptor": "signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
     }
-    code = "import os, resource, socket, subprocess, sys, threading\nfrom rlbench.evaluation import sandbox\n"
+    code = "import os, resource, signal, socket, subprocess, sys, threading\nfrom rlbench.evaluation import sandbox\n"
     code += "import rlbench.config.names\ngo = threading.Event()\n"
     code += f"def attempt():\n go.wait()\n for name, text in {attempts!r}.items():\n"
     code += "  try: eval(text); print(name, 'WORKED')\n  except PermissionError: print(name, 'refused')\n"
