@@ -52,7 +52,7 @@ def masked(text: str) -> str:
 
 
 def shows(page: str, printed: str) -> bool:
-    """Whether the lines of a page are those that were printed, with any lines for ``…``."""
+    """Return True if a page shows the printed lines; ``…`` stands for any of them."""
     pieces = re.split(r"^…$", masked(page).strip(), flags=re.MULTILINE)
     pattern = r"(?:.*\n)*?".join(re.escape(piece.lstrip("\n")) for piece in pieces)
     return re.fullmatch(pattern, masked(printed).strip() + ("\n" if pieces[-1] == "" else "")) is not None

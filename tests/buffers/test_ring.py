@@ -260,7 +260,7 @@ def test_a_ring_too_small_for_its_horizon_and_stack_is_refused() -> None:
 
 
 def told(world: World, stack: int) -> dict[tuple[int, int], tuple[object, ...]]:
-    """What happened at every (row, env): the stack shown, and if something was done there, what, for what, its end."""
+    """Frame stack of every (row, env), and the action, reward and end of those with a step."""
     found: dict[tuple[int, int], tuple[object, ...]] = {}
     for env, episodes in enumerate(world.episodes):
         for episode in episodes:

@@ -78,7 +78,7 @@ class Breaking(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def breaking(way: str, lane: int, at: int, only: Callable[[int], bool] = lambda _: True) -> Callable[..., Any]:
-    """What stands for ``gymnasium_envs.bare``: of the vectors that ``only`` names by their number, one lane breaks."""
+    """Replacement of ``gymnasium_envs.bare``: of the vectors that ``only`` names by their number, one lane breaks."""
     bare, made = gymnasium_envs.bare, [0]
 
     def factory(task: str, *, package: str) -> Any:
