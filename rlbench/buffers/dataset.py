@@ -16,38 +16,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlbench.buffers.ring import Column, Ring
-from rlbench.buffers.samplers import Span
+from rlbench.buffers.samplers import Span, Uniform
 from rlbench.datasets.episodes import Scale, ends, final_rows
 from rlbench.datasets.hdf5 import CHUNK
 from rlbench.datasets.types import Dataset
 from rlbench.errors import RefusedFile
-from rlbench.ops.state_dict import State, tensor
 
 
-class IndexSampler:
+class IndexSampler(Uniform):
     """Uniform sampling with replacement from a list of slots; a span would include dead rows."""
 
     def __init__(self, slots: Tensor, generator: torch.Generator) -> None:
-        self.slots, self.generator = slots, generator
-
-    def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
-        """Do nothing: no env ``[M]`` adds rows to a data set."""
+        super().__init__(generator)
+        self.slots = slots
 
     def draw(self, batch: int, span: Span) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - the list is the span
         """Slots ``[batch]`` and weights of 1."""
         uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
         return self.slots[(uniform * len(self.slots)).long()], torch.ones_like(uniform, dtype=torch.float32)
-
-    def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
-        """Do nothing: slots ``[B]`` have no priorities."""
-
-    def state_dict(self) -> State:
-        """The generator; the list comes from the file."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Restore the generator."""
-        self.generator.set_state(tensor(state, "generator"))
 
 
 class Rows(NamedTuple):

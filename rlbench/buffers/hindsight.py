@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlbench.buffers.ring import Ring
-from rlbench.ops.state_dict import State, branch, tensor
+from rlbench.ops.state_dict import Composite
 from rlbench.ops.types import Transition
 
 Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -29,8 +29,10 @@ class GoalLayout(NamedTuple):
     goal: int  # numbers
 
 
-class Hindsight:
+class Hindsight(Composite):
     """Sample from a ring, then relabel a share of the transitions with another goal."""
+
+    saved = ("generator", "ring")
 
     def __init__(
         self,
@@ -72,15 +74,6 @@ class Hindsight:
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]`` in the ring."""
         self.ring.reprioritize(slot, priority)
-
-    def state_dict(self) -> State:
-        """The generator and the ring."""
-        return {"generator": self.generator.get_state(), "ring": self.ring.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Restore the generator and the ring."""
-        self.generator.set_state(tensor(state, "generator"))
-        self.ring.load_state_dict(branch(state, "ring"))
 
     def _uniform(self, batch: int) -> Tensor:
         return torch.rand(2, batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)

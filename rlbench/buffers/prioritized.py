@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlbench.buffers.samplers import Span
-from rlbench.ops.state_dict import State, tensor
+from rlbench.ops.state_dict import Composite, State
 
 EPSILON = torch.finfo(torch.float32).eps
 """Added to every priority, so that no transition gets probability 0."""
@@ -17,13 +17,15 @@ MAX_PRIORITY = 1e12
 """Higher priorities are clipped to this."""
 
 
-class Prioritized:
+class Prioritized(Composite):
     """Proportional prioritization (https://arxiv.org/abs/1511.05952, eq. 1 and section 3.4), stratified.
 
     The masses pᵅ lie in √n blocks of √n, with the sum of each block. A changed mass recomputes the sum of its block,
     so rounding errors do not accumulate, however long the run. A draw searches the block sums, then one block. All
     tensors have a fixed shape and stay on the device. Slots that may not be drawn have mass 0.
     """
+
+    saved = ("generator", "mass", "top")
 
     def __init__(self, generator: torch.Generator, *, capacity: int, num_envs: int, alpha: float, beta: float) -> None:
         device = generator.device
@@ -67,15 +69,9 @@ class Prioritized:
         self.top.copy_(torch.maximum(self.top, priority.max()))
         self._set_mass(slot, (priority.double() + EPSILON) ** self.alpha * (self.mass.view(-1)[slot] > 0))
 
-    def state_dict(self) -> State:
-        """Generator and masses; the sums follow from them."""
-        return {"generator": self.generator.get_state(), "mass": self.mass, "top": self.top}
-
     def load_state_dict(self, state: State) -> None:
-        """Restore generator and masses, and recompute the sums."""
-        self.generator.set_state(tensor(state, "generator"))
-        self.mass.copy_(tensor(state, "mass"))
-        self.top.copy_(tensor(state, "top"))
+        """Restore generator and masses, and recompute the sums, which follow from them."""
+        super().load_state_dict(state)
         self.sums.copy_(self.mass.sum(1))
 
     def _set_mass(self, slot: Tensor, mass: Tensor) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rlbench.ops.state_dict import State, tensor
+from rlbench.ops.state_dict import Composite, Stateful
 
 
 class Span(Protocol):
@@ -52,7 +52,7 @@ class Ragged(NamedTuple):
         return row * num_envs + env, (ends[-1] > 0).float().expand(len(uniform))
 
 
-class Sampler(Protocol):
+class Sampler(Stateful, Protocol):
     """A sampler of slots; it holds the priorities, if any, so that the ring holds none."""
 
     def advance(self, fresh: int | Tensor, dead: Tensor, stale: int | Tensor, env_ids: Tensor) -> None:
@@ -67,15 +67,11 @@ class Sampler(Protocol):
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Set the priorities ``[B]`` of slots ``[B]``."""
 
-    def state_dict(self) -> State:
-        """Generator and priorities."""
 
-    def load_state_dict(self, state: State) -> None:
-        """Restore generator and priorities."""
-
-
-class Uniform:
+class Uniform(Composite):
     """Uniform sampling with replacement."""
+
+    saved = ("generator",)
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
@@ -90,11 +86,3 @@ class Uniform:
 
     def reprioritize(self, slot: Tensor, priority: Tensor) -> None:
         """Do nothing: slots ``[B]`` have no priorities."""
-
-    def state_dict(self) -> State:
-        """The generator."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Restore the generator."""
-        self.generator.set_state(tensor(state, "generator"))

@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rlbench.ops.state_dict import State, tensor
+from rlbench.ops.state_dict import Composite, Stateful
 
 
-class Explorer(Protocol):
+class Explorer(Stateful, Protocol):
     """Replace some actions of the policy by exploratory ones."""
 
     def __call__(self, action: Tensor) -> Tensor:
@@ -19,15 +19,11 @@ class Explorer(Protocol):
     def set(self, amount: float) -> None:
         """Set the amount of exploration from now on."""
 
-    def state_dict(self) -> State:
-        """State of the generator."""
 
-    def load_state_dict(self, state: State) -> None:
-        """Load the generator's state."""
+class EpsilonGreedy(Composite):
+    """Take a uniform action with probability ε, drawn for each env alone; the clock sets ε after a restart, too."""
 
-
-class EpsilonGreedy:
-    """Take a uniform action with probability ε, drawn for each env alone."""
+    saved = ("generator",)
 
     def __init__(self, *, actions: int, generator: torch.Generator, epsilon: float = 0.0) -> None:
         self.actions, self.generator = actions, generator
@@ -44,17 +40,11 @@ class EpsilonGreedy:
         """Set ε."""
         self.epsilon.fill_(amount)
 
-    def state_dict(self) -> State:
-        """State of the generator; the clock sets ε."""
-        return {"generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: State) -> None:
-        """Load the generator's state."""
-        self.generator.set_state(tensor(state, "generator"))
-
-
-class GaussianNoise:
+class GaussianNoise(Composite):
     """Uniform actions at first; then the policy's action with Gaussian noise, clipped to [−1, 1]."""
+
+    saved = ("generator",)
 
     def __init__(self, *, generator: torch.Generator, scale: float) -> None:
         self.generator, self.scale = generator, scale
@@ -70,28 +60,15 @@ class GaussianNoise:
         """Draw uniform actions while ``amount`` is above 0."""
         self.random.fill_(amount > 0)
 
-    def state_dict(self) -> State:
-        """State of the generator; the clock ends the uniform phase."""
-        return {"generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: State) -> None:
-        """Load the generator's state."""
-        self.generator.set_state(tensor(state, "generator"))
-
-
-class NoExploration:
+class NoExploration(Composite):
     """No exploration: the policy's own actions."""
+
+    saved = ()
 
     def __call__(self, action: Tensor) -> Tensor:
         """``action`` itself, ``[N, ...]``."""
         return action
 
     def set(self, amount: float) -> None:
-        """Do nothing."""
-
-    def state_dict(self) -> State:
-        """Empty."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
         """Do nothing."""

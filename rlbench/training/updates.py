@@ -5,25 +5,21 @@ from __future__ import annotations
 from typing import Generic
 
 from rlbench.algorithms.base import OffPolicyLearner, OnPolicyLearner
-from rlbench.ops.state_dict import State, branch
+from rlbench.ops.state_dict import Composite
 from rlbench.records.types import Updated
 from rlbench.training.metrics import MeanMetrics
 from rlbench.training.protocols import BatchT, Rollouts, Source
 
 
-class EagerUpdater(Generic[BatchT]):
+class EagerUpdater(Composite, Generic[BatchT]):
     """The off-policy inner loop, run eagerly."""
 
+    saved = ("metrics",)
+
     def __init__(
-        self,
-        *,
-        source: Source[BatchT],
-        learner: OffPolicyLearner[BatchT],
-        batch: int,
-        metrics: MeanMetrics,
+        self, *, source: Source[BatchT], learner: OffPolicyLearner[BatchT], batch: int, metrics: MeanMetrics
     ) -> None:
-        self.source, self.learner, self.batch = source, learner, batch
-        self.metrics = metrics
+        self.source, self.learner, self.batch, self.metrics = source, learner, batch, metrics
 
     def run(self, first: int, count: int) -> None:
         """Make updates ``first`` … ``first + count − 1``."""
@@ -40,26 +36,13 @@ class EagerUpdater(Generic[BatchT]):
         """Mean metrics since the last call; None without an update."""
         return self.metrics.take()
 
-    def state_dict(self) -> State:
-        """The sums so far."""
-        return {"metrics": self.metrics.state_dict()}
 
-    def load_state_dict(self, state: State) -> None:
-        """Restore the sums."""
-        self.metrics.load_state_dict(branch(state, "metrics"))
-
-
-class RolloutUpdater:
+class RolloutUpdater(Composite):
     """The on-policy inner loop: one update on the newest rollout."""
 
-    def __init__(
-        self,
-        *,
-        source: Rollouts,
-        learner: OnPolicyLearner,
-        rows: int,
-        metrics: MeanMetrics,
-    ) -> None:
+    saved = ("metrics",)
+
+    def __init__(self, *, source: Rollouts, learner: OnPolicyLearner, rows: int, metrics: MeanMetrics) -> None:
         self.source, self.learner, self.rows, self.metrics = source, learner, rows, metrics
 
     def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
@@ -75,11 +58,3 @@ class RolloutUpdater:
     def take(self) -> Updated | None:
         """Mean metrics since the last call; None without an update."""
         return self.metrics.take(self.learner.steps)
-
-    def state_dict(self) -> State:
-        """The sums so far."""
-        return {"metrics": self.metrics.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Restore the sums."""
-        self.metrics.load_state_dict(branch(state, "metrics"))
