@@ -55,7 +55,7 @@ def parity(cell: str, runtime: Runtime, *, cycles: int = 1) -> ParityRow:
         strides(run, cycles)
     name, worst = apart(before, learned(quick), learned(plain), TOLERANCES[runtime.update_engine])
     refused = refusals(quick.updater, quick.learner)
-    ran = f"eager: {refused[0]}" if refused else engine_of(spec_of(cell), runtime, device_of(runtime)).told
+    ran = f"eager: {refused[0]}" if refused else engine_of(spec_of(cell), runtime, device_of(runtime)).description
     return {
         "cell": cell,
         "engine": runtime.update_engine,

@@ -21,7 +21,7 @@ import rlbench
 from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
 from rlbench.assembly.policy_export import export_policy
-from rlbench.assembly.restore import able, policy_player
+from rlbench.assembly.restore import policy_player, q_learning_of
 from rlbench.collectors.recording import ShardRecorder, record
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
@@ -176,7 +176,7 @@ class EpisodeRecorder:
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
-        able(spec)
+        q_learning_of(spec)
         self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
         recording_writer.clear(folder)  # not before it is known that another one can be made
         self.tracks = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)

@@ -36,12 +36,12 @@ DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
             DQN,
             "auto",
             CARD,
-            "eager: captured updates have never met a card; ask for them with --update-engine cuda-graph",
+            "eager: CUDA graphs are untested on a GPU; choose them with --update-engine cuda-graph",
         ),
         (DQN, "cuda-graph", CARD, "cuda-graph"),
         (DQN, "eager", CARD, "eager"),
         (DQN, "compiled", CPU, "compiled"),
-        (DQN, "numpy", CPU, "eager: only rollouts are learned from by hand"),
+        (DQN, "numpy", CPU, "eager: only on-policy algorithms have a numpy engine"),
         (PPO, "auto", CPU, "numpy: where networks are small, else eager"),
         (PPO, "auto", CARD, "eager: steps on a rollout are not captured"),
         (PPO, "cuda-graph", CARD, "eager: steps on a rollout are not captured"),
@@ -53,15 +53,15 @@ def test_what_is_asked_for_is_taken_where_it_can_be_else_it_says_why(
     spec: Spec, asked: str, device: torch.device, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
-    assert engine_of(spec, Runtime.model_validate({"update_engine": asked}), device).told == told
+    assert engine_of(spec, Runtime.model_validate({"update_engine": asked}), device).description == told
 
 
 def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda _: None)
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     runtime = Runtime(update_engine="compiled")
-    assert engine_of(DQN, runtime, CPU).told == "eager: no C++ compiler"
-    assert engine_of(DQN, runtime, CARD).told == "eager: no Triton"
+    assert engine_of(DQN, runtime, CPU).description == "eager: no C++ compiler"
+    assert engine_of(DQN, runtime, CARD).description == "eager: no Triton"
 
 
 def test_a_record_says_how_its_updates_were_computed() -> None:

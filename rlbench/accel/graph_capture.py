@@ -93,7 +93,7 @@ class Key(NamedTuple):
 
 
 class GraphUpdater:
-    """Eager updates, recorded; in between it may be told of anything by filling tensors in place.
+    """Eager updates, captured and replayed; between replays, settings change by filling tensors in place.
 
     A state must be loaded here too whenever one is loaded elsewhere: that moves tensors, and drops the recordings.
     """
@@ -276,7 +276,7 @@ class CudaGraphs:
         self.pool = torch.cuda.graph_pool_handle()
 
     def beside(self, work: Callable[[], None]) -> None:
-        """Carry ``work`` out on the stream for recording, after all and before all that is asked for otherwise."""
+        """Run ``work`` on the capture stream, after all earlier and before all later work of the current stream."""
         usual = torch.cuda.current_stream(self.gpu)
         self.stream.wait_stream(usual)
         with torch.cuda.stream(self.stream):

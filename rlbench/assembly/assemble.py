@@ -1,4 +1,4 @@
-"""From a Spec to a run. Only the modules of this package name concrete classes."""
+"""Build a run from its Spec. Only the modules of this package name concrete classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlbench.assembly import actor_critic, components, dqn, offline, policy_grad
 from rlbench.assembly.components import Parts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
-from rlbench.assembly.environments import apart, environments, wanted
+from rlbench.assembly.environments import async_environments, environments, goal_reward
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
 from rlbench.buffers.async_ring import AsyncRing
 from rlbench.buffers.hindsight import GoalLayout, Hindsight
@@ -43,25 +43,25 @@ from rlbench.training.updates import EagerUpdater, RolloutUpdater
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> Online | Offline:
-    """Everything a run is made of, at its beginning; ``seal`` is what its data were found to be just now, if any."""
+    """Build the training of a run before its first step; ``seal`` is the checksum of data that was just verified."""
     device = device_of(runtime)
     keep_memory()
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # equal specs, equal numbers
-    torch.backends.cudnn.allow_tf32 = False  # pixels up to 255 in ten bits would move scores
+    torch.backends.cudnn.allow_tf32 = False  # ten bits of a pixel up to 255 would change scores
     torch.manual_seed(Seeds(spec.seed).child("init").number())
-    made: Online | Offline
+    training: Online | Offline
     match spec.algo:
         case spec_offline.Offline() | OfflineQ():
-            made = offline.learned(spec, spec.algo, info, device, runtime, seal)
+            training = offline.build_offline(spec, spec.algo, info, device, runtime, seal)
         case PolicyGradient():
-            made = _on_policy(spec, spec.algo, info, device, runtime)
+            training = _on_policy(spec, spec.algo, info, device, runtime)
         case QLearning() | ActorCritic() | DiscreteSAC():
-            made = _off_policy(spec, spec.algo, info, device, runtime)
+            training = _off_policy(spec, spec.algo, info, device, runtime)
         case _:
             assert_never(spec.algo)
     torch.manual_seed(Seeds(spec.seed).child("noise").number())  # what networks draw while learning
-    return made
+    return training
 
 
 def _off_policy(spec: Spec, algo: OffPolicy, info: EnvInfo, device: torch.device, runtime: Runtime) -> Online:
@@ -135,9 +135,9 @@ def _on_policy(spec: Spec, algo: PolicyGradient, info: EnvInfo, device: torch.de
         spec, algo, info, device, runtime.update_engine, compiler
     )
     num_envs, scale = spec.task.envs, Scale(info.obs_shape) if algo.normalize_obs else None
-    nobody = Uniform(Seeds(spec.seed).torch(device))
+    unused_sampler = Uniform(Seeds(spec.seed).torch(device))
     capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
-    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs, sampler=nobody)
+    ring = ring_of(spec, info, action, device, capacity=capacity, num_envs=num_envs, sampler=unused_sampler)
     learner, updater = _rolled(spec, algo, inner, ring, info, device)
     stage = rolling(algo, info, action, learner, scale, runtime)
     return Online(
@@ -180,9 +180,9 @@ def _rolled(
 
 def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explorer) -> Collector | AsyncCollector:
     if isinstance(ring, AsyncRing) and isinstance(spec.task, AtariTask | MujocoTask):
-        return _apart(spec, spec.task, stage, ring, explorer)
+        return _async_collector(spec, spec.task, stage, ring, explorer)
 
-    def opened(segment: int) -> VectorEnv:
+    def open_envs(segment: int) -> VectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
         return environments(spec.task, seeds=env_seeds, training=True, scale=stage.scale, threads=stage.threads)
 
@@ -190,22 +190,22 @@ def _collector(spec: Spec, stage: EvaluationSetup, ring: Ring, explorer: Explore
         actor=stage.actor,
         recorder=ring,
         explorer=explorer,
-        open_envs=opened,
+        open_envs=open_envs,
         num_envs=spec.task.envs,
         bound=stage.bound,
         scale=stage.scale if isinstance(stage.scale, Scale) else None,
     )
 
 
-def _apart(
+def _async_collector(
     spec: Spec, task: AtariTask | MujocoTask, stage: EvaluationSetup, ring: AsyncRing, explorer: Explorer
 ) -> AsyncCollector:
-    def opened(segment: int) -> AsyncVectorEnv:
+    def open_envs(segment: int) -> AsyncVectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(task.envs)
-        return apart(task, seeds=env_seeds, async_batch=task.async_batch or task.envs)
+        return async_environments(task, seeds=env_seeds, async_batch=task.async_batch or task.envs)
 
     return AsyncCollector(
-        actor=stage.actor, recorder=ring, explorer=explorer, open_envs=opened, num_envs=spec.task.envs
+        actor=stage.actor, recorder=ring, explorer=explorer, open_envs=open_envs, num_envs=spec.task.envs
     )
 
 
@@ -243,7 +243,7 @@ def _sampler(
 def _source(spec: Spec, replay: Replay, info: EnvInfo, ring: Ring, generator: torch.Generator) -> Ring | Hindsight:
     if replay.hindsight is None or not isinstance(spec.task, GoalTask):
         return ring
-    goal, reward = wanted()
+    goal, reward = goal_reward()
     return Hindsight(
         ring=ring,
         layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),

@@ -1,4 +1,4 @@
-"""The parts of a run that depend on the family of its algorithm, and those that families share: torsos and ICM."""
+"""The parts of a run that depend on its algorithm's family, and the parts that families share: torsos and ICM."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def adam(*networks: nn.Module, lr: float, eps: float = 1e-8) -> torch.optim.Adam
 
 
 class Parts(NamedTuple):
-    """One family's share of a run."""
+    """The parts of an off-policy run that depend on its algorithm's family."""
 
     learner: OffPolicyLearner[Transition]
-    action: Column  # how an action lies in the ring
+    action: Column  # shape and dtype of an action in the ring
     training: Callable[[torch.Generator], Explorer]
     eval_explorer: Callable[[torch.Generator], Explorer]
-    exploration: Callable[[int], float]  # live agent steps to how much is explored
+    exploration: Callable[[int], float]  # from agent steps to the exploration rate
 
 
-def _as_preferred(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - no coin is thrown
+def _no_exploration(generator: torch.Generator) -> Explorer:  # noqa: ARG001 - it draws no number
     return NoExploration()
 
 
@@ -46,36 +46,36 @@ class OfflineParts(NamedTuple):
     """The parts of an algorithm that never explores."""
 
     learner: OffPolicyLearner[Transition]
-    action: Column  # how an action lies in the ring
-    schedules: list[Schedule]  # of the number of updates made, not of steps
-    eval_explorer: Callable[[torch.Generator], Explorer] = _as_preferred
+    action: Column  # shape and dtype of an action in the ring
+    schedules: list[Schedule]  # functions of the number of updates, not of steps
+    eval_explorer: Callable[[torch.Generator], Explorer] = _no_exploration
 
 
-def torso(chosen: Torso, spec: Spec, info: EnvInfo) -> NatureTorso | MlpTorso:
-    """Freshly drawn from torch's own generator."""
-    match chosen:
+def torso(config: Torso, spec: Spec, info: EnvInfo) -> NatureTorso | MlpTorso:
+    """Build a torso; torch's own generator draws its weights."""
+    match config:
         case Nature(scale=scale):
             return NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
         case Mlp(widths=widths, activation=activation):
             shape = (spec.task.stack, *info.obs_shape)
             return MlpTorso(obs_shape=shape, widths=widths, activation=activation)
         case _:
-            assert_never(chosen)
+            assert_never(config)
 
 
-def model(spec: Spec, wanted: spec_algo.Curiosity, lr: float, info: EnvInfo, device: torch.device) -> Curiosity:
-    """The model, freshly drawn from torch's own generator; ``lr`` is the algorithm's, if it has none of its own.
+def model(spec: Spec, config: spec_algo.Curiosity, lr: float, info: EnvInfo, device: torch.device) -> Curiosity:
+    """Build an ICM, drawn from torch's own generator; ``lr`` is the algorithm's, used if the ICM's config has none.
 
     Raises:
-        UsageError: actions are real vectors.
+        UsageError: actions are continuous.
     """
-    net = ICM(torso(wanted.torso, spec, info), hidden=wanted.hidden, actions=count(spec, info)).to(device)
+    net = ICM(torso(config.torso, spec, info), hidden=config.hidden, actions=count(spec, info)).to(device)
     return Curiosity(
         net,
-        optimizer=adam(net, lr=lr if wanted.lr is None else wanted.lr),
-        loss_scale=wanted.loss_scale,
-        reward_scale=wanted.reward_scale,
-        forward_share=wanted.forward_share,
+        optimizer=adam(net, lr=lr if config.lr is None else config.lr),
+        loss_scale=config.loss_scale,
+        reward_scale=config.reward_scale,
+        forward_share=config.forward_share,
     )
 
 
@@ -83,9 +83,9 @@ def count(spec: Spec, info: EnvInfo) -> int:
     """Number of discrete actions.
 
     Raises:
-        UsageError: they are real vectors.
+        UsageError: they are continuous.
     """
     if not isinstance(info.actions, Discrete):
-        wanted = f"{spec.algorithm} chooses among discrete actions"
-        raise UsageError(f"{spec.name}: {wanted}; {spec.task.id} wants real vectors")
+        choice = f"{spec.algorithm} chooses among discrete actions"
+        raise UsageError(f"{spec.name}: {choice}; {spec.task.id} has continuous actions")
     return info.actions.n

@@ -15,8 +15,8 @@ from rlbench.errors import UsageError
 
 M_TRIM_THRESHOLD: Final = -1  # names of glibc's mallopt
 M_MMAP_THRESHOLD: Final = -3
-KEPT: Final = 2**29  # bytes freed at the top of the heap that stay with the process
-MAPPED: Final = 2**27  # bytes from which an allocation is mapped for itself, and unmapped when freed
+TRIM_THRESHOLD: Final = 2**29  # bytes at the top of the heap that stay in the process after free
+MMAP_THRESHOLD: Final = 2**27  # bytes from which an allocation has its own mapping, which free returns
 
 
 def device_of(runtime: Runtime) -> torch.device:
@@ -43,46 +43,46 @@ def free_memory(device: torch.device) -> int:
 
 
 def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
-    """Threads torch computes with: as many as pay, for the shapes of this run.
+    """Threads of torch: as many as pay for the shapes of this run.
 
-    ``OMP_NUM_THREADS`` overrules, and before it what a checkpoint was made with.
+    A checkpoint's number comes first, then ``--threads``, then ``OMP_NUM_THREADS``.
     """
-    said = runtime.saved_threads or runtime.threads
-    if said is not None:
-        return said
-    return _asked() or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
+    threads = runtime.saved_threads or runtime.threads
+    if threads is not None:
+        return threads
+    return _omp_threads() or useful_threads(spec, gpu=device.type != "cpu", cores=cores())
 
 
 def stepping_threads(runtime: Runtime) -> int:
-    """Threads that share lanes stepped in this process: at most two, for half of a step holds the interpreter."""
-    return min(runtime.threads or _asked() or cores(), cores(), 2)
+    """Threads that step envs in this process: at most two, since half of a step holds the interpreter lock."""
+    return min(runtime.threads or _omp_threads() or cores(), cores(), 2)
 
 
 def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
-    """Processes that judge beside the training: what was asked for, or what this run's share of the cores is worth."""
-    share = min(runtime.threads or _asked() or cores(), cores())
+    """Processes that evaluate beside the training: the requested number, or one that suits the run's share of cores."""
+    share = min(runtime.threads or _omp_threads() or cores(), cores())
     return eval_worker_count(
         spec, requested=runtime.eval_workers, cores=share, threads=threads_of(spec, runtime, device)
     )
 
 
-def _asked() -> int | None:
+def _omp_threads() -> int | None:
     """The value of ``OMP_NUM_THREADS``, by which a sweep gives each of its processes a share of the cores."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) > 0 else None
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    return int(value) if value.isdigit() and int(value) > 0 else None
 
 
 def keep_memory() -> None:
-    """Let what a step frees stay with the process, where glibc is and nobody chose otherwise.
+    """Keep freed memory in the process, with glibc and unless the environment sets ``MALLOC_…``.
 
-    Else every batch's frames and activations are mapped anew, thousands of pages a step.
+    Otherwise every step maps the memory of its frames and activations again, thousands of pages.
     """
     if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
         return
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
-        library.mallopt(M_TRIM_THRESHOLD, KEPT)
-        library.mallopt(M_MMAP_THRESHOLD, MAPPED)
+        library.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD)
+        library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
 def cores() -> int:

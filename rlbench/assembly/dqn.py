@@ -69,22 +69,22 @@ def network(spec: Spec, algo: QLearning, info: EnvInfo) -> QNet:
     return QNet(body, head(algo.head, body.features, streams))
 
 
-def head(chosen: Head, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.Head:
-    """The one choice that makes DQN, C51, QR-DQN, IQN or FQF, on streams of as many numbers per action as it asks."""
-    match chosen:
+def head(config: Head, features: int, streams: Callable[[int], DuelingMLP]) -> q_heads.Head:
+    """The head of DQN, C51, QR-DQN, IQN or FQF; ``streams`` builds its MLP from the number of outputs per action."""
+    match config:
         case Expected(huber=huber):
             return q_heads.ExpectedHead(streams(1), huber=huber)
         case Categorical(n_atoms=atoms, v_min=low, v_max=high):
             return q_heads.CategoricalHead(streams(atoms), v_min=low, v_max=high)
         case Quantiles(n_quantiles=count):
             return q_heads.QuantileHead(streams(count))
-        case Implicit(n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=judge, cosines=cosines):
-            samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": judge}
+        case Implicit(n_taus=learn, n_target_taus=target, n_policy_taus=act, n_eval_taus=evaluate, cosines=cosines):
+            samples: dict[Role, int] = {"learn": learn, "target": target, "act": act, "eval": evaluate}
             return ImplicitHead(streams(1), features=features, samples=samples, cosines=cosines)
         case Proposed(n_quantiles=count, entropy=entropy, cosines=cosines):
             return ProposedHead(streams(1), features=features, count=count, entropy=entropy, cosines=cosines)
         case _:
-            assert_never(chosen)
+            assert_never(config)
 
 
 def proposing(net: QNet, beside: Extra | None = None) -> Extra | None:
@@ -100,16 +100,16 @@ def proposing(net: QNet, beside: Extra | None = None) -> Extra | None:
     return extra
 
 
-def optimizers(chosen: Head, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
-    """Adam for all but FQF's proposal, which has its own: a far slower RMSprop."""
+def optimizers(config: Head, net: QNet, *, lr: float, epsilon: float) -> list[torch.optim.Optimizer]:
+    """Adam for all parameters except FQF's fraction proposal, which has an RMSprop of a far lower rate."""
     proposal = list(net.head.proposal.parameters()) if isinstance(net.head, ProposedHead) else []
     own = {id(p) for p in proposal}
     rest = [p for p in net.parameters() if id(p) not in own]
     adam = torch.optim.Adam(rest, lr=lr, eps=epsilon, fused=True)
-    match chosen:
+    match config:
         case Proposed(lr=slow):
-            on_card = proposal[0].device.type != "cpu"  # there its count of steps must not be the host's
-            return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_card)]
+            on_gpu = proposal[0].device.type != "cpu"  # capture needs the step count on the GPU
+            return [adam, torch.optim.RMSprop(proposal, lr=slow, capturable=on_gpu)]
         case _:
             return [adam]
 

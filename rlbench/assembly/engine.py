@@ -20,7 +20,7 @@ from rlbench.ops.state_dict import Composite, Stateful
 from rlbench.training.protocols import Updater
 
 NO_ROLLOUTS = "steps on a rollout are not captured"
-UNTRIED = "captured updates have never met a card; ask for them with --update-engine cuda-graph"
+UNTRIED = "CUDA graphs are untested on a GPU; choose them with --update-engine cuda-graph"
 COMPILERS = ("g++", "clang++", "c++")  # inductor's, for the host
 
 
@@ -31,8 +31,8 @@ class Engine(NamedTuple):
     reason: str = ""
 
     @property
-    def told(self) -> str:
-        """In one line, for a record."""
+    def description(self) -> str:
+        """The engine and the reason in one line, for a record."""
         return f"{self.name}: {self.reason}" if self.reason else self.name
 
 
@@ -42,7 +42,7 @@ def compiler_of(spec: Spec, runtime: Runtime, device: torch.device) -> Compiler 
 
 
 def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
-    """The engine of a run; what fails only once it is tried is told by ``refusals``."""
+    """The engine of a run; ``refusals`` reports what fails only when it is tried."""
     rollouts = isinstance(spec.algo, PolicyGradient)
     match runtime.update_engine:
         case "eager":
@@ -51,15 +51,15 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
             lacking = _lacking(device)
             return Engine("eager", lacking) if lacking else Engine("compiled")
         case "numpy":
-            return Engine("numpy") if rollouts else Engine("eager", "only rollouts are learned from by hand")
+            return Engine("numpy") if rollouts else Engine("eager", "only on-policy algorithms have a numpy engine")
         case "cuda-graph":
             return captured(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
         case "auto":
-            return _chosen(device, rollouts=rollouts)
+            return _default(device, rollouts=rollouts)
 
 
-def _chosen(device: torch.device, *, rollouts: bool) -> Engine:
-    """The default engine; CUDA graphs are none until ``scripts/gpu_check`` has passed on a GPU."""
+def _default(device: torch.device, *, rollouts: bool) -> Engine:
+    """The default engine; never CUDA graphs until ``scripts/gpu_check`` has passed on a GPU."""
     if rollouts:
         by_hand = Engine("numpy", "where networks are small, else eager")
         return by_hand if device.type == "cpu" else Engine("eager", NO_ROLLOUTS)
@@ -67,7 +67,7 @@ def _chosen(device: torch.device, *, rollouts: bool) -> Engine:
 
 
 def captured(device: torch.device) -> Engine:
-    """Capture where there is a card, else none."""
+    """CUDA graphs with a GPU, else eager updates."""
     return Engine("cuda-graph") if device.type == "cuda" else Engine("eager", "no CUDA GPU")
 
 
@@ -75,8 +75,8 @@ def _lacking(device: torch.device) -> str:
     """The requirement of ``torch.compile`` that this machine lacks; empty if it may work."""
     if device.type == "cuda":
         return "" if find_spec("triton") else "no Triton"
-    found = any(shutil.which(name) for name in (os.environ.get("CXX", ""), *COMPILERS) if name)
-    return "" if found else "no C++ compiler"
+    installed = any(shutil.which(name) for name in (os.environ.get("CXX", ""), *COMPILERS) if name)
+    return "" if installed else "no C++ compiler"
 
 
 def select_engine(
@@ -85,14 +85,14 @@ def select_engine(
     """Updates by ``update_engine``; eager ones draw from ``generators`` and change only ``learner`` and ``sampler``."""
     if engine.name != "cuda-graph":
         return eager
-    card = next(generator.device for generator in generators)
-    streams = (*generators, torch.cuda.default_generators[card.index or 0])
-    recorder = CudaGraphs(card, streams)
+    gpu = next(generator.device for generator in generators)
+    streams = (*generators, torch.cuda.default_generators[gpu.index or 0])
+    recorder = CudaGraphs(gpu, streams)
     return GraphUpdater(eager, recorder=recorder, learner=learner, sampler=sampler, generators=streams)
 
 
 def refusals(updater: object, learner: object) -> tuple[str, ...]:
-    """Why updates are eager although another engine was chosen, as far as it has been tried; each once."""
+    """The distinct reasons why updates are eager although another engine was chosen, as far as it has been tried."""
     reasons = _refusals(learner)
     if isinstance(updater, GraphUpdater):
         reasons.append(updater.refusal)
@@ -112,7 +112,7 @@ def engaged(updater: object, learner: object) -> str:
 
 
 def _refusals(learner: object) -> list[str | None]:
-    """Why each loss is eager after all that a learner or a learner within it was to compile; None where it is not."""
+    """For each loss to be compiled, the reason why it is eager; None for a compiled loss."""
     parts = [part for part in composites(learner) if isinstance(part, Compilable)]
     return [loss.refusal for part in parts for loss in part.compiled.values() if isinstance(loss, Compiled)]
 

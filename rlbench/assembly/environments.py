@@ -19,26 +19,26 @@ from rlbench.envs.normalize import Normalized, NormalizedSnapshot, Scaling
 from rlbench.envs.render import Board, Camera, RecordVideo, Rendered, Screen, ShadowEmulator
 from rlbench.errors import UsageError
 
-SHARE = 4  # lanes from which a thread of their own pays
+ENVS_PER_THREAD = 4  # fewer do not pay for a thread
 
 
 def environments(
     task: Task, *, seeds: tuple[int, ...], training: bool, scale: Scaling | None = None, threads: int = 1
 ) -> VectorEnv:
-    """One lane per seed, freshly made; with ``scale`` they show everything in it, and move it in training.
+    """Make one env per seed; ``scale`` normalizes observations and is updated in training.
 
-    ``threads`` may share the lanes where that pays; the answers are the same.
+    Up to ``threads`` threads step the envs where that pays; the results are equal.
     """
-    made = _plain(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // SHARE)))
+    envs = _plain(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // ENVS_PER_THREAD)))
     if scale is None:
-        return made
-    if isinstance(made, Snapshot):
-        return NormalizedSnapshot(made, scale, learning=training)
-    return Normalized(made, scale, learning=training)
+        return envs
+    if isinstance(envs, Snapshot):
+        return NormalizedSnapshot(envs, scale, learning=training)
+    return Normalized(envs, scale, learning=training)
 
 
-def apart(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
-    """The same lanes for training, of which the first ``async_batch`` that are done answer."""
+def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
+    """Make training envs that answer asynchronously, in batches of the first ``async_batch`` that are done."""
     if isinstance(task, MujocoTask) and task.env == "envpool":
         from rlbench.envs.envpool_async import EnvPoolMujocoAsync
 
@@ -117,8 +117,8 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
             assert_never(task.env)
 
 
-def wanted() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
-    """Numbers in a goal, and what reaching ``[B, G]`` pays where ``[B, G]`` was desired, ``[B]``."""
+def goal_reward() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
+    """Width G of a goal, and the reward ``[B]`` of achieved goals ``[B, G]`` for desired goals ``[B, G]``."""
     from rlbench.envs.fetch import GOAL, compute_reward
 
     return GOAL, compute_reward
@@ -133,23 +133,23 @@ def describe(spec: Spec) -> EnvInfo:
         env.close()
 
 
-BEAT: Final = 0.25  # seconds of a toy's step: as fast as it can be followed
+BEAT: Final = 0.25  # seconds of a toy's step in a video
 
 
 def watch(spec: Spec, evaluation: Evaluation) -> RecordVideo:
-    """Have the first lane of games about to be played filmed.
+    """Record the video of an evaluation's first env.
 
     Raises:
-        UsageError: there is nothing to be seen of such environments, or no OpenGL to render them.
+        UsageError: the environment has no frames, or no OpenGL renders them.
     """
     try:
         camera = _camera(spec, evaluation.envs, evaluation.seeds[0])
     except UsageError:
         evaluation.envs.close()
         raise
-    watched = RecordVideo(evaluation.envs, camera)
-    evaluation.envs = watched
-    return watched
+    recorder = RecordVideo(evaluation.envs, camera)
+    evaluation.envs = recorder
+    return recorder
 
 
 def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
@@ -164,8 +164,8 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
         case MujocoTask() | GoalTask() if isinstance(inner, GymnasiumVector):
             return Rendered(inner.inside(0))
         case AtariTask() | MujocoTask() | GoalTask():
-            raise UsageError(f"{spec.name}: EnvPool shows no pictures; leave --video out")
+            raise UsageError(f"{spec.name}: EnvPool renders no frames; leave --video out")
         case _ if task.id == "Catch":
             return Board(seconds=BEAT)
         case _:
-            raise UsageError(f"{spec.name}: there is nothing to film of {task.id}; leave --video out")
+            raise UsageError(f"{spec.name}: {task.id} renders no frames; leave --video out")

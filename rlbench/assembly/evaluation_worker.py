@@ -63,11 +63,11 @@ def evaluate(bench: Bench, epoch: int, policy: dict[str, Tensor], replies: int) 
     """Evaluate weights ``[...]`` by name as the training would; report progress and the result."""
     into_module(bench.policy, dict(policy))
     _reply(replies, EvaluationProgress(0))
-    running, reported = evaluation(bench.spec, bench.info, bench.setup, torch.device("cpu"), epoch), monotonic()
+    running, report_time = evaluation(bench.spec, bench.info, bench.setup, torch.device("cpu"), epoch), monotonic()
     for games in running:
-        if monotonic() - reported > PROGRESS_INTERVAL:
+        if monotonic() - report_time > PROGRESS_INTERVAL:
             _reply(replies, EvaluationProgress(games))
-            reported = monotonic()
+            report_time = monotonic()
     _reply(replies, running.result())
 
 

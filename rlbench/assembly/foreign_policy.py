@@ -1,4 +1,4 @@
-"""Policies of other programs, played by the protocol of a task."""
+"""Policies of other programs, evaluated by the protocol of a task."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Model = Callable[[Tensor], NDArray[np.float64]]
 """From observations ``[N, F]`` float32 or ``[N, K, H, W]`` uint8 to ``[N, …]``."""
 
 STRIDES = (4, 2, 1)
-"""Of NatureCNN's convolutions."""
+"""Strides of NatureCNN's convolutions."""
 
 
 class ForeignActor:
     """Actor of another program; its outputs become actions of the task.
 
-    Discrete: one number is the action, one for each action are values or logits, of which the greatest is taken.
+    Discrete: one number is the action; one number per action is a value or logit, and the greatest is taken.
     Continuous: ``units`` says whether outputs lie in [−1, 1] or between the environment's bounds; they are clipped.
     """
 
@@ -69,8 +69,8 @@ class ForeignActor:
                 return action.long()
             case Box(low=low, high=high) if width == len(low):
                 bounds = torch.from_numpy(np.stack([low, high])).double()
-                scaled = output if self.normalized else (2 * output - bounds.sum(0)) / (bounds[1] - bounds[0])
-                return scaled.clamp(-1, 1).float()
+                action_in_bounds = output if self.normalized else (2 * output - bounds.sum(0)) / (bounds[1] - bounds[0])
+                return action_in_bounds.clamp(-1, 1).float()
             case Discrete(n=n):
                 expected = f"1 or {n}"
             case Box(low=low):
@@ -115,13 +115,13 @@ def _tensors(layer: Layer) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def model_actor(path: Path, form: ModelFormat, info: EnvInfo) -> Iterator[ForeignActor]:
-    """Within it, the model of a file acts, in a process of its own; its actions are in the environment's units."""
+    """Run a file's model in a process of its own; its actions are in the environment's units."""
     with ModelClient(path, form) as client:
         yield ForeignActor(path, lambda obs: client(obs.cpu().numpy()), info, normalized=False)
 
 
 def foreign_evaluation(spec: Spec, actor: ForeignActor, info: EnvInfo, seeds: Seeds) -> Evaluation:
-    """Episodes about to be played by ``spec.protocol`` on the CPU."""
+    """Prepare the evaluation of a foreign policy by ``spec.protocol`` on the CPU."""
     runtime = Runtime(device="cpu")
     torch.set_num_threads(threads_of(spec, runtime, torch.device("cpu")))
     shape, dtype = (info.actions.low.shape, torch.float32) if isinstance(info.actions, Box) else ((), torch.int64)

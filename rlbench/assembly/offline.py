@@ -1,4 +1,4 @@
-"""A run on recorded experience, from its Spec: the data, a ring of them, and the world in which policies are judged."""
+"""Build an offline run from its Spec: the data set, its ring, and the evaluation of its policies."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from rlbench.training.updates import EagerUpdater
 
 
 class Experience(NamedTuple):
-    """The data set."""
+    """The data set of a run."""
 
-    recorded: Dataset
-    sha256: str  # of the file, or of what was recorded for a smoke run
-    stretched: bool = True  # whether actions are as they are sent here, in [−1, 1]; else in the environment's units
+    data: Dataset
+    sha256: str  # of the file; or the origin of a smoke run's data
+    normalized: bool = True  # actions lie in [−1, 1]; else they are in the environment's units
 
 
 def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
-    """The data of a run; a smoke run without any records some with random actions, and takes few of recorded play.
+    """Read the data of a run; a smoke run without a data set records random actions, and reads few recorded frames.
 
-    Every byte is hashed before HDF5 opens them, for damage could end the process; not again where the caller has just
-    done so, which ``seal`` says, and nobody has touched the file since.
+    The file is hashed before HDF5 opens it, since damage could end the process. A ``seal`` of the unchanged file saves
+    the second hash.
 
     Raises:
-        UsageError: the data are nowhere; the message says where they were looked for, and what to do.
+        UsageError: the data are not found; the message names the folders searched, and what to do.
         RefusedFile: they are damaged.
     """
     path = source(spec, task, runtime)
@@ -65,21 +65,19 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     if seal is None or not checksums.is_unchanged(file, seal):
         seal = checksums.verify(file)
     check_identity(task, path)
-    if recording_reader.is_frames(
-        path
-    ):  # how many there are is known by now alone; and a million are no matter of seconds
+    if recording_reader.is_frames(path):  # a million frames take longer than a smoke run
         few = min(SMOKE, int((~recording_reader.outline(path).final).sum())) if spec.smoke else None
         return Experience(recording_reader.read(path, few, room=available_memory()), seal.sha256)
     made_here = "rlbench" in loader.metadata(path)
-    recorded = loader.read(path, task.data, once=True, room=available_memory())
-    return Experience(recorded, seal.sha256, made_here)
+    data = loader.read(path, task.data, once=True, room=available_memory())
+    return Experience(data, seal.sha256, made_here)
 
 
 def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
-    """The path of a run's data; None if a smoke run records its own, for lack of others.
+    """The path of a run's data; None if a smoke run has no data set and records its own.
 
     Raises:
-        UsageError: the data are nowhere.
+        UsageError: the data are not found.
     """
     if spec.smoke and runtime.dataset is None:
         table = not task.dataset or task.dataset in RECORDINGS
@@ -88,7 +86,7 @@ def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
     return locations.find(task.data, None if runtime.dataset is None else Path(runtime.dataset))
 
 
-def learned(
+def build_offline(
     spec: Spec,
     algo: Offline | OfflineQ,
     info: EnvInfo,
@@ -96,29 +94,29 @@ def learned(
     runtime: Runtime,
     seal: Seal | None = None,
 ) -> trainer.Offline:
-    """Everything an offline run is made of, at its beginning; ``seal`` is what its data were found to be just now."""
+    """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
     seeds, parts = Seeds(spec.seed), parts_of(spec, algo, info, device, compiler_of(spec, runtime, device))
-    found = _fitting(spec, info, runtime, seal)
-    recorded, scale = _scaled(algo, found.recorded)
-    placed = scale is not None and recorded.final is not None and scale.normalize_in_place(recorded.obs)
-    coins = seeds.child("replay").torch(device)
-    data = ring(
-        recorded,
+    dataset = _fitting(spec, info, runtime, seal)
+    data, scale = _preprocess(algo, dataset.data)
+    normalized_in_place = scale is not None and data.final is not None and scale.normalize_in_place(data.obs)
+    generator = seeds.child("replay").torch(device)
+    buffer = ring(
+        data,
         n_step=algo.n_step,
         gamma=algo.gamma,
-        generator=coins,
+        generator=generator,
         device=device,
-        scale=None if placed else scale,
+        scale=None if normalized_in_place else scale,
         stack=spec.task.stack,
     )
-    stage = watching(parts, _fixed(scale), stepping_threads(runtime))
-    told = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
-    config = pool.frame(pool.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), told)
-    eager = EagerUpdater(source=data, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
+    stage = evaluation_setup(parts, _fixed(scale), stepping_threads(runtime))
+    normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
+    config = pool.frame(pool.WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device)), normalization)
+    eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine = engine_of(spec, runtime, device)
     return trainer.Offline(
-        updater=select_engine(eager, engine, learner=parts.learner, sampler=data.sampler, generators=(coins,)),
-        sampler=data.sampler,
+        updater=select_engine(eager, engine, learner=parts.learner, sampler=buffer.sampler, generators=(generator,)),
+        sampler=buffer.sampler,
         learner=parts.learner,
         noise=RngState(device if device.type == "cuda" else None),
         evaluate=lambda epoch: evaluation(spec, info, stage, device, epoch),
@@ -127,16 +125,16 @@ def learned(
         ),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=trainer.Data(found.sha256, None if scale is None else {**told}),
+        data=trainer.Data(dataset.sha256, None if scale is None else {**normalization}),
     )
 
 
 def _fitting(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
-    """The data of a run, which are of its world."""
+    """The data of a run, checked against its environment."""
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
-    found = experience(spec, spec.task, runtime, seal)
-    return found._replace(recorded=check_compatibility(spec.task, found.recorded, info, stretched=found.stretched))
+    dataset = experience(spec, spec.task, runtime, seal)
+    return dataset._replace(data=check_compatibility(spec.task, dataset.data, info, normalized=dataset.normalized))
 
 
 def staged(
@@ -150,7 +148,7 @@ def staged(
     if not isinstance(spec.algo, Offline | OfflineQ):
         raise TypeError(spec.algo)
     parts = parts_of(spec, spec.algo, info, device)
-    return parts, watching(parts, _fixed(scale), threads)
+    return parts, evaluation_setup(parts, _fixed(scale), threads)
 
 
 def _fixed(scale: Scale | None) -> Fixed | None:
@@ -158,7 +156,7 @@ def _fixed(scale: Scale | None) -> Fixed | None:
     return None if scale is None else Fixed(scale.mean, scale.deviation)
 
 
-def watching(parts: OfflineParts, scale: Fixed | None, threads: int) -> EvaluationSetup:
+def evaluation_setup(parts: OfflineParts, scale: Fixed | None, threads: int) -> EvaluationSetup:
     """The evaluation setup of an offline learner."""
     return EvaluationSetup(
         actor=parts.learner,
@@ -179,45 +177,45 @@ def parts_of(
     return offline_discrete.parts(spec, algo, info, device, compiler)
 
 
-def _scaled(algo: Offline | OfflineQ, recorded: Dataset) -> tuple[Dataset, Scale | None]:
-    """The data with rewards as they are learned from, and a scale of observations; numbered ones as they are."""
+def _preprocess(algo: Offline | OfflineQ, data: Dataset) -> tuple[Dataset, Scale | None]:
+    """The data with scaled rewards, and the normalization of observations; data with discrete actions unchanged."""
     if not isinstance(algo, Offline):
-        return recorded, None
+        return data, None
     if algo.terminate_on_end:
-        recorded = terminated_on_end(recorded)
-    return _paid(recorded, algo.return_span), scale_of(recorded) if algo.normalize_obs else None
+        data = terminated_on_end(data)
+    return _scale_rewards(data, algo.return_span), scale_of(data) if algo.normalize_obs else None
 
 
-def _paid(recorded: Dataset, span: float | None) -> Dataset:
+def _scale_rewards(data: Dataset, span: float | None) -> Dataset:
     """The data with rewards scaled so that the best episode's return lies ``span`` above the worst's."""
     if span is None:
-        return recorded
-    returns = episode_returns(recorded)
+        return data
+    returns = episode_returns(data)
     width = float(returns.max() - returns.min()) if len(returns) else 0.0
     if width <= 0:
-        return recorded
-    return recorded._replace(reward=(recorded.reward * (span / width)).astype(np.float32))
+        return data
+    return data._replace(reward=(data.reward * (span / width)).astype(np.float32))
 
 
 def _random(task: OfflineTask) -> Dataset:
-    """``SMOKE`` steps of random actions in one lane."""
+    """``SMOKE`` steps of random actions in one env."""
     envs = environments(task.world, seeds=(0,), training=False)
     try:
         draw, actions = np.random.default_rng(0), envs.info.actions
         if isinstance(actions, Discrete):
-            return _acted(envs, draw.integers(actions.n, size=(SMOKE, 1)))
-        return _acted(envs, draw.uniform(-1, 1, (SMOKE, 1, _width(actions))).astype(np.float32))
+            return _play(envs, draw.integers(actions.n, size=(SMOKE, 1)))
+        return _play(envs, draw.uniform(-1, 1, (SMOKE, 1, _width(actions))).astype(np.float32))
     finally:
         envs.close()
 
 
-def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> Dataset:
+def _play(envs: VectorEnv, actions: NDArray[np.float32] | NDArray[np.int64]) -> Dataset:
     """The steps of one env under actions ``[N, 1, A]`` or ``[N, 1]``."""
-    obs, seen, led_to, answers = envs.reset(), [], [], []
-    for action in chosen:
+    obs, observations, led_to, answers = envs.reset(), [], [], []
+    for action in actions:
         envs.send(action)
         step = envs.recv()
-        seen.append(obs[0])
+        observations.append(obs[0])
         led_to.append(step.obs[0])
         answers.append((step.reward[0], step.terminated[0], step.truncated[0]))
         obs = step.obs
@@ -226,8 +224,8 @@ def _acted(envs: VectorEnv, chosen: NDArray[np.float32] | NDArray[np.int64]) -> 
             obs = envs.recv().obs
     reward, terminated, truncated = zip(*answers, strict=True)
     return Dataset(
-        obs=np.asarray(seen, envs.info.obs_dtype),
-        action=chosen[:, 0],
+        obs=np.asarray(observations, envs.info.obs_dtype),
+        action=actions[:, 0],
         reward=np.asarray(reward, np.float32),
         terminated=np.asarray(terminated, np.bool_),
         truncated=np.asarray(truncated, np.bool_),

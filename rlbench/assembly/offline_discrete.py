@@ -1,4 +1,4 @@
-"""IL, BCQ, CQL and CRR among discrete actions, from their Spec."""
+"""IL, BCQ, CQL and CRR for discrete actions, from their Spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlbench.assembly.components import OfflineParts, adam, count, torso
 from rlbench.assembly.dqn import head, optimizers, proposing
 from rlbench.buffers.ring import Column
 from rlbench.collectors.explore import EpsilonGreedy
-from rlbench.config import offline_discrete as asked
+from rlbench.config import offline_discrete as methods
 from rlbench.config.offline_discrete import OfflineQ
 from rlbench.config.run import Spec
 from rlbench.envs.base import EnvInfo
@@ -27,17 +27,19 @@ from rlbench.ops.types import Transition
 def parts(
     spec: Spec, algo: OfflineQ, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> OfflineParts:
-    """The learner, its networks freshly drawn from torch's own generator, and what goes with it.
+    """Build the learner and its parts; torch's own generator draws the networks' weights.
 
     Raises:
-        UsageError: actions are real vectors.
+        UsageError: actions are continuous.
     """
     actions = count(spec, info)
     return OfflineParts(
         learner=_learner(spec, algo, info, device, compiler),
         action=Column((), torch.int64),
         schedules=[],
-        eval_explorer=lambda coin: EpsilonGreedy(actions=actions, generator=coin, epsilon=spec.protocol.epsilon),
+        eval_explorer=lambda generator: EpsilonGreedy(
+            actions=actions, generator=generator, epsilon=spec.protocol.epsilon
+        ),
     )
 
 
@@ -52,18 +54,18 @@ def _learner(
         )
 
     match algo.method:
-        case asked.Imitation():
+        case methods.Imitation():
             actor = BehaviorPolicy(body, streams(1)).to(device)
             optimizer = adam(actor, lr=algo.lr, eps=algo.adam_epsilon)
             return Imitation(actor, actor_optimizer=optimizer, compiler=compiler)
-        case asked.Conservative(conservative_weight=weight):
+        case methods.Conservative(conservative_weight=weight):
             plain = QNet(body, head(algo.head, body.features, streams)).to(device)
             return _valued(algo, plain, compiler, extra=conservatism(weight))
-        case asked.BatchConstrained(threshold=threshold, penalty=penalty):
+        case methods.BatchConstrained(threshold=threshold, penalty=penalty):
             net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
             select, extra = behavior_mask(net, threshold), imitation(net, penalty)
             return _valued(algo, net, compiler, select=select, extra=extra)
-        case asked.CriticRegularized() as method:
+        case methods.CriticRegularized() as method:
             net = QNetWithPolicy(body, head(algo.head, body.features, streams), streams(1)).to(device)
             return CRR(
                 net,
@@ -80,7 +82,7 @@ def _learner(
 def _valued(
     algo: OfflineQ, net: QNet, compiler: Compiler | None, *, extra: Extra, select: Selector | None = None
 ) -> QLearner:
-    """Double Q-learning, and what is added to it."""
+    """Double Q-learning with an additional loss ``extra`` and a restriction ``select`` of the greedy action."""
     return QLearner(
         net,
         optimizers=optimizers(algo.head, net, lr=algo.lr, epsilon=algo.adam_epsilon),

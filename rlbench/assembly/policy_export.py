@@ -1,7 +1,7 @@
-"""The actor of a finished run as a policy file: what ``datasets/policies.py`` reads.
+"""The actor of a finished run as a policy file, which ``datasets/policies.py`` reads.
 
-Where observations were normalised in training, what was known of them goes with it. An actor that adds its spread
-behind the bound, as those of IQL and CRR do, goes without it: the format has the spread before the bound.
+The file holds the normalization of observations, if the run has one. It has no std for actors that add noise after the
+bound, as those of IQL and CRR do: in the format, noise comes before the bound.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from rlbench.ops.state_dict import State, branch, tensor
 HIDDEN = re.compile(r"torso\.layers\.(\d+)\.weight")
 
 
-def export_policy(spec: Spec, kept: State, *, name: str) -> bytes:
-    """The bytes of a policy file, from what a run keeps of its best or last policy.
+def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
+    """Return the bytes of a policy file of the best or last policy in the ``checkpoint`` of a run.
 
     Raises:
-        UsageError: the run chooses among discrete actions or candidates, or did not keep the scale of its observations.
+        UsageError: the policy has discrete actions or candidates, or its checkpoint has no scale of observations.
     """
     export = spec.algo.export
     if isinstance(export, str):
         raise UsageError(f"{name}: {export}")
-    state = _actor(branch(kept, "policy"))
+    state = _actor(branch(checkpoint, "policy"))
     if not export.log_std:
         state.pop("log_std", None)
     mean = "action" if "action.weight" in state else "mean"
     if f"{mean}.weight" not in state:
-        raise UsageError(f"{name}: chooses among discrete actions; only real ones are recorded")
+        raise UsageError(f"{name}: chooses among discrete actions; only continuous ones are recorded")
     arrays = _layers(state, mean)
     facts = {
         "format": "actor-v1",
@@ -54,7 +54,7 @@ def export_policy(spec: Spec, kept: State, *, name: str) -> bytes:
         "source": "rlbench",
     }
     if spec.algo.normalizes_obs:
-        arrays |= _scale(kept, name)
+        arrays |= _scale(checkpoint, name)
         facts["obs_norm"] = "true"
         if spec.algo.learns_from == "rollouts":
             facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CLIP)}
@@ -74,8 +74,8 @@ def _actor(state: State) -> State:
 
 
 def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
-    """Every layer under the name that a policy file has for it, the first one first."""
-    numbers = sorted(int(found[1]) for key in state if (found := HIDDEN.fullmatch(key)))
+    """Layers by their names in a policy file, from input to output."""
+    numbers = sorted(int(match[1]) for key in state if (match := HIDDEN.fullmatch(key)))
     names = {f"torso.layers.{number}": f"layers.{place}" for place, number in enumerate(numbers)} | {mean: "mean"}
     if "log_std.weight" in state:
         names["log_std"] = "log_std"
@@ -85,9 +85,9 @@ def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
     return {there: _numbers(tensor(state, here)) for here, there in keys.items()}
 
 
-def _scale(kept: State, name: str) -> dict[str, NDArray[np.generic]]:
-    """Mean and variance of the observations that the run saw, or that are in the data it learned from."""
-    scale = branch(kept, "scale")
+def _scale(state: State, name: str) -> dict[str, NDArray[np.generic]]:
+    """Mean and variance of the observations of the run's environments or data set."""
+    scale = branch(state, "scale")
     if not scale:
         raise UsageError(
             f"{name}: its checkpoint does not hold the scale of its observations; run it again with --force"
@@ -97,5 +97,5 @@ def _scale(kept: State, name: str) -> dict[str, NDArray[np.generic]]:
 
 
 def _numbers(value: torch.Tensor) -> NDArray[np.generic]:
-    found: NDArray[np.generic] = value.detach().cpu().numpy()
-    return found
+    array: NDArray[np.generic] = value.detach().cpu().numpy()
+    return array

@@ -26,12 +26,12 @@ from rlbench.nets.torsos import MlpTorso, NatureTorso
 from rlbench.seeds import Seeds
 from rlbench.training.protocols import Schedule
 
-SMALL = 2**23  # multiplications of one layer for one batch, beyond which a framework costs nothing beside them
-LAST = 0.01  # what the weights of the layer that gives the mean are multiplied by at the start
+SMALL = 2**23  # multiplications of one layer for one batch; with more, torch's overhead does not matter
+LAST = 0.01  # factor of the initial weights of the layer of the mean
 
 
 class OnPolicyParts(NamedTuple):
-    """The family's share of a run."""
+    """The parts of an on-policy run that depend on its algorithm."""
 
     learner: OnPolicyLearner
     optimizer: torch.optim.Optimizer
@@ -46,11 +46,11 @@ def build_on_policy(
     engine: EngineName = "eager",
     compiler: Compiler | None = None,
 ) -> OnPolicyParts:
-    """The learner, its networks freshly drawn from torch's own generator, with steps computed by ``engine``.
+    """Build the learner, drawn from torch's own generator, whose updates ``engine`` computes.
 
     Raises:
-        UsageError: natural gradients are asked for, and actor and critic share their torso; or ``engine`` is numpy, and
-            the method or the networks have no numpy engine.
+        UsageError: NPG or TRPO has a torso shared by actor and critic; or ``engine`` is numpy, and the method or the
+            networks have no numpy engine.
     """
     if engine == "numpy" and (device.type != "cpu" or algo.torso.kind != "mlp" or algo.method.kind == "reinforce"):
         raise UsageError("update_engine=numpy: only PPO, A2C, NPG and TRPO with algo.torso=mlp on a CPU; use auto")
@@ -59,12 +59,12 @@ def build_on_policy(
     if isinstance(algo.method, spec_algo.Reinforce):
         actor = _actor(spec, algo, info).to(device)
         optimizer = _optimizer(algo, actor)
-        scaled = algo.scale_returns
+        normalize = algo.scale_returns
         reinforce = Reinforce(
             actor,
             optimizer=optimizer,
             gamma=algo.gamma,
-            normalize_returns=scaled,
+            normalize_returns=normalize,
             greedy=algo.greedy,
             compiler=compiler,
         )
@@ -130,17 +130,17 @@ def _natural(
 
 
 def _numpy_pays(net: SeparateActorCritic, engine: EngineName, rows: int) -> bool:
-    """Choose the numpy engine if asked for, and by itself for at most ``SMALL`` multiplications of the widest layer."""
+    """True if ``engine`` is numpy, or is auto and the widest layer has at most ``SMALL`` multiplications a batch."""
     multiplications = rows * max(parameter.numel() for parameter in net.parameters())
     on_cpu = next(net.parameters()).device.type == "cpu"
     return on_cpu and (engine == "numpy" or (engine == "auto" and multiplications <= SMALL))
 
 
 def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
-    """Actor and critic: apart on vectors, with shared convolutions on frames.
+    """Build actor and critic: separate networks on vectors, shared convolutions on frames.
 
     Raises:
-        UsageError: convolutions are asked for, and actions are real.
+        UsageError: the torso is convolutional and actions are continuous.
     """
     match algo.torso:
         case Nature(scale=scale):
@@ -148,7 +148,7 @@ def network(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> ActorValue:
                 raise UsageError(f"{spec.name}: convolutions choose among discrete actions; choose algo.torso=mlp")
             torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
             shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
-            if scale:  # as documented: the newer settings came together
+            if scale:  # the published settings with scaled frames also use orthogonal initialization
                 orthogonal([shared.torso])
             return shared
         case Mlp():
@@ -175,8 +175,8 @@ def _actor(spec: Spec, algo: PolicyGradient, info: EnvInfo) -> GaussianActor | D
 
 
 def _torso(spec: Spec, mlp: Mlp, info: EnvInfo) -> MlpTorso:
-    stacked = (spec.task.stack,) if spec.task.stack > 1 else ()
-    return MlpTorso(obs_shape=(*stacked, *info.obs_shape), widths=mlp.widths, activation=mlp.activation)
+    stack = (spec.task.stack,) if spec.task.stack > 1 else ()
+    return MlpTorso(obs_shape=(*stack, *info.obs_shape), widths=mlp.widths, activation=mlp.activation)
 
 
 def _actions(info: EnvInfo) -> int:
@@ -190,7 +190,7 @@ def _optimizer(algo: PolicyGradient, net: nn.Module) -> torch.optim.Optimizer:
 
 
 def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Schedule]:
-    """The learning rate, where it falls: from its start to 0."""
+    """The schedule of the learning rate, linear to 0, if it decays."""
     if algo.lr_decay_steps is None:
         return []
 
@@ -202,14 +202,14 @@ def schedules(algo: PolicyGradient, optimizer: torch.optim.Optimizer) -> list[Sc
 
 
 class Bound(Protocol):
-    """Brings chosen actions to what the environment takes."""
+    """Maps the policy's actions into the environment's bounds."""
 
     def __call__(self, action: Tensor) -> Tensor:
-        """``[N, ...]`` to the same."""
+        """Map ``[N, ...]`` to ``[N, ...]``."""
 
 
 def bound(algo: PolicyGradient, info: EnvInfo) -> Bound:
-    """The bound of an action before its execution: continuous ones are mapped to [−1, 1]."""
+    """The bound of actions: discrete ones pass unchanged, continuous ones are mapped to [−1, 1]."""
     if isinstance(info.actions, Discrete):
         return as_it_is
     return _squashed if algo.bound == "tanh" else _clipped

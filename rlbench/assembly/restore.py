@@ -1,6 +1,6 @@
-"""Stored policies: evaluated by the protocol of their run, or playing with any exploration.
+"""Saved policies: evaluated by the protocol of their run, or played with any exploration.
 
-No replay, rollout or recorded data is made for them.
+They need no replay buffer, rollout or data set.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from rlbench.ops.state_dict import State, branch, into_module, tensor
 from rlbench.seeds import Seeds
 
 
-def restore_evaluation(spec: Spec, kept: State, runtime: Runtime, seeds: Seeds) -> Evaluation:
-    """Games about to be played by ``spec.protocol``, of the policy ``kept`` of a run of ``spec``.
+def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds) -> Evaluation:
+    """Prepare the evaluation by ``spec.protocol`` of the policy in the ``state`` of a run of ``spec``.
 
     Raises:
-        UsageError: the device is not there, or the run did not keep all that is needed.
-        RefusedFile: what was kept is another network's.
+        UsageError: the device is missing, or the checkpoint lacks the scale of observations.
+        RefusedFile: the checkpoint holds another network.
     """
     device, info = device_of(runtime), describe(spec)
     torch.set_num_threads(threads_of(spec, runtime, device))
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False  # as in training
     torch.backends.cudnn.allow_tf32 = False
-    return protocol_evaluation(spec, info, _stage(spec, kept, info, device, runtime), device, seeds)
+    return protocol_evaluation(spec, info, _stage(spec, state, info, device, runtime), device, seeds)
 
 
-def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
+def _stage(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
     """The evaluation setup of a policy with restored parameters."""
     match spec.algo:
         case Offline() | OfflineQ():
             parts = offline.parts_of(spec, spec.algo, info, device)
             policy, stage = (
                 parts.learner.policy(),
-                offline.watching(parts, _fixed(spec, kept), stepping_threads(runtime)),
+                offline.evaluation_setup(parts, _fixed(spec, state), stepping_threads(runtime)),
             )
         case PolicyGradient():
             learner, _, action = policy_gradient.build_on_policy(spec, spec.algo, info, device)
-            scale = _scale(spec, spec.algo, kept, info)
+            scale = _scale(spec, spec.algo, state, info)
             policy, stage = learner.policy(), assemble.rolling(spec.algo, info, action, learner, scale, runtime)
         case QLearning() | ActorCritic() | DiscreteSAC():
             own = assemble.parts_of(spec, spec.algo, info, device)
@@ -63,7 +63,7 @@ def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime
         case _:
             assert_never(spec.algo)
     try:
-        into_module(policy, branch(kept, "policy"))
+        into_module(policy, branch(state, "policy"))
     except (RuntimeError, TypeError):
         raise RefusedFile(
             f"{spec.name}: the checkpoint holds another network than the Spec; --force runs it again"
@@ -71,29 +71,29 @@ def _stage(spec: Spec, kept: State, info: EnvInfo, device: torch.device, runtime
     return stage
 
 
-def _fixed(spec: Spec, kept: State) -> Fixed | None:
-    """The scale of recorded observations, where the policy saw them in one."""
+def _fixed(spec: Spec, state: State) -> Fixed | None:
+    """The normalization of a data set's observations, if the policy uses one."""
     if not (isinstance(spec.algo, Offline) and spec.algo.normalize_obs):
         return None
-    scale = _kept_scale(spec, kept)
+    scale = _saved_scale(spec, state)
     mean, deviation = (tensor(scale, part).cpu().numpy() for part in ("mean", "deviation"))  # as checkpoints name them
     return Fixed(mean, deviation)
 
 
-def _scale(spec: Spec, algo: PolicyGradient, kept: State, info: EnvInfo) -> Scale | None:
-    """The scale that the observations of training had, which nothing moves any more."""
+def _scale(spec: Spec, algo: PolicyGradient, state: State, info: EnvInfo) -> Scale | None:
+    """The running normalization of training's observations, now constant."""
     if not algo.normalize_obs:
         return None
     scale = Scale(info.obs_shape)
-    scale.load_state_dict(_kept_scale(spec, kept))
+    scale.load_state_dict(_saved_scale(spec, state))
     return scale
 
 
-def _kept_scale(spec: Spec, kept: State) -> State:
-    found = branch(kept, "scale")
-    if not found:
+def _saved_scale(spec: Spec, state: State) -> State:
+    scale = branch(state, "scale")
+    if not scale:
         raise UsageError(f"{spec.name}: its checkpoint has no scale of observations; --force runs it again")
-    return found
+    return scale
 
 
 class PolicyPlayer(NamedTuple):
@@ -102,7 +102,7 @@ class PolicyPlayer(NamedTuple):
     actor: Actor
     frame_stacker: Ring  # stacks the frames that the actor observes
     explorer: EpsilonGreedy
-    envs: VectorEnv  # freshly made, of whole games and raw points
+    envs: VectorEnv  # whole games with unclipped rewards
 
 
 def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, seed: int) -> PolicyPlayer:
@@ -111,7 +111,7 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     Raises:
         UsageError: it does not learn the values of discrete actions.
     """
-    algo = able(spec)
+    algo = q_learning_of(spec)
     seeds, device, info = Seeds(seed).child("games"), torch.device("cpu"), describe(spec)
     if not isinstance(info.actions, Discrete):
         raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
@@ -121,31 +121,33 @@ def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, se
     torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
     env_seeds = seeds.child("env").numbers(num_envs)
     generator = seeds.child("explore").torch(device)
-    nobody = Uniform(seeds.torch(device))  # never drawn from: this ring only stacks frames
+    unused_sampler = Uniform(seeds.torch(device))  # never drawn from: this ring only stacks frames
     capacity = (spec.task.stack + 2) * num_envs
     return PolicyPlayer(
         actor=learner,
-        frame_stacker=ring_of(spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=nobody),
+        frame_stacker=ring_of(
+            spec, info, parts.action, device, capacity=capacity, num_envs=num_envs, sampler=unused_sampler
+        ),
         explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
         envs=environments(spec.task, seeds=env_seeds, training=False),
     )
 
 
-def able(spec: Spec) -> QLearning:
+def q_learning_of(spec: Spec) -> QLearning:
     """The algorithm of ``spec``, if its games can be recorded.
 
     Raises:
         UsageError: it does not learn the values of discrete actions.
     """
     if not isinstance(spec.algo, QLearning):
-        raise UsageError(f"{spec.name}: is no Q-learning; games are recorded of dqn, qrdqn and their kin")
+        raise UsageError(f"{spec.name}: is no Q-learning; only dqn, qrdqn and their variants record games")
     return spec.algo
 
 
-def fingerprint(kept: State) -> str:
-    """SHA-256 of a kept policy's parameters, as ``outcome.json`` says it of the last one."""
+def fingerprint(state: State) -> str:
+    """SHA-256 of a saved policy's parameters, as in ``outcome.json``."""
     total = sha256()
-    for name, value in sorted(branch(kept, "policy").items()):
+    for name, value in sorted(branch(state, "policy").items()):
         if isinstance(value, torch.Tensor):
             total.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()

@@ -290,7 +290,7 @@ def _updates() -> Iterator[Finding]:
 
     device = device_of(Runtime())
     rollouts = "of PPO, A2C, NPG and TRPO by hand where networks are small" if device.type == "cpu" else "eager"
-    yield Finding("ok", "updates", f"{captured(device).told}; on rollouts {rollouts}")
+    yield Finding("ok", "updates", f"{captured(device).description}; on rollouts {rollouts}")
 
 
 def _data() -> Iterator[Finding]:

@@ -100,7 +100,7 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
     return environment(
         device=str(device),
         gpu=cuda.get_device_name() if device.type == "cuda" else None,
-        updates=engine_of(spec, runtime, device).told,
+        updates=engine_of(spec, runtime, device).description,
         torch_threads=threads_of(spec, runtime, device),
         env=dict(describe(spec).versions),
         **({} if data is None else {"data": data.metadata()}),

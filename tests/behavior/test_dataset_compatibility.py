@@ -86,7 +86,7 @@ def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sen
     for path, due in ((folder, -0.5), (own, 0.5)):
         assert isinstance(spec.task, OfflineTask)
         found = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
-        action = check_compatibility(spec.task, found.recorded, describe(spec), stretched=found.stretched).action
+        action = check_compatibility(spec.task, found.data, describe(spec), normalized=found.normalized).action
         np.testing.assert_array_equal(action[:5], np.full((5, 1), due, np.float32))
         assert action.dtype == np.float32
 
@@ -97,14 +97,14 @@ def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_z
     obs[:, :27] = np.arange(27)
     ends = np.zeros(5, np.bool_)
     recorded = Dataset(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, obs + 0)
-    found = check_compatibility(ant, recorded, info, stretched=False)
+    found = check_compatibility(ant, recorded, info, normalized=False)
     assert found.next_obs is not None and found.obs.shape == found.next_obs.shape == (5, 27)
     np.testing.assert_array_equal(found.obs[3], np.arange(27, dtype=np.float32))
     for shown in (recorded.obs, recorded.next_obs):
         assert shown is not None
         shown[2, 100] = 1e-3
         with pytest.raises(RefusedFile, match="111 and 8 numbers, Ant-v4 has 27 and 8"):
-            check_compatibility(ant, recorded, info, stretched=False)
+            check_compatibility(ant, recorded, info, normalized=False)
         shown[2, 100] = 0
 
 
@@ -115,7 +115,7 @@ def test_a_range_that_is_not_about_zero_is_moved_too() -> None:
     ends, obs = np.zeros(2, np.bool_), np.zeros((2, 11), np.float32)
     action = np.array([[0, -1, -4], [1.5, 0.5, -1]], np.float32)
     found = check_compatibility(
-        hopper, Dataset(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), stretched=False
+        hopper, Dataset(obs, action, obs[:, 0], ends, ends, obs), info._replace(actions=box), normalized=False
     )
     np.testing.assert_allclose(found.action, [[-1, -1, -1], [0.5, 0.5, 0.5]])
 

@@ -175,7 +175,7 @@ def test_an_own_set_is_never_taken_for_another(tmp_path: Path) -> None:
             experience(spec, spec.task, runtime)
     for spec in (spec_of("il", task="rlb-hopper-expert"), spec_of("il", "task.dataset=own-1", task="Hopper-v4")):
         assert isinstance(spec.task, OfflineTask)
-        assert steps_of(experience(spec, spec.task, runtime).recorded) == 300
+        assert steps_of(experience(spec, spec.task, runtime).data) == 300
 
 
 @pytest.mark.parametrize("task", ["hopper-medium-v2", "rlb-hopper-medium", "mujoco/hopper/medium-v0"])
@@ -188,7 +188,7 @@ def test_a_file_that_is_not_called_as_the_set_is_not_taken_for_it(task: str, tmp
         experience(spec, spec.task, runtime)
     spec = spec_of("il", "task.dataset=mine-1", task="Hopper-v4")
     assert isinstance(spec.task, OfflineTask)
-    assert steps_of(experience(spec, spec.task, runtime).recorded) == 300
+    assert steps_of(experience(spec, spec.task, runtime).data) == 300
 
 
 def test_data_that_say_they_are_of_another_world_are_refused_though_the_widths_agree(tmp_path: Path) -> None:

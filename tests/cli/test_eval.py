@@ -232,9 +232,7 @@ def test_a_simulation_without_opengl_is_refused_with_the_remedy_and_leaves_no_fi
 def test_what_cannot_be_filmed_is_refused(tmp_path: Path, capsys: Capture) -> None:
     assert main(["run", "toy", "ppo", "--task", "CartPole-v1", "--smoke", "--quiet"]) == 0
     folder = next((tmp_path / "results").glob("*/*/*/*/seed=0"))
-    assert "there is nothing to film of CartPole-v1; leave --video out" in refused(
-        capsys, str(folder), "--video", "a.gif"
-    )
+    assert "CartPole-v1 renders no frames; leave --video out" in refused(capsys, str(folder), "--video", "a.gif")
     assert not list(tmp_path.glob("*.gif*"))
 
 

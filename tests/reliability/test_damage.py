@@ -147,7 +147,7 @@ def learned_from(path: Path) -> object:
     assert isinstance(spec.task, OfflineTask)
     task = spec.task.model_copy(update={"dataset": SET})
     found = experience(spec, task, Runtime(device="cpu", dataset=str(path)))
-    return found.sha256, settled(found.recorded)
+    return found.sha256, settled(found.data)
 
 
 def judged(of: Artefact, path: Path, damage: Damage) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from rlbench import suites
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline import learned, source
+from rlbench.assembly.offline import build_offline, source
 from rlbench.cli.app import main
 from rlbench.cli.experience import Data
 from rlbench.cli.resolve import resolve
@@ -165,7 +165,7 @@ def test_games_are_learned_from_as_they_were_recorded(tmp_path: Path) -> None:
     made.flush()
     recording_writer.finish(tmp_path / "rlb-x.frames", made.digests, {"task": BREAKOUT})
     spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
-    run = learned(
+    run = build_offline(
         spec, algo_of(spec), describe(spec), torch.device("cpu"), Runtime(dataset=str(tmp_path / "rlb-x.frames"))
     )
     assert isinstance(run.updater, EagerUpdater)
