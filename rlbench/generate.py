@@ -1,8 +1,8 @@
-"""A recipe carried out: environments side by side, a player for every part, and everything that happened in order.
+"""Generate data sets from recipes: each part's policy plays in parallel envs, and every transition is recorded.
 
-Each lane gives its share of a part's steps and is cut there, as a time limit would cut it; the lanes are then laid one
-after the other. Games are filmed in the same way, and written while they are played. So what is recorded depends on the
-recipe alone, and on no clock.
+Each env contributes its share of a part's steps, and its last episode is truncated there, as by a time limit. The data
+have one env after another. Games are recorded in the same way and written while they are played. The data depend on
+the recipe alone, not on any clock.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from rlbench.records import manifest
 from rlbench.records.store import read
 from rlbench.seeds import Seeds
 
-KEPT = ("best", "last")
+CHECKPOINTS = ("best", "last")
 CONTINUOUS = ("mujoco", "goals", "toy")
 """Suites whose tasks may take continuous actions; an id is looked up in this order."""
 
 
 class Player(Protocol):
-    """Whoever acts while it is recorded."""
+    """Acts while its transitions are recorded."""
 
     def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Actions ``[N, A]`` in [−1, 1] at ``[N, F]``, ``[N]`` steps after the reset."""
+        """Actions ``[N, A]`` in [−1, 1] for observations ``[N, F]``, ``[N]`` steps after the reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyPolicy:
-    """A policy with what a part of a recipe adds to it; draws as much in every step, whatever comes of it."""
+    """A policy with the noise of a recipe's part; every step draws equally many numbers."""
 
     policy: Policy
     part: Part
     generator: np.random.Generator
 
     def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:
-        """``[N, A]``."""
+        """Actions ``[N, A]`` with noise."""
         part, shape = self.part, (len(obs), self.policy.facts.action_dim)
-        drawn = self.generator.standard_normal(shape) if part.sampled else None
-        action = self.policy(obs, elapsed, drawn)
+        normal_noise = self.generator.standard_normal(shape) if part.sampled else None
+        action = self.policy(obs, elapsed, normal_noise)
         if part.noise:
             action = np.clip(action + part.noise * self.generator.standard_normal(shape), -1, 1).astype(np.float32)
         if part.uniform:
@@ -72,7 +72,7 @@ class NoisyPolicy:
 
 
 class TransitionRecorder:
-    """The steps of N lanes, each up to its quota ``[N]``."""
+    """Records the transitions of N envs, each up to its quota ``[N]``."""
 
     def __init__(self, quota: NDArray[np.int64], info: EnvInfo, actions: int) -> None:
         shape = (len(quota), int(quota.max()))
@@ -94,28 +94,28 @@ class TransitionRecorder:
 
     def add(self, live: NDArray[np.bool_], obs: NDArray[np.float32], action: NDArray[np.float32], answer: Step) -> None:
         """Store the step of every ``live`` env ``[N]`` that has not met its quota."""
-        lanes = np.flatnonzero(live & (self.count < self.quota))
-        here = lanes, self.count[lanes]
-        seen = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)
-        for column, rows in zip(self.rows[:6], seen, strict=True):
+        envs = np.flatnonzero(live & (self.count < self.quota))
+        here = envs, self.count[envs]
+        columns = (obs, action, answer.reward, answer.terminated, answer.truncated, answer.obs)
+        for column, rows in zip(self.rows[:6], columns, strict=True):
             if column is not None:
-                column[here] = rows[lanes]
-        self.count[lanes] += 1
-        last = lanes[self.count[lanes] == self.quota[lanes]]
+                column[here] = rows[envs]
+        self.count[envs] += 1
+        last = envs[self.count[envs] == self.quota[envs]]
         self.cut[last] = ~(answer.terminated | answer.truncated)[last]
         self.rows.truncated[last, self.quota[last] - 1] |= self.cut[last]
 
-    def laid(self) -> tuple[Dataset, NDArray[np.bool_]]:
-        """Lane after lane, and ``[rows]`` where an episode was cut because its lane was full."""
-        kept = np.arange(self.quota.max()) < self.quota[:, None]
-        rows = Dataset._make(None if column is None else column[kept] for column in self.rows)
+    def in_order(self) -> tuple[Dataset, NDArray[np.bool_]]:
+        """The data, env after env, and flags ``[rows]`` of episodes that were cut at their env's quota."""
+        recorded = np.arange(self.quota.max()) < self.quota[:, None]
+        rows = Dataset._make(None if column is None else column[recorded] for column in self.rows)
         cut = np.zeros(len(rows.reward), np.bool_)
         cut[self.quota.cumsum() - 1] = self.cut
         return rows, cut
 
 
 class Recording:
-    """One recipe under way: iterate it to the end, a vector step at a time, then ask for its ``result``."""
+    """Generates the data of one recipe: iterate over it, a vector step at a time, then call ``result``."""
 
     def __init__(self, recipe: Recipe, policies: Sequence[Policy]) -> None:
         self.recipe, self.policies, self.task = recipe, policies, task_of(recipe.task)
@@ -130,7 +130,7 @@ class Recording:
                 raise UsageError(f"{part.policy}: is deterministic, nothing can be sampled; use --deterministic")
 
     def __iter__(self) -> Iterator[int]:
-        """Plays; gives the number of steps so far after every vector step."""
+        """Play, and yield the number of steps so far after every vector step."""
         before = 0
         for part, policy, steps in zip(self.recipe.parts, self.policies, self.recipe.portions(), strict=True):
             seeds = Seeds(self.recipe.seed).child("generate", part.model_dump_json(exclude={"share"}))
@@ -138,20 +138,20 @@ class Recording:
             envs = environments(self.task, seeds=lanes, training=False)
             try:
                 self.versions = dict(envs.info.versions)
-                tape = _tape(self.task, policy, envs.info, steps)
-                for done in _recorded(envs, NoisyPolicy(policy, part, seeds.child("action").numpy()), tape):
+                recorder = _recorder(self.task, policy, envs.info, steps)
+                for done in _record(envs, NoisyPolicy(policy, part, seeds.child("action").numpy()), recorder):
                     yield before + done
             finally:
                 envs.close()
-            self._parts.append(tape.laid())
+            self._parts.append(recorder.in_order())
             before += steps
 
     def result(self) -> Dataset:
-        """Part after part, lane after lane, step after step."""
+        """The data, ordered by part, env and step."""
         return concatenate_datasets([rows for rows, _ in self._parts])
 
     def provenance(self) -> dict[str, str | float]:
-        """All that a stranger needs to make it again, and what came of it."""
+        """The metadata that reproduce the data set, and statistics of its returns."""
         recipe = self.recipe
         return {
             "name": recipe.name,
@@ -168,25 +168,25 @@ class Recording:
 
 
 class EpisodeRecorder:
-    """Games of a run under way, in place of what is in ``folder``: iterate it to the end, then ``finish`` it."""
+    """Records games of a run's policy into ``folder``, replacing its contents: iterate over it, then call ``finish``."""
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
-        spec, kept = stored_run(run, which)
+        spec, state = stored_run(run, which)
         outcome = read(run).outcome
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
             raise UsageError(f"{run}: plays {spec.task.id}, not {recipe.task}; record what it has learned")
         q_learning_of(spec)
-        self.recipe, self.spec, self.kept, self.folder = recipe, spec, kept, folder
-        recording_writer.clear(folder)  # not before it is known that another one can be made
+        self.recipe, self.spec, self.state, self.folder = recipe, spec, state, folder
+        recording_writer.clear(folder)  # only after all checks
         self.tracks = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[int]:
-        """Plays; gives the number of steps so far after every vector step."""
+        """Play, and yield the number of steps so far after every vector step."""
         recipe = self.recipe
         actor, stacked, explorer, envs = policy_player(
-            self.spec, self.kept, epsilon=recipe.epsilon, num_envs=recipe.lanes, seed=recipe.seed
+            self.spec, self.state, epsilon=recipe.epsilon, num_envs=recipe.lanes, seed=recipe.seed
         )
         try:
             self.versions = dict(envs.info.versions)
@@ -195,9 +195,9 @@ class EpisodeRecorder:
             envs.close()
 
     def finish(self) -> dict[str, str | float]:
-        """Say that the set is whole; all that a stranger needs to make it again, and what came of it."""
-        whole = np.array([value for lane in self.tracks.returns for value in lane])
-        told: dict[str, str | float] = {
+        """Mark the data set as complete; return the metadata that reproduce it, and statistics of its returns."""
+        whole = np.array([value for returns in self.tracks.returns for value in returns])
+        provenance: dict[str, str | float] = {
             "name": self.recipe.name,
             "recipe": self.recipe.model_dump_json(exclude_defaults=True),
             "task": self.recipe.task,
@@ -210,51 +210,51 @@ class EpisodeRecorder:
             "zlib": zlib.ZLIB_RUNTIME_VERSION,
             **self.versions,
             **({} if self.expert is None else {EXPERT: self.expert}),
-            **_worth(whole, self.tracks.cut),
+            **_return_statistics(whole, self.tracks.cut),
         }
-        recording_writer.finish(self.folder, self.tracks.writer.digests, told)
-        return told
+        recording_writer.finish(self.folder, self.tracks.writer.digests, provenance)
+        return provenance
 
 
 def task_of(name: str) -> Task:
-    """The task of that id, as the suites play it.
+    """The task with an id, as in the suites' tables.
 
     Raises:
         UnknownName: no suite has it.
     """
-    known: dict[str, tuple[str, str]] = {}
+    cells: dict[str, tuple[str, str]] = {}
     for suite in CONTINUOUS:
         for task in suites.tasks(suite):
             able = [algorithm for algorithm in suites.algorithms(suite) if suites.plays(suite, algorithm, task)]
-            known.setdefault(task, (suite, able[0]))
-    if name not in known:
-        raise UnknownName("task", name, known)
-    suite, algorithm = known[name]
+            cells.setdefault(task, (suite, able[0]))
+    if name not in cells:
+        raise UnknownName("task", name, cells)
+    suite, algorithm = cells[name]
     return suites.spec(suite, algorithm, name).task
 
 
 def stored_policy(folder: Path, which: str) -> Policy:
-    """The policy that a run keeps, its ``best`` or its ``last``.
+    """The saved policy of a run, ``best`` or ``last``.
 
     Raises:
-        UsageError: it keeps none, or one that takes no continuous actions.
+        UsageError: the run has none, or its actions are discrete.
         RefusedFile: the record or the checkpoint is damaged.
     """
-    spec, kept = stored_run(folder, which)
+    spec, state = stored_run(folder, which)
     name = f"{spec.name} {spec.id} seed={spec.seed} {which}"
-    return parse_policy(export_policy(spec, kept, name=name), str(folder / "checkpoint" / which))
+    return parse_policy(export_policy(spec, state, name=name), str(folder / "checkpoint" / which))
 
 
 def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
-    """A run's settings and the policy it keeps, its ``best`` or its ``last``.
+    """A run's settings and its saved policy, ``best`` or ``last``.
 
     Raises:
-        UnknownName: it is neither.
-        UsageError: the run keeps none.
+        UnknownName: ``which`` is neither.
+        UsageError: the run has none.
         RefusedFile: the record or the checkpoint is damaged.
     """
-    if which not in KEPT:
-        raise UnknownName("checkpoint", which, KEPT, where="--checkpoint")
+    if which not in CHECKPOINTS:
+        raise UnknownName("checkpoint", which, CHECKPOINTS, where="--checkpoint")
     spec, place = read(folder).spec, folder / "checkpoint" / which
     if not checkpoint.exists(place):
         train = f"rlbench run {spec.suite} {spec.algorithm} --task {spec.task.id} --seeds {spec.seed}"
@@ -264,30 +264,32 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
 
 
 def concatenate_datasets(pieces: Sequence[Dataset]) -> Dataset:
-    """One after another; every piece says what its steps led to."""
+    """Concatenate data sets that all have next observations."""
     return Dataset(*(np.concatenate(column) for column in zip(*(piece[:6] for piece in pieces), strict=True)))
 
 
-def returns(recorded: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
-    """Statistics of the returns of whole episodes, without those ``cut`` ``[N]`` at their last row."""
-    ends = np.flatnonzero(recorded.terminated | recorded.truncated)
-    totals = np.add.reduceat(recorded.reward.astype(np.float64), [0, *(ends[:-1] + 1)])
-    return _worth(totals[~cut[ends]], int(cut.sum()))
+def returns(data: Dataset, cut: NDArray[np.bool_]) -> dict[str, float]:
+    """Statistics of the returns of whole episodes; ``cut`` ``[N]`` flags the last rows of truncated ones."""
+    ends = np.flatnonzero(data.terminated | data.truncated)
+    totals = np.add.reduceat(data.reward.astype(np.float64), [0, *(ends[:-1] + 1)])
+    return _return_statistics(totals[~cut[ends]], int(cut.sum()))
 
 
-def _worth(whole: NDArray[np.float64], cut: int) -> dict[str, float]:
-    """Returns of whole episodes ``[E]``, in numbers."""
+def _return_statistics(whole: NDArray[np.float64], cut: int) -> dict[str, float]:
+    """Statistics of the returns ``[E]`` of whole episodes."""
     counts: dict[str, float] = {"episodes": len(whole), "episodes_cut": cut}
     if not len(whole):
         return counts
-    found = {"mean": whole.mean(), "std": whole.std(), "min": whole.min(), "max": whole.max()}
-    return counts | {f"return_{name}": float(value) for name, value in found.items()}
+    statistics = {"mean": whole.mean(), "std": whole.std(), "min": whole.min(), "max": whole.max()}
+    return counts | {f"return_{name}": float(value) for name, value in statistics.items()}
 
 
-def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> TransitionRecorder:
-    """Room for a part's steps, where its player fits the task."""
+def _recorder(task: Task, policy: Policy, info: EnvInfo, steps: int) -> TransitionRecorder:
+    """A recorder for a part's steps; refuses a policy that does not fit the task."""
     if not isinstance(info.actions, Box) or len(info.obs_shape) != 1:
-        raise UsageError(f"{task.id}: only vectors seen and continuous actions taken are recorded; choose another task")
+        raise UsageError(
+            f"{task.id}: only vector observations and continuous actions are recorded; choose another task"
+        )
     actions = len(info.actions.low)
     policy.fits(task.id, features=info.obs_shape[0], actions=actions)
     quota = np.full(info.num_envs, steps // info.num_envs)
@@ -295,15 +297,15 @@ def _tape(task: Task, policy: Policy, info: EnvInfo, steps: int) -> TransitionRe
     return TransitionRecorder(quota, info, actions)
 
 
-def _recorded(envs: VectorEnv, player: Player, tape: TransitionRecorder) -> Iterator[int]:
-    """Fill the tape; gives the number of steps so far after every vector step."""
+def _record(envs: VectorEnv, player: Player, recorder: TransitionRecorder) -> Iterator[int]:
+    """Fill the recorder, and yield the number of steps so far after every vector step."""
     obs = envs.reset()
     live, elapsed = np.ones(len(obs), np.bool_), np.zeros(len(obs), np.int64)
-    while not tape.full:
+    while not recorder.full:
         action = player(obs, elapsed)
         envs.send(action)
         answer = envs.recv()
-        tape.add(live, obs, action, answer)
+        recorder.add(live, obs, action, answer)
         elapsed = np.where(live, elapsed + 1, 0)
         live, obs = ~(answer.terminated | answer.truncated), answer.obs
-        yield int(tape.count.sum())
+        yield int(recorder.count.sum())

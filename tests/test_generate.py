@@ -178,7 +178,7 @@ def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
     envs = Counting()
     tape = TransitionRecorder(np.array([5, 4]), envs.info, 1)
     assert list(_recorded(envs, player, tape)) == [2, 4, 5, 6, 8, 8, 9]
-    rows, cut = tape.laid()
+    rows, cut = tape.in_order()
     assert rows.next_obs is not None
     assert rows.obs[:, 0].tolist() == [0, 1, 0, 1, 0, 100, 101, 102, 100]
     assert rows.next_obs[:, 0].tolist() == [1, 2, 1, 2, 1, 101, 102, 103, 101]
@@ -201,7 +201,7 @@ def test_a_lane_that_is_full_when_its_episode_ends_is_not_cut(lane: int, steps: 
     envs = Counting()
     tape = TransitionRecorder(quota, envs.info, 1)
     assert list(_recorded(envs, lambda obs, _: obs, tape))[-1] == steps + 1
-    rows, cut = tape.laid()
+    rows, cut = tape.in_order()
     last = quota.cumsum()[lane] - 1
     assert (rows.terminated[last], rows.truncated[last], cut[last]) == (lane == 0, lane == 1, False)
     assert cut.sum() == rows.truncated.sum() - lane == 1  # the other lane, after its first step
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_played() -> None:
     with pytest.raises(UsageError, match=r"has SHA-256 .* the recipe"):
         Recording(fine, [policy_of(HOPPER)])
     pole = fine.model_copy(update={"task": "CartPole-v1"})
-    with pytest.raises(UsageError, match="CartPole-v1: only vectors seen and continuous actions taken are recorded"):
+    with pytest.raises(UsageError, match="CartPole-v1: only vector observations and continuous actions are recorded"):
         next(iter(Recording(pole, [half])))
     with pytest.raises(UnknownName, match="unknown task 'Hoper-v4'; did you mean 'Hopper-v4'"):
         Recording(fine.model_copy(update={"task": "Hoper-v4"}), [half])

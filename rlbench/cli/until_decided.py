@@ -101,7 +101,7 @@ def decision_rows(cells: Sequence[SequentialCell], results: Path) -> Iterator[di
             "task": cell.key.task,
             "dataset": cell.key.dataset or None,
             "verdict": words[cell.key],
-            "look": looks.taken if looks else 0,
+            "look": looks.count if looks else 0,
             "looks": len(looks.design if looks else DESIGN),
             "seeds": looks.last.seeds if looks else 0,
         }

@@ -18,7 +18,7 @@ from rlbench.errors import RefusedFile
 from rlbench.records.imported import LARGEST_STEP
 from rlbench.records.types import LARGEST_RETURN
 
-KNOWN: Final = ("environment version", "episodes per evaluation")
+STATED: Final = ("environment version", "episodes per evaluation")
 """Parts of the protocol that every line states."""
 
 
@@ -80,5 +80,5 @@ def _curve(label: Label, lines: list[Line]) -> Points:
         data=first.data,
         packages=first.packages,
         differences=tuple(first.differences),
-        known=(*KNOWN, "settings") if first.settings else KNOWN,
+        stated=(*STATED, "settings") if first.settings else STATED,
     )

@@ -88,8 +88,8 @@ def _extractor(arrays: Mapping[str, Array], prefix: str, path: Path) -> tuple[tu
     names = {name.removeprefix(f"{prefix}.") for name in arrays if name.startswith(f"{prefix}.")}
     if not names:
         return (), None
-    known = {f"{layer}.{part}" for layer in (*CONVOLUTIONS, "linear.0") for part in ("weight", "bias")}
-    if names != known:
+    expected = {f"{layer}.{part}" for layer in (*CONVOLUTIONS, "linear.0") for part in ("weight", "bias")}
+    if names != expected:
         raise RefusedFile(f"{path}: has a features extractor of its own; only MlpPolicy and CnnPolicy are read")
     *convolutions, features = (
         Layer(*(arrays[f"{prefix}.{name}.{part}"].astype(np.float32) for part in ("weight", "bias")))

@@ -26,7 +26,7 @@ LARGEST: Final = 512 * 2**20  # bytes of a file
 LOADING: Final = 120.0  # seconds, imports included
 ANSWERING: Final = 30.0  # seconds for one batch
 WIDEST: Final = 10_000  # numbers of one action
-KEPT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_ENV", "SYSTEMROOT")
+ENVIRONMENT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_ENV", "SYSTEMROOT")
 """Environment variables that the process sees: no key and no token."""
 
 
@@ -53,7 +53,7 @@ class ModelClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**{name: os.environ[name] for name in KEPT if name in os.environ}, "OMP_NUM_THREADS": "1"},
+            env={**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "OMP_NUM_THREADS": "1"},
             process_group=0,  # a terminal's Ctrl-C is for rlbench alone
         )
         try:
@@ -95,12 +95,12 @@ class ModelClient:
         self.close()
 
     def _send(self, raw: bytes, seconds: float) -> None:
-        left, pipe, deadline = memoryview(raw), self._process.stdin, monotonic() + seconds
-        while pipe is not None and left:
+        unsent, pipe, deadline = memoryview(raw), self._process.stdin, monotonic() + seconds
+        while pipe is not None and unsent:
             if not select.select([], [pipe], [], max(0.0, deadline - monotonic()))[1]:
                 raise RefusedFile(f"{self.path}: gives no answer in time; check the model")
             try:
-                left = left[os.write(pipe.fileno(), left) :]
+                unsent = unsent[os.write(pipe.fileno(), unsent) :]
             except BrokenPipeError:
                 raise self._ended() from None
 
@@ -119,8 +119,8 @@ class ModelClient:
     def _read(self, size: int, deadline: float) -> bytes:
         raw, pipe = b"", self._process.stdout
         while pipe is not None and len(raw) < size:
-            left = deadline - monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            seconds = deadline - monotonic()
+            if seconds <= 0 or not select.select([pipe], [], [], seconds)[0]:
                 raise RefusedFile(f"{self.path}: gives no answer in time; check the model")
             piece = os.read(pipe.fileno(), size - len(raw))
             if not piece:

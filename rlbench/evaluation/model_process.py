@@ -69,12 +69,12 @@ def _onnx(raw: bytes, runtime: object) -> Model:
     options = ort["SessionOptions"]()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = ort["InferenceSession"](raw, options, providers=["CPUExecutionProvider"])
-    given = session.get_inputs()[0]
-    dtype = {"tensor(uint8)": np.uint8, "tensor(double)": np.float64}.get(given.type, np.float32)
+    model_input = session.get_inputs()[0]
+    dtype = {"tensor(uint8)": np.uint8, "tensor(double)": np.float64}.get(model_input.type, np.float32)
 
     def act(obs: Array) -> Array:
-        rows = np.split(obs, len(obs)) if given.shape[:1] == [1] else [obs]
-        return np.concatenate([session.run(None, {given.name: row.astype(dtype)})[0] for row in rows])
+        rows = np.split(obs, len(obs)) if model_input.shape[:1] == [1] else [obs]
+        return np.concatenate([session.run(None, {model_input.name: row.astype(dtype)})[0] for row in rows])
 
     return act
 
@@ -87,9 +87,9 @@ def _read(size: int) -> bytes:
 
 
 def _write(raw: bytes) -> None:
-    left = memoryview(raw)
-    while left:
-        left = left[os.write(ANSWERS, left) :]
+    unsent = memoryview(raw)
+    while unsent:
+        unsent = unsent[os.write(ANSWERS, unsent) :]
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from rlbench.errors import UsageError
 MEMORY: Final = 8 * 2**30  # bytes of address space; torch itself takes some four
 
 ARCHITECTURES: Final = {"x86_64": (0xC000003E, 317, 0), "aarch64": (0xC00000B7, 277, 1)}
-"""AUDIT_ARCH, the number of ``seccomp``, and the column of ``REFUSED``, by machine."""
+"""AUDIT_ARCH, the number of ``seccomp``, and the column of ``SYSTEM_CALLS``, by machine."""
 
-REFUSED: Final = """
+SYSTEM_CALLS: Final = """
 open 2 -, openat 257 56, openat2 437 437, creat 85 -, truncate 76 45, rename 82 -, renameat 264 38,
 renameat2 316 276, unlink 87 -, unlinkat 263 35, mkdir 83 -, mkdirat 258 34, rmdir 84 -, link 86 -,
 linkat 265 37, symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33, chmod 90 -, fchmodat 268 53,
@@ -70,15 +70,15 @@ def refuse_system_calls() -> None:
         OSError: the kernel refuses it.
     """
     arch, seccomp, column = ARCHITECTURES[platform.machine()]
-    calls = (call.split()[1:] for call in REFUSED.split(","))
-    refused = [int(numbers[column]) for numbers in calls if numbers[column] != "-"]
-    count = len(refused)
+    calls = (call.split()[1:] for call in SYSTEM_CALLS.split(","))
+    call_numbers = [int(numbers[column]) for numbers in calls if numbers[column] != "-"]
+    count = len(call_numbers)
     program = [
         _instruction(LOAD, 4),
         _instruction(EQUAL, arch, otherwise=count + 3),
         _instruction(LOAD, 0),
         _instruction(AT_LEAST, SECOND_ABI, then=count + 1),
-        *(_instruction(EQUAL, number, then=count - place) for place, number in enumerate(refused)),
+        *(_instruction(EQUAL, number, then=count - place) for place, number in enumerate(call_numbers)),
         _instruction(RETURN, ALLOW),
         _instruction(RETURN, REFUSE),
     ]

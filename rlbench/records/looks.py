@@ -43,17 +43,17 @@ class Looks:
     """The looks of a cell's design and the number taken, at least one."""
 
     design: tuple[Look, ...]
-    taken: int
+    count: int
 
     @property
     def last(self) -> Look:
         """The last look taken."""
-        return self.design[self.taken - 1]
+        return self.design[self.count - 1]
 
     @property
     def following(self) -> Look | None:
         """The next look; None after the last one of the design."""
-        return self.design[self.taken] if self.taken < len(self.design) else None
+        return self.design[self.count] if self.count < len(self.design) else None
 
     @property
     def inflation(self) -> float:
@@ -61,7 +61,7 @@ class Looks:
         return sum(look.level for look in self.design) / self.last.level
 
     def __str__(self) -> str:
-        return f"look {self.taken} of {len(self.design)} at {self.last.seeds} seeds, level {self.last.level:.2g}"
+        return f"look {self.count} of {len(self.design)} at {self.last.seeds} seeds, level {self.last.level:.2g}"
 
 
 _DESIGN = TypeAdapter(tuple[Look, ...])
@@ -81,13 +81,13 @@ def read_looks(cell: Path) -> Looks | None:
         design = _DESIGN.validate_python(content.get("looks"))
     except ValidationError:
         design = ()
-    taken, seeds = content.get("taken"), [look.seeds for look in design]
+    count, seeds = content.get("taken"), [look.seeds for look in design]
     rising = seeds == sorted(set(seeds)) and all(look.level > 0 and look.seeds in SEEDS for look in design)
     if not design or not rising or sum(look.level for look in design) > MOST_SPENT:
         raise RefusedFile(f"{path}: holds no looks whose levels sum to 5 %; restore it")
-    if type(taken) is not int or not 1 <= taken <= len(design):
-        raise RefusedFile(f"{path}: counts {taken} of {len(design)} looks; restore it")
-    return Looks(design, taken)
+    if type(count) is not int or not 1 <= count <= len(design):
+        raise RefusedFile(f"{path}: counts {count} of {len(design)} looks; restore it")
+    return Looks(design, count)
 
 
 def take_look(cell: Path) -> Looks:
@@ -96,7 +96,7 @@ def take_look(cell: Path) -> Looks:
     for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crash
         temporary.unlink()
         faults.point("claim.swept")
-    looks = Looks(DESIGN, 1) if before is None else Looks(before.design, min(before.taken + 1, len(before.design)))
+    looks = Looks(DESIGN, 1) if before is None else Looks(before.design, min(before.count + 1, len(before.design)))
     content = {"schema_version": files.SCHEMA_VERSION, "looks": [list(look) for look in looks.design]}
-    files.replace(cell / NAME, files.seal({**content, "taken": looks.taken}) + "\n")
+    files.replace(cell / NAME, files.seal({**content, "taken": looks.count}) + "\n")
     return looks

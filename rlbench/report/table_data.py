@@ -75,7 +75,7 @@ def _at(at: AtStep) -> dict[str, object]:
 
 def _looks(looks: Looks) -> dict[str, object]:
     return {
-        "taken": looks.taken,
+        "taken": looks.count,
         "seeds": [look.seeds for look in looks.design],
         "levels": [look.level for look in looks.design],
     }

@@ -31,7 +31,7 @@ FEW = 8
 
 
 def names() -> list[str]:
-    """Every suite: rlbench's own, then those of installed plug-ins, which may be broken."""
+    """The names of all suites: rlbench's own, then those of installed plug-ins, which may be broken."""
     return [*SUITES, *(name for name in plugins.plugins() if name not in SUITES)]
 
 
@@ -58,44 +58,48 @@ def tasks(suite: str, *, documented: bool = False) -> list[str]:
 
 
 def matching(suite: str, globs: tuple[str, ...], algorithm: str | None = None) -> list[str]:
-    """The task ids that any of ``globs`` names, in table order; a plain id means itself.
+    """The task ids that match any of ``globs``, in table order; a plain id matches itself.
 
-    ``*`` means the documented ones, and of these those that ``algorithm`` can play.
+    ``*`` matches the documented tasks that ``algorithm`` can play.
 
     Raises:
-        UnknownName: a glob names nothing.
+        UnknownName: a glob matches nothing.
     """
-    module, known, found = _module(suite), list(_module(suite).TASKS), dict[str, None]()
+    module, task_names, ids = _module(suite), list(_module(suite).TASKS), dict[str, None]()
     for glob in globs or ("*",):
         if glob.startswith(GYM):
-            found[glob] = None
+            ids[glob] = None
             continue
-        pool = tasks(suite, documented=True) if glob == "*" else known
+        pool = tasks(suite, documented=True) if glob == "*" else task_names
         hits = [module.TASKS[t] for t in pool if fnmatchcase(t.lower(), glob.lower())]
         if glob == "*" and algorithm is not None:
             hits = [t for t in hits if plays(suite, algorithm, t)]
         if not hits:
             raise _unknown_task(suite, glob)
-        found.update(dict.fromkeys(hits))
-    return list(found)
+        ids.update(dict.fromkeys(hits))
+    return list(ids)
 
 
 def algorithms_matching(suite: str, glob: str) -> list[str]:
-    """The algorithms of a suite that a name or a glob means.
+    """The algorithms of a suite that match a name or a glob.
 
     Raises:
-        UnknownName: it means none.
+        UnknownName: none matches.
     """
-    found = [name for name in algorithms(suite) if fnmatchcase(name, glob)]
-    if not found:
+    matches = [name for name in algorithms(suite) if fnmatchcase(name, glob)]
+    if not matches:
         known_algorithm(suite, glob)
-    return found
+    return matches
 
 
 def substitutes(suite: str, names: Iterable[str]) -> dict[str, str]:
-    """The names of other versions, as ``Hopper-v3``, and the task that runs in their place."""
-    known = {name.lower(): task for name, task in _module(suite).TASKS.items()}
-    return {name: known[name.lower()] for name in names if known.get(name.lower(), name).lower() != name.lower()}
+    """Names of other versions, such as ``Hopper-v3``, and the task that runs instead."""
+    tasks_by_name = {name.lower(): task for name, task in _module(suite).TASKS.items()}
+    return {
+        name: tasks_by_name[name.lower()]
+        for name in names
+        if tasks_by_name.get(name.lower(), name).lower() != name.lower()
+    }
 
 
 def plays(suite: str, algorithm: str, task: str) -> bool:
@@ -107,7 +111,7 @@ def plays(suite: str, algorithm: str, task: str) -> bool:
 def spec(
     suite: str, algorithm: str, task: str, *, seed: int = 0, dataset: str = "", package: Package | None = None
 ) -> Spec:
-    """The documented settings of one cell; offline with ``dataset``, where that is other data than the task's own.
+    """The documented settings of one cell; an offline cell may have another ``dataset`` than its task's own.
 
     ``package`` brings the environment of a task ``gym:…``; default: Gymnasium.
 
@@ -122,17 +126,19 @@ def spec(
     by_folded = {t.lower(): t for t in module.TASKS}
     if task.lower() not in by_folded:
         raise _unknown_task(suite, task)
-    known = module.TASKS[by_folded[task.lower()]]
-    if not plays(suite, algorithm, known):
+    task_id = module.TASKS[by_folded[task.lower()]]
+    if not plays(suite, algorithm, task_id):
         able = _few([t for t in module.DOCUMENTED if plays(suite, algorithm, t)])
-        raise UsageError(f"{suite}/{algorithm}: cannot play {known}: the table has no such cell; it plays {able}")
+        raise UsageError(f"{suite}/{algorithm}: cannot play {task_id}: the table has no such cell; it plays {able}")
     if suite not in SUITES:
-        return _of_plugin(suite, algorithm, known, seed)
+        return _of_plugin(suite, algorithm, task_id, seed)
     try:
-        found: Spec = module.spec(algorithm, known, seed, dataset) if dataset else module.spec(algorithm, known, seed)
+        cell: Spec = (
+            module.spec(algorithm, task_id, seed, dataset) if dataset else module.spec(algorithm, task_id, seed)
+        )
     except ValidationError as error:
         raise UsageError(f"{suite}/{algorithm}: {one_line(error)}") from None
-    return found
+    return cell
 
 
 def env_factory(suite: str) -> Callable[[str, Sequence[int]], object] | None:
@@ -190,9 +196,9 @@ def _of_plugin(suite: str, algorithm: str, task: str, seed: int) -> Spec:
 
 
 def sources(spec: Spec) -> dict[str, str]:
-    """The file and commit of each documented field of a cell, by the path that overrides take; of some suites."""
-    found = getattr(_module(spec.suite), "sources", None)
-    return {} if found is None else dict(found(spec.algorithm, spec.task.id))
+    """The file and commit of each documented setting of a cell, by its path in overrides; empty for some suites."""
+    module_sources = getattr(_module(spec.suite), "sources", None)
+    return {} if module_sources is None else dict(module_sources(spec.algorithm, spec.task.id))
 
 
 def known_algorithm(suite: str, algorithm: str) -> None:
@@ -214,18 +220,18 @@ def known_algorithm(suite: str, algorithm: str) -> None:
 
 def _unknown_task(suite: str, task: str) -> UsageError:
     """The error of a task that a suite does not have, with the nearest; ``ALE/Pong-v5`` is Pong with other settings."""
-    known = _module(suite).TASKS
+    tasks = _module(suite).TASKS
     game = re.fullmatch(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?-v[0-9]+", task)
-    if game and (name := f"{game[1]}NoFrameskip-v4") in known:
+    if game and (name := f"{game[1]}NoFrameskip-v4") in tasks:
         return UsageError(
             f"{suite}: unknown task {task!r}; write {name} (the published protocol has no sticky actions; "
             "--set task.sticky=0.25 adds those of v5)"
         )
-    return UnknownName("task", task, known, where=suite)
+    return UnknownName("task", task, tasks, where=suite)
 
 
 def _few(names: list[str]) -> str:
-    """As many names as one line holds."""
+    """The names, or the first of them, in one line."""
     return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])}, …"
 
 

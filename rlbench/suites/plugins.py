@@ -46,11 +46,11 @@ class Plugin(NamedTuple):
 @cache
 def plugins() -> dict[str, Plugin]:
     """Return the suites of installed distributions by name; of two of one name the first distribution's."""
-    found: dict[str, Plugin] = {}
+    suites: dict[str, Plugin] = {}
     for dist, point in sorted(entry_points(GROUP), key=lambda pair: pair[0].name):
         package = Package(point.module.partition(".")[0], dist.version)
-        found.setdefault(point.name, Plugin(point.module, package, dist.name))
-    return found
+        suites.setdefault(point.name, Plugin(point.module, package, dist.name))
+    return suites
 
 
 def entry_points(group: str) -> Iterator[tuple[Distribution, EntryPoint]]:
@@ -87,7 +87,7 @@ def _loaded(suite: str) -> ModuleType | str:
         with _installed_only():
             module = importlib.import_module(plugin.module)
         missing = [name for name in ATTRIBUTES if not hasattr(module, name)]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of a plug-in may raise anything
         return (
             f"{where}: cannot be imported ({printable(f'{type(error).__name__}: {error}', 200)}); repair or remove it"
         )
@@ -147,7 +147,7 @@ def _search_path() -> list[str]:
 
 @contextmanager
 def _installed_only() -> Iterator[None]:
-    """Within it, imports do not look into the current folder."""
+    """Exclude the current folder from imports."""
     before = sys.path[:]
     sys.path[:] = _search_path()
     try:

@@ -143,7 +143,7 @@ def test_a_command_that_is_killed_at_a_look_goes_on_there(
     killed = subprocess.run([sys.executable, "-m", "rlbench", *words], env=environ, capture_output=True, check=False)
     assert killed.returncode == 137, killed.stderr
     looks = read_looks(folder)
-    assert looks is not None and looks.taken == 1
+    assert looks is not None and looks.count == 1
     assert decide(tmp_path / "results", capsys)[0] == 0
     assert sorted(path.name for path in folder.iterdir()) == [NAME, *(f"seed={seed}" for seed in range(5))]
 

@@ -35,7 +35,7 @@ def test_the_levels_are_the_table_of_obrien_and_flemings_shape() -> None:
 
 def test_looks_are_counted_beside_the_seeds_and_never_beyond_the_last(tmp_path: Path) -> None:
     assert read_looks(tmp_path) is None
-    taken = [take_look(tmp_path).taken for _ in range(6)]
+    taken = [take_look(tmp_path).count for _ in range(6)]
     assert taken == [1, 2, 3, 4, 5, 5]
     assert read_looks(tmp_path) == Looks(DESIGN, 5)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
