@@ -168,7 +168,7 @@ class Recording:
 
 
 class EpisodeRecorder:
-    """Records games of a run's policy into ``folder``, replacing its contents: iterate over it, then call ``finish``."""
+    """Records games of a run's policy into an emptied ``folder``: iterate over it, then call ``finish``."""
 
     def __init__(self, recipe: Games, run: Path, which: str, folder: Path) -> None:
         spec, state = stored_run(run, which)

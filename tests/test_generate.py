@@ -27,7 +27,7 @@ from rlbench.generate import (
     NoisyPolicy,
     Recording,
     TransitionRecorder,
-    _recorded,
+    _record,
     concatenate_datasets,
     returns,
     stored_policy,
@@ -177,7 +177,7 @@ def test_steps_that_reset_are_not_recorded_and_clocks_begin_anew() -> None:
 
     envs = Counting()
     tape = TransitionRecorder(np.array([5, 4]), envs.info, 1)
-    assert list(_recorded(envs, player, tape)) == [2, 4, 5, 6, 8, 8, 9]
+    assert list(_record(envs, player, tape)) == [2, 4, 5, 6, 8, 8, 9]
     rows, cut = tape.in_order()
     assert rows.next_obs is not None
     assert rows.obs[:, 0].tolist() == [0, 1, 0, 1, 0, 100, 101, 102, 100]
@@ -200,7 +200,7 @@ def test_a_lane_that_is_full_when_its_episode_ends_is_not_cut(lane: int, steps: 
     quota[lane] = steps
     envs = Counting()
     tape = TransitionRecorder(quota, envs.info, 1)
-    assert list(_recorded(envs, lambda obs, _: obs, tape))[-1] == steps + 1
+    assert list(_record(envs, lambda obs, _: obs, tape))[-1] == steps + 1
     rows, cut = tape.in_order()
     last = quota.cumsum()[lane] - 1
     assert (rows.terminated[last], rows.truncated[last], cut[last]) == (lane == 0, lane == 1, False)

@@ -1,4 +1,4 @@
-"""``rlbench baseline``: save what a results folder gave, or show what was saved."""
+"""``rlbench baseline``: save the scores and speeds of a results folder, or show them."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ def baseline(
         raise UnknownName("action", action, BASELINE_ACTIONS, where="baseline")
     suites_named(suite or (), results)
     if action == "save":
-        found = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
-        made = saved.made_of(found)
-        if not made.entries:
+        cells = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
+        content = saved.made_of(cells)
+        if not content.entries:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
-        write_file(file, saved.to_text(made), "FILE")
+        write_file(file, saved.to_text(content), "FILE")
     else:
-        made = saved.read(file)
+        content = saved.read(file)
     if json:
-        emit_json({"schema_version": BASELINE_SCHEMA, "file": str(file), "cells": len(made.entries)})
+        emit_json({"schema_version": BASELINE_SCHEMA, "file": str(file), "cells": len(content.entries)})
     else:
-        emit(_text(made))
+        emit(_text(content))
 
 
-def _text(made: object) -> str:
+def _text(content: object) -> str:
     from rlbench.report.baseline import Baseline
     from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
     from rlbench.report.tables import rounded, task_name
 
-    if not isinstance(made, Baseline):
+    if not isinstance(content, Baseline):
         raise TypeError
-    if not made.entries:
+    if not content.entries:
         return "0 cells"
     rows = [
         (
@@ -78,14 +78,14 @@ def _text(made: object) -> str:
             f"{rounded(mean(list(entry.scores.values())))} over {len(entry.scores)}" if entry.scores else "no score",
             "; ".join(f"{mean(speeds):,.0f} steps/s on {machine}" for machine, speeds in entry.speeds.items()),
         )
-        for entry in made.entries
+        for entry in content.entries
     ]
     width = terminal_width()
-    told = sentences(
+    notes = sentences(
         [
-            f"{len(rows)} cells, made at {len(made.commits)} commit{'' if len(made.commits) == 1 else 's'}",
+            f"{len(rows)} cells, made at {len(content.commits)} commit{'' if len(content.commits) == 1 else 's'}",
             "Scores: mean over seeds of a run's whole learning curve; tables read the document's estimator.",
         ],
         width,
     )
-    return "\n".join([*aligned(rows, width), "", *told])
+    return "\n".join([*aligned(rows, width), "", *notes])

@@ -52,7 +52,7 @@ def check(
     at: Annotated[
         bool, typer.Option("--at", help="Test at equal steps, as far as the runs have come, not at the full budget.")
     ] = False,
-    pooled: Annotated[
+    pool: Annotated[
         bool, typer.Option("--pooled", help="Test each algorithm over its tasks together, not each cell.")
     ] = False,
     strict: Annotated[
@@ -94,9 +94,9 @@ def check(
     del references, reference  # their callbacks have selected them
     from rlbench.report.check import WORSE, exit_code, to_junit, to_markdown, to_text
 
-    if baseline is not None and (at or pooled):
+    if baseline is not None and (at or pool):
         raise UsageError("--at and --pooled compare with published scores; leave them out, or leave out --baseline")
-    findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pooled=pooled)
+    findings = _findings(suite, baseline, results, margin, alpha, other_machine=other_machine, at=at, pool=pool)
     title = f"rlbench check {suite}" + (f" against {baseline}" if baseline else "")
     _save(junit, to_junit(findings, title), add=False)
     _save(summary, to_markdown(findings, title), add=True)
@@ -121,27 +121,27 @@ def _findings(
     *,
     other_machine: bool,
     at: bool,
-    pooled: bool,
+    pool: bool,
 ) -> list[Finding]:
     from rlbench.report.baseline import read
     from rlbench.report.check import against_baseline, against_documents
     from rlbench.report.gate import MARGIN
     from rlbench.report.sources import sources
 
-    chosen = suites_named([suite], results)
+    suites = suites_named([suite], results)
     saved = None if baseline is None else read(baseline)
     if results is not None and not results.exists():
         raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     if saved is None:
         return [
             finding
-            for name in chosen
-            for finding in against_documents(name, sources(results), alpha=alpha, margin=margin, at=at, pooled=pooled)
+            for name in suites
+            for finding in against_documents(name, sources(results), alpha=alpha, margin=margin, at=at, pooled=pool)
         ]
     share = MARGIN if margin is None else margin
     return [
         finding
-        for name in chosen
+        for name in suites
         for finding in against_baseline(
             name, sources(results).own, saved, alpha=alpha, margin=share, other_machine=other_machine
         )

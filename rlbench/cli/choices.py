@@ -32,10 +32,10 @@ def parse_count(text: str | int, option: str = "--steps") -> int:
     Raises:
         UsageError: the text is no whole number of at least 1.
     """
-    written = str(text).replace("_", "").replace(",", "")
-    unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(written[-1:], 1.0)
+    digits = str(text).replace("_", "").replace(",", "")
+    unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(digits[-1:], 1.0)
     with suppress(ValueError, OverflowError):
-        count = round(float(written[:-1] if unit > 1 else written) * unit, 6)
+        count = round(float(digits[:-1] if unit > 1 else digits) * unit, 6)
         if 1 <= count <= 1e15 and count.is_integer():
             return int(count)
     raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
@@ -69,7 +69,7 @@ class PanelCommand(TyperCommand):
 
 HIGHEST = 2**32 - 1
 MOST = 10_000
-"""More seeds than this in one command are a slip of the keyboard."""
+"""Most seeds of one command; more are a typing error."""
 
 
 def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
@@ -78,15 +78,15 @@ def parse_seeds(text: str, source: str = "--seeds") -> tuple[int, ...]:
     Raises:
         UsageError: a part is not a number or a range, runs backwards, or names a seed twice.
     """
-    found: dict[int, None] = {}
+    seeds: dict[int, None] = {}
     for part in text.split(","):
         for seed in _range(part.strip(), f"{source} {text!r}"):
-            if seed in found:
+            if seed in seeds:
                 raise UsageError(f"{source} {text!r}: seed {seed} is named twice; name each seed once")
-            found[seed] = None
-            if len(found) > MOST:
+            seeds[seed] = None
+            if len(seeds) > MOST:
                 raise UsageError(f"{source} {text!r}: more than {MOST} seeds; split them over several commands")
-    return tuple(found)
+    return tuple(seeds)
 
 
 def _range(part: str, where: str) -> range:
@@ -107,10 +107,10 @@ Until: TypeAlias = "Callable[[Spec], int]"
 
 
 def parse_until(text: str) -> Until:
-    """The pause that ``100000``, ``10%`` or ``informative`` means for a Spec.
+    """Parse ``--until``: ``100000``, ``10%`` or ``informative``.
 
     Raises:
-        UsageError: ``text`` is none of them; or, from the result, the cell has no informative checkpoint.
+        UsageError: ``text`` is none of them; the result raises it for a cell without an informative checkpoint.
     """
     if text == "informative":
         return _informative
@@ -124,10 +124,10 @@ def parse_until(text: str) -> Until:
 
 
 def pauses(text: str | None, specs: Iterable[Spec]) -> Until | None:
-    """The pause that ``text`` means, if any.
+    """Parse ``--until`` and check it for every Spec.
 
     Raises:
-        UsageError: it means none for one of the Specs, so that nothing has started yet.
+        UsageError: one of the Specs has no such pause.
     """
     until = None if text is None else parse_until(text)
     if until is not None:

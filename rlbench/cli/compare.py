@@ -14,13 +14,13 @@ COMPARE_SCHEMA = 1
 
 
 def compare(
-    left: Annotated[
+    first: Annotated[
         str,
         typer.Argument(
             metavar="A", help="A results folder, or an algorithm such as dqn.", autocompletion=completion.sides
         ),
     ],
-    right: Annotated[
+    second: Annotated[
         str, typer.Argument(metavar="B", help="Another of the same sort.", autocompletion=completion.sides)
     ],
     *,
@@ -45,7 +45,7 @@ def compare(
     from rlbench.report.compare import to_document, to_text
     from rlbench.report.sources import sources
 
-    comparison = compared(left, right, sources(results), suite, at=at)
+    comparison = compared(first, second, sources(results), suite, at=at)
     if json:
         emit_json({"schema_version": COMPARE_SCHEMA, **to_document(comparison)})
     else:

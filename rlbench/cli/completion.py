@@ -31,7 +31,7 @@ def _offer(*words: str) -> Callable[[], list[str]]:
 
 formats, kinds, lists = _offer(*choices.FORMATS), _offer(*choices.PLOTS), _offer(*choices.LISTS)
 baseline_actions, executors = _offer(*choices.BASELINE_ACTIONS), _offer(*choices.EXECUTORS)
-kept, jobs, devices = _offer("best", "last"), _offer("auto"), _offer("auto", "cpu", "cuda")
+checkpoints, jobs, devices = _offer("best", "last"), _offer("auto"), _offer("auto", "cpu", "cuda")
 
 
 def suites() -> list[str]:
@@ -87,10 +87,10 @@ def fields(context: typer.Context, incomplete: str) -> list[str]:
         return []
     with suppress(RlbenchError):
         rows = resolve(suite, algo, tables.matching(suite, _words(task), algo)[0]).rows()
-        known = {f"{path}=": written(value) for path, value, _ in rows if path not in IDENTITY}
+        offers = {f"{path}=": written(value) for path, value, _ in rows if path not in IDENTITY}
         path, equals, _ = incomplete.partition("=")
-        fitting = [name for name in known if name.startswith(path + equals)]
-        return [*fitting, fitting[0] + known[fitting[0]]] if len(fitting) == 1 else fitting
+        fitting = [name for name in offers if name.startswith(path + equals)]
+        return [*fitting, fitting[0] + offers[fitting[0]]] if len(fitting) == 1 else fitting
     return []
 
 
@@ -102,10 +102,10 @@ def runs(context: typer.Context) -> list[str]:
     from rlbench.report.sources import sources
 
     with suppress(RlbenchError, OSError):
-        named = _typed(context, "results") or os.environ.get("RLBENCH_RESULTS")
-        places = sources(Path(str(named)) if named else None).folders
-        found = (str(folder) for place in places for folder in folders(place))
-        return list(islice(filter(SAFE.fullmatch, found), MOST))
+        results = _typed(context, "results") or os.environ.get("RLBENCH_RESULTS")
+        places = sources(Path(str(results)) if results else None).folders
+        names = (str(folder) for place in places for folder in folders(place))
+        return list(islice(filter(SAFE.fullmatch, names), MOST))
     return []
 
 
@@ -149,8 +149,8 @@ def played() -> list[str]:
 
 def _suites(context: typer.Context) -> list[str]:
     """The typed suites, or all."""
-    named, known = _words(_typed(context, "suite")), suites()
-    return [suite for suite in known if suite in named] or known
+    named_suites, every = _words(_typed(context, "suite")), suites()
+    return [suite for suite in every if suite in named_suites] or every
 
 
 def _typed(context: typer.Context, name: str) -> object:
@@ -173,15 +173,15 @@ VERB: Final = "No such command "
 
 
 def mistyped(error: typer.TyperException) -> str:
-    """One line about words that cannot be parsed, with the nearest verbs or options that there are."""
+    """One line about words that cannot be parsed, with the nearest verbs or options."""
     message, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
     if context is None:
         return f"{message} (see: rlbench --help)"
     if hasattr(error, "possibilities"):  # it names an option that is unknown
         name = str(getattr(error, "option_name", ""))
         spoken = [option for option in context.command.get_params(context) if not getattr(option, "hidden", False)]
-        known = [word for option in spoken for word in option.opts if word.startswith("--")]
-        message = f"unknown option {name!r}{suggest(name, known)}"
+        options = [word for option in spoken for word in option.opts if word.startswith("--")]
+        message = f"unknown option {name!r}{suggest(name, options)}"
     elif message.startswith(VERB):
         name = message.removeprefix(VERB)[1:-1]
         message = f"unknown verb {name!r}{suggest(name, context.command.commands)}"

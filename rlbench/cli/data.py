@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rlbench.datasets.types import Dataset
 
 DATA_SCHEMA = 1
-LONGEST = 200  # of what a file says of itself
+LONGEST = 200  # characters of a line of metadata
 WIDTH = 40  # of the longest bar
-EVERY = 0.1  # share of a download after which it says how far it is
+EVERY = 0.1  # share of a download between two progress messages
 
 data = typer.Typer(
     help="List, inspect, make and fetch data sets to learn from.",
@@ -54,11 +54,11 @@ def listing(
     from rlbench.report.columns import aligned
 
     here = {there.name: there for there in locations.local()}
-    elsewhere = [known for known in catalogue.d4rl().values() if everything or not known.note.startswith("deprecated")]
+    elsewhere = [entry for entry in catalogue.d4rl().values() if everything or not entry.note.startswith("deprecated")]
     names = [
         *here,
         *(name for name in recipes.RECIPES if name not in here),
-        *(known.name for known in elsewhere if known.name not in here),
+        *(entry.name for entry in elsewhere if entry.name not in here),
     ]
     if remote:
         from rlbench.datasets.download import names as remote_names
@@ -95,13 +95,13 @@ def show(
 
     of, path = locations.resolve(name)
     if recording_reader.is_frames(path):
-        from rlbench.cli.recordings import shown
+        from rlbench.cli.recordings import describe
 
-        shown(path, json=json)
+        describe(path, json=json)
         return
     seal = checksums.verify(data_file(path))  # before HDF5 opens it: damage could end the process
-    made = summary(_read(path, of))
-    score = catalogue.normalize(made.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
+    facts = summary(_read(path, of))
+    score = catalogue.normalize(facts.returns.mean, of) if of and catalogue.has_normalized_score(of) else None
     words = metadata(path)
     if json:
         emit_json(
@@ -112,17 +112,17 @@ def show(
                 "bytes": seal.size,
                 "sha256": seal.sha256,
                 "normalized": score,
-                **asdict(made),
+                **asdict(facts),
                 "told": words,
             }
         )
         return
     head = [("name", of or "-"), ("path", str(path)), ("sha256", seal.sha256), ("bytes", f"{seal.size:,}")]
-    said = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in words.items()]
-    found = [*head, *_facts(made, score)]
-    wide = max(len(key) for key, _ in (*found, *said))
-    own = ["", "what it says of itself", *_aligned(said, wide)] if said else []
-    emit("\n".join([*_aligned(found, wide), *own, "", "returns", *_bars(made.histogram)]))
+    metadata_lines = [(printable(key, LONGEST), printable(value, LONGEST)) for key, value in words.items()]
+    head_lines = [*head, *_facts(facts, score)]
+    wide = max(len(key) for key, _ in (*head_lines, *metadata_lines))
+    own = ["", "metadata", *_aligned(metadata_lines, wide)] if metadata_lines else []
+    emit("\n".join([*_aligned(head_lines, wide), *own, "", "returns", *_bars(facts.histogram)]))
 
 
 @data.command("verify", epilog=examples.of("data verify"))
@@ -158,8 +158,8 @@ def verify(
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
     if json:
-        found = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
-        emit_json({"schema_version": DATA_SCHEMA, "datasets": found})
+        datasets = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
+        emit_json({"schema_version": DATA_SCHEMA, "datasets": datasets})
     elif rows:
         emit("\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows))
     else:
@@ -187,11 +187,11 @@ def download(
     from rlbench.datasets import locations
     from rlbench.datasets.dataset_fetch import download_dataset
 
-    said = 0.0
+    next_report = 0.0
     for progress in download_dataset(name):
-        if _share(progress) >= said:
-            remark(f"{name}: {_spoken(progress)}")
-            said = _share(progress) + EVERY
+        if _share(progress) >= next_report:
+            remark(f"{name}: {_progress_text(progress)}")
+            next_report = _share(progress) + EVERY
     emit(str(locations.find(name)))
 
 
@@ -212,9 +212,9 @@ def subset(
 
     Only recorded games (made with --epsilon, or imported) can be cut.
     """
-    from rlbench.cli.recordings import taken
+    from rlbench.cli.recordings import write_subset
 
-    taken(source, steps, name, force=force)
+    write_subset(source, steps, name, force=force)
 
 
 @data.command("import", epilog=examples.of("data import"))
@@ -235,7 +235,7 @@ def bring(
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: not said.")
+        str | None, typer.Option("--task", metavar="ID", help="Task of a zip's policy or of shards; default: none.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -260,7 +260,7 @@ def bring(
     broken off.
     """
     from rlbench.cli.generate import import_policy
-    from rlbench.cli.recordings import KINDS, assembled
+    from rlbench.cli.recordings import KINDS, convert
     from rlbench.datasets.dataset_fetch import import_dataset
     from rlbench.records.machine import available_memory
 
@@ -268,7 +268,7 @@ def bring(
     if str(path) in KINDS and not path.exists():
         if output is not None:
             raise UsageError(f"{path}: is no zip; --output is for policies")
-        assembled(str(path), more, name, task, workers)
+        convert(str(path), more, name, task, workers)
     elif more:
         kind = suggest(str(path), KINDS)
         raise UsageError(f"{path}: one file or folder is imported at a time, or several behind rlu{kind}")
@@ -281,26 +281,26 @@ def bring(
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     else:
-        emit(str(import_dataset(path, name or _named(path), room=available_memory()).path))
+        emit(str(import_dataset(path, name or _name_of(path), room=available_memory()).path))
 
 
 def _read(path: Path, name: str | None) -> Dataset:
-    """A whole data set, as far as this machine's memory holds it."""
+    """Read a whole data set; refuse one that does not fit into memory."""
     from rlbench.datasets.loader import read
     from rlbench.records.machine import available_memory
 
     return read(path, name, room=available_memory())
 
 
-def _named(path: Path) -> str:
-    """The name that a file or folder itself suggests."""
+def _name_of(path: Path) -> str:
+    """The name of a data set by its file or folder."""
     from rlbench.datasets import catalogue, minari
     from rlbench.datasets.recipes import OWN_NAME
 
     if path.is_dir():
         name = minari.metadata(path).name
     else:
-        name = next((known.name for known in catalogue.d4rl().values() if known.file == path.name), None)
+        name = next((entry.name for entry in catalogue.d4rl().values() if entry.file == path.name), None)
         if name is None and OWN_NAME.fullmatch(path.stem):
             name = path.stem
     if name is None:
@@ -308,16 +308,16 @@ def _named(path: Path) -> str:
     return name
 
 
-def _entry(name: str, there: Place | None, known: D4RLDataset | None) -> dict[str, object]:
-    kind = there.kind if there else "d4rl" if known else "own" if name.startswith("rlb-") else "minari"
+def _entry(name: str, there: Place | None, entry: D4RLDataset | None) -> dict[str, object]:
+    kind = there.kind if there else "d4rl" if entry else "own" if name.startswith("rlb-") else "minari"
     return {
         "name": name,
         "kind": kind,
         "path": str(there.path) if there else None,
-        "url": known.url if known else None,
-        "env_id": known.env_id if known else None,
-        "reference": None if known is None else {"random": known.low, "expert": known.high},
-        "note": known.note if known and known.note else None,
+        "url": entry.url if entry else None,
+        "env_id": entry.env_id if entry else None,
+        "reference": None if entry is None else {"random": entry.low, "expert": entry.high},
+        "note": entry.note if entry and entry.note else None,
     }
 
 
@@ -325,18 +325,18 @@ def _aligned(lines: list[tuple[str, str]], wide: int) -> list[str]:
     return [f"{key:<{wide}}  {value}" for key, value in lines]
 
 
-def _facts(made: Summary, score: float | None) -> list[tuple[str, str]]:
-    stored = "stored" if made.next_observations else "not stored"
+def _facts(facts: Summary, score: float | None) -> list[tuple[str, str]]:
+    next_observations = "stored" if facts.next_observations else "not stored"
     return [
-        ("shapes", f"{made.features} observed, {made.actions} acted numbers; next observations {stored}"),
-        ("steps", f"{made.steps:,}"),
-        ("episodes", f"{made.episodes:,}"),
-        ("ends", f"{made.terminated:,} terminated, {made.truncated:,} truncated, {made.unfinished:,} not marked"),
-        ("return", _spread(made.returns)),
+        ("shapes", f"{facts.features} observed, {facts.actions} acted numbers; next observations {next_observations}"),
+        ("steps", f"{facts.steps:,}"),
+        ("episodes", f"{facts.episodes:,}"),
+        ("ends", f"{facts.terminated:,} terminated, {facts.truncated:,} truncated, {facts.unfinished:,} not marked"),
+        ("return", _spread(facts.returns)),
         *([("normalized", f"{score:.1f} (mean; 0 random, 100 expert)")] if score is not None else []),
-        ("length", _spread(made.lengths)),
-        ("actions", f"{made.action_cover:.0%} of their range seen, {made.outside:.1%} of the numbers beyond ±1"),
-        ("observations", f"vary in about {made.directions:.1f} directions; {made.constant} numbers are constant"),
+        ("length", _spread(facts.lengths)),
+        ("actions", f"{facts.action_cover:.0%} of their range seen, {facts.outside:.1%} of the numbers beyond ±1"),
+        ("observations", f"vary in about {facts.directions:.1f} directions; {facts.constant} numbers are constant"),
     ]
 
 
@@ -357,7 +357,7 @@ def _share(progress: Progress) -> float:
     return progress.done / progress.total if progress.total else progress.done / 1e9  # unknown: every 100 MB
 
 
-def _spoken(progress: Progress) -> str:
+def _progress_text(progress: Progress) -> str:
     if progress.total is None:
         return f"{progress.done / 1e6:.0f} MB"
     return f"{progress.done / progress.total:.0%} of {progress.total / 1e6:.1f} MB"

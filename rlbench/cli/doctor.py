@@ -77,14 +77,14 @@ def doctor(
 
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    chosen = [suite] if suite else suites.names()
-    found = [finding for check in _checks(chosen, results) for finding in check()]
+    names = [suite] if suite else suites.names()
+    findings = [finding for check in _checks(names, results) for finding in check()]
     if json:
-        emit_json({"schema_version": DOCTOR_SCHEMA, "findings": [asdict(finding) for finding in found]})
+        emit_json({"schema_version": DOCTOR_SCHEMA, "findings": [asdict(finding) for finding in findings]})
     else:
-        lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in found)
+        lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
         emit("\n".join(sentences(lines, terminal_width(), hang=10)))
-    if any(finding.state == "missing" for finding in found):
+    if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(UsageError.exit_code)
 
 
@@ -146,8 +146,8 @@ def _roms() -> Iterator[Finding]:
 
     absent = [game for game in GAMES if not _rom(roms, game)]
     if absent:
-        given = "`unset ALE_ROMS_DIR`, or put them there"
-        remedy = given if os.environ.get("ALE_ROMS_DIR") else f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
+        unset = "`unset ALE_ROMS_DIR`, or put them there"
+        remedy = unset if os.environ.get("ALE_ROMS_DIR") else f"`{INSTALL} --force-reinstall 'ale-py>=0.12'`"
         yield Finding("missing", "ale roms", f"none for {', '.join(absent)}; {remedy}")
     else:
         yield Finding("ok", "ale roms", f"{len(GAMES)} games")
@@ -181,8 +181,10 @@ def _optional_package(name: str, requirement: str, purpose: str) -> Iterator[Fin
 
 
 def _compiler() -> Iterator[Finding]:
-    asked = os.environ.get("CXX", "")
-    path = next((found for name in (asked, "g++", "clang++", "c++") if name and (found := shutil.which(name))), None)
+    compiler = os.environ.get("CXX", "")
+    path = next(
+        (program for name in (compiler, "g++", "clang++", "c++") if name and (program := shutil.which(name))), None
+    )
     if path:
         yield Finding("ok", "c++ compiler", path)
     else:
@@ -222,8 +224,8 @@ def _smaller(spec: Spec, free: int) -> str:
     from rlbench.config.footprint import footprint
 
     need, replay = footprint(spec), getattr(spec.algo, "replay", None)
-    left = free - (need.total - need.replay)
-    rows = left * getattr(replay, "capacity", 0) // max(1, need.replay)
+    room = free - (need.total - need.replay)
+    rows = room * getattr(replay, "capacity", 0) // max(1, need.replay)
     if replay is None or rows < FEW:
         smaller = "use a larger machine" if spec.suite == "toy" else "begin with `rlbench run toy dqn --task Catch`"
         return f"close other programs, or {smaller}"
@@ -248,16 +250,16 @@ def _largest(suite: str) -> Spec:
 def _threads() -> Iterator[Finding]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield Finding("ok", "cores", f"{usable} usable of {os.cpu_count() or 1}")
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if not asked:
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if not value:
         yield Finding("ok", "threads", "as many as pay for each run; OMP_NUM_THREADS overrules")
-    elif asked.isdigit() and 0 < int(asked) <= usable:
-        yield Finding("ok", "threads", f"{asked} in every run, as OMP_NUM_THREADS says")
+    elif value.isdigit() and 0 < int(value) <= usable:
+        yield Finding("ok", "threads", f"{value} in every run, as OMP_NUM_THREADS says")
     else:
         yield Finding(
             "optional",
             "threads",
-            f"OMP_NUM_THREADS={asked} does not fit {usable} usable cores; `unset OMP_NUM_THREADS`",
+            f"OMP_NUM_THREADS={value} does not fit {usable} usable cores; `unset OMP_NUM_THREADS`",
         )
 
 
@@ -289,7 +291,7 @@ def _updates() -> Iterator[Finding]:
     from rlbench.config.run import Runtime
 
     device = device_of(Runtime())
-    rollouts = "of PPO, A2C, NPG and TRPO by hand where networks are small" if device.type == "cpu" else "eager"
+    rollouts = "numpy for small networks of PPO, A2C, NPG and TRPO" if device.type == "cpu" else "eager"
     yield Finding("ok", "updates", f"{captured(device).description}; on rollouts {rollouts}")
 
 

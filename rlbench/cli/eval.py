@@ -59,7 +59,7 @@ class _EvalResult:
     epoch: int  # after which the policy was saved
     env: str  # engine of the environments
     games: tuple[tuple[float, int, int], ...]  # return, length and env seed of each episode
-    recorded: Evaluated | None  # the run's own evaluation of the same policy
+    original: Evaluated | None  # the run's own evaluation of the same policy
     same: bool | None  # the recorded episodes came out the same; None for new ones
     clip: _Clip | None
 
@@ -203,8 +203,8 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
 
     (spec, state), record = stored_run(options.folder, options.checkpoint), read(options.folder)
     epoch = whole(state, "epoch")
-    recorded = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
-    if options.games is None and recorded is None:
+    original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
+    if options.games is None and original is None:
         raise UsageError(f"{options.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if options.games is None else Seeds(options.games).child("eval")
     shared = with_episodes(spec, options.episodes)
@@ -212,13 +212,13 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
     evaluation = restore_evaluation(shared, state, Runtime(device=options.device), seeds)
     env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
     clip, evaluated = _play(spec, evaluation, options), evaluation.result()
-    same = recorded is not None and (evaluated.returns, evaluated.lengths) == (recorded.returns, recorded.lengths)
+    same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     return _EvalResult(
         spec=spec,
         epoch=epoch,
         env=env,
         games=_in_rounds(evaluated, shared.protocol.envs)[: options.episodes],
-        recorded=recorded,
+        original=original,
         same=same if options.games is None else None,
         clip=clip,
     )
@@ -234,8 +234,8 @@ def evaluation_fits(spec: Spec) -> None:
     from rlbench.records.machine import available_memory
 
     need, free = footprint(spec), available_memory()
-    if (needed := need.emulators + need.base) > free:
-        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size(needed)} of memory"
+    if (bytes_needed := need.emulators + need.base) > free:
+        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size(bytes_needed)} of memory"
         raise DoesNotFit(f"{envs}, {size(free)} are free; give fewer --episodes")
 
 
@@ -249,13 +249,13 @@ def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | 
     from rlbench.assembly.environments import watch
     from rlbench.cli.video_writer import video_writer
 
-    watched = watch(spec, evaluation)
-    with video_writer(options.video, seconds=watched.seconds, program=options.program) as writer:
+    recorder = watch(spec, evaluation)
+    with video_writer(options.video, seconds=recorder.seconds, program=options.program) as writer:
         for ended in evaluation:
             since = _remark_progress(ended, evaluation, since)
-            for frame in watched.frames():
+            for frame in recorder.frames():
                 writer.add(frame)
-    return _Clip(writer.count, writer.count * watched.seconds, watched.camera.look)
+    return _Clip(writer.count, writer.count * recorder.seconds, recorder.camera.look)
 
 
 def _remark_progress(ended: int, evaluation: Evaluation, since: float) -> float:
@@ -283,7 +283,7 @@ def _published(spec: Spec) -> tuple[float, ReferenceScore] | None:
 
 
 def _document(options: _EvalOptions, result: _EvalResult) -> dict[str, object]:
-    spec, published, clip = result.spec, _published(result.spec), result.clip
+    spec, score, clip = result.spec, _published(result.spec), result.clip
     return {
         "schema_version": EVAL_SCHEMA,
         "folder": str(options.folder),
@@ -300,14 +300,14 @@ def _document(options: _EvalOptions, result: _EvalResult) -> dict[str, object]:
         "games": options.games,
         "episodes": [{"return": points, "length": length, "seed": seed} for points, length, seed in result.games],
         **_mean(result.returns),
-        "recorded": result.recorded and {"episodes": len(result.recorded.returns), **_mean(result.recorded.returns)},
+        "recorded": result.original and {"episodes": len(result.original.returns), **_mean(result.original.returns)},
         "same": result.same,
-        "documented": published
+        "documented": score
         and {
-            "score": published[0],
-            "estimator": published[1].estimator,
-            "system": published[1].system,
-            "source": published[1].source,
+            "score": score[0],
+            "estimator": score[1].estimator,
+            "system": score[1].system,
+            "source": score[1].source,
         },
         "video": clip
         and {"file": str(options.video), "pictures": clip.frames, "seconds": clip.seconds, "look": clip.look},
@@ -320,17 +320,17 @@ def _mean(returns: Sequence[float]) -> dict[str, float]:
 
 def _text(options: _EvalOptions, result: _EvalResult) -> str:
     """Format a line an episode, then the means of the measured, recorded and documented returns."""
-    spec, published, clip = result.spec, _published(result.spec), result.clip
+    spec, score, clip = result.spec, _published(result.spec), result.clip
     origin = "the recorded episodes again" if options.games is None else f"episodes of seed {options.games}"
     lines = [f"{spec.name} seed {spec.seed}, {options.checkpoint} policy, of epoch {result.epoch}; {origin}", ""]
     lines += [f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"]
     lines += [f"{i:>7}  {points:>12,.2f}  {length:>7,}" for i, (points, length, _) in enumerate(result.games, 1)]
     lines += ["", _line("measured", result.returns, "")]
-    if result.recorded is not None:
+    if result.original is not None:
         note = {None: "", True: ", the same episodes", False: ", OTHER EPISODES THAN THESE"}[result.same]
-        lines += [_line("recorded", result.recorded.returns, note)]
-    if published is not None:
-        points, reference = published
+        lines += [_line("recorded", result.original.returns, note)]
+    if score is not None:
+        points, reference = score
         lines += [f"{'documented':<10}  {points:,.2f} ({reference.estimator}; {reference.system})"]
     if clip is not None:
         lines += [f"{'video':<10}  {options.video}: {clip.frames:,} frames, {clip.seconds:,.1f} s, {clip.look}"]

@@ -41,7 +41,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "eval": (
         ("as many episodes as its protocol plays", "rlbench eval RUN"),
-        ("three of them, and a film of the first", "rlbench eval RUN --episodes 3 --video play.gif"),
+        ("three of them, and a video of the first", "rlbench eval RUN --episodes 3 --video play.gif"),
     ),
     "import": (
         ("ten seeds in a table, and their verdict", "rlbench import runs.csv --as mujoco/sac --results theirs"),
@@ -149,5 +149,9 @@ rlbench --help                             every verb; rlbench VERB --help expla
 
 def of(verb: str) -> str:
     """The examples of a verb as the end of its help, which nothing wraps again."""
-    lines = [line for said, command in EXAMPLES[verb] for line in ([f"  # {said}"] if said else []) + [f"  {command}"]]
+    lines = [
+        line
+        for purpose, command in EXAMPLES[verb]
+        for line in ([f"  # {purpose}"] if purpose else []) + [f"  {command}"]
+    ]
     return "\n".join(["\b", "Examples:", *lines])

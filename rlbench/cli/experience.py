@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Data:
     """Value of ``--dataset``: the name of a known data set, or a path."""
 
-    given: str | None
+    value: str | None
 
     @property
     def path(self) -> str | None:
         """The path, where one was given."""
-        return str(Path(self.given).expanduser()) if self.given and self._is_path() else None
+        return str(Path(self.value).expanduser()) if self.value and self._is_path() else None
 
     def tasks(self, suite: str, globs: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Task patterns of ``--task``; without it the task of a named data set.
@@ -40,18 +40,18 @@ class Data:
         if suite != "offline":
             return globs
         _rows(globs)
-        row = self.path is None and self.given in suites.tasks(suite)
-        if row and globs == (suites.offline.world_of(str(self.given)),):
-            return (str(self.given),)  # the row itself, given twice
-        if globs or self.given is None:
+        row = self.path is None and self.value in suites.tasks(suite)
+        if row and globs == (suites.offline.world_of(str(self.value)),):
+            return (str(self.value),)  # the row itself, given twice
+        if globs or self.value is None:
             return globs
-        if self.path is not None or not self.given:
+        if self.path is not None or not self.value:
             raise UsageError(
-                f"--dataset {self.given!r}: name its environment with --task, one of {', '.join(WORLDS)}, or the row"
+                f"--dataset {self.value!r}: name its environment with --task, one of {', '.join(WORLDS)}, or the row"
             )
-        if self.given in RECORDINGS:
-            return (RECORDINGS[self.given],)
-        return (self.given,) if row else (_environment_of(self.given),)
+        if self.value in RECORDINGS:
+            return (RECORDINGS[self.value],)
+        return (self.value,) if row else (_environment_of(self.value),)
 
     def name(self, suite: str, task: str, *, smoke: bool) -> str:
         """Name of the data set; empty for the task's own.
@@ -66,22 +66,22 @@ class Data:
         from rlbench.suites.offline import WORLDS
 
         if suite != "offline":
-            if self.given is not None:
+            if self.value is not None:
                 raise UsageError(f"--dataset: {suite} learns from what it plays; leave it out, or choose offline")
             return ""
         if task not in WORLDS:
-            return "" if self.path is not None or self.given in {None, task} else str(self.given)
-        if self.given is None and not smoke:
+            return "" if self.path is not None or self.value in {None, task} else str(self.value)
+        if self.value is None and not smoke:
             raise UsageError(f"offline: {task} is an environment; name the data to learn from with --dataset")
-        if self.given is None or self.path is None:
-            return self.given or ""
+        if self.value is None or self.path is None:
+            return self.value or ""
         lies = Path(self.path)
         if not lies.exists():
             return lies.stem  # what reads it says that it is missing
         return f"{lies.stem}-{seal_of(data_file(find('', lies))).sha256[:8]}"
 
     def _is_path(self) -> bool:
-        text = self.given or ""
+        text = self.value or ""
         return Path(text).exists() or text.endswith((".hdf5", ".h5")) or text.startswith((".", "/", "~"))
 
 
@@ -111,8 +111,8 @@ def _environment_of(name: str) -> str:
     from rlbench.errors import UsageError
     from rlbench.suites.offline import WORLDS
 
-    known = catalogue.d4rl().get(name)
-    if known is not None and known.env_id is None:
+    dataset = catalogue.d4rl().get(name)
+    if dataset is not None and dataset.env_id is None:
         raise UsageError(f"--dataset {name}: its policies cannot be evaluated here; the table has: {', '.join(WORLDS)}")
     path = find(name)
     env_id = recorded_on(metadata(path), name, path)
@@ -122,11 +122,11 @@ def _environment_of(name: str) -> str:
     return env_id
 
 
-def steps_of(given: str | None) -> Callable[[Spec], int | None]:
+def steps_of(value: str | None) -> Callable[[Spec], int | None]:
     """Return a function from a run to the number of transitions in its data set; None where the file is missing."""
     from rlbench.config.tasks import OfflineTask
 
-    path = Data(given).path
+    path = Data(value).path
 
     @cache
     def of(name: str) -> int | None:
@@ -184,16 +184,16 @@ def refuse_other_data(ended: Record, runtime: Runtime) -> None:
     from rlbench.datasets.locations import find, place, present
     from rlbench.errors import RefusedFile
 
-    noted, task = ended.environment.get("data"), ended.spec.task
-    if not isinstance(noted, dict) or not isinstance(task, OfflineTask):
+    file, task = ended.environment.get("data"), ended.spec.task
+    if not isinstance(file, dict) or not isinstance(task, OfflineTask):
         return
     if runtime.dataset is None and not present(place(task.data)):
         return
     path = data_file(find(task.data, None if runtime.dataset is None else Path(runtime.dataset)))
-    now, then = seal_of(path).sha256, str(noted.get("sha256"))
+    now, then = seal_of(path).sha256, str(file.get("sha256"))
     if then != now:
         raise RefusedFile(
-            f"{ended.folder}: learned from {noted.get('file')} (SHA-256 {then[:12]}…), {path} is another "
+            f"{ended.folder}: learned from {file.get('file')} (SHA-256 {then[:12]}…), {path} is another "
             f"({now[:12]}…); keep its runs apart with --results, or start over with --force"
         )
 

@@ -47,9 +47,9 @@ def tensorboard(
 ) -> None:
     """Write the curves of runs for TensorBoard.
 
-    A file a run, made of its record.
+    It writes one file per run from its record.
 
-    Asked again it adds what has come since; no point is ever there twice. A damaged record is named, and left out.
+    The same command adds new epochs; no point appears twice. A damaged record is named and left out.
     """
     from rlbench.cli.trackers import curves_in
     from rlbench.records.store import read
@@ -57,7 +57,7 @@ def tensorboard(
 
     rows: list[dict[str, object]] = []
     damaged = False
-    for folder in _meant(names or [], results):
+    for folder in _folders_of(names or [], results):
         try:
             record = read(folder)
         except RefusedFile as error:
@@ -65,8 +65,8 @@ def tensorboard(
             damaged = True
             continue
         path = curves_in(output, record.spec)
-        changed = bring_up(path, events(record.epochs))
-        rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": changed})
+        new = bring_up(path, events(record.epochs))
+        rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
     if json:
         emit_json({"schema_version": EXPORT_SCHEMA, "runs": rows})
     else:
@@ -125,23 +125,23 @@ def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:
     from rlbench.report.tensorboard import bring_up
 
-    changed = bring_up(output, content)
+    new = bring_up(output, content)
     if json:
-        emit_json({"schema_version": EXPORT_SCHEMA, "file": str(output), "count": count, "changed": changed})
+        emit_json({"schema_version": EXPORT_SCHEMA, "file": str(output), "count": count, "changed": new})
     else:
         emit(f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}")
 
 
-def _meant(names: list[str], results: Path | None) -> list[Path]:
-    """The folders that names of suites and of runs mean, each once; all of them where nothing is named."""
+def _folders_of(names: list[str], results: Path | None) -> list[Path]:
+    """The distinct run folders of named suites and runs; all of them without a name."""
     from rlbench import suites
     from rlbench.records.files import folders
     from rlbench.report.sources import sources
 
-    found: list[Path] = []
+    run_folders: list[Path] = []
     for name in names or suites.names():
         suite = (
             f for place in sources(results).folders for f in folders(place) if f.relative_to(place).parts[0] == name
         )
-        found += suite if name in suites.names() else [run_folder(name, results)]
-    return list({folder.resolve(): folder for folder in found}.values())
+        run_folders += suite if name in suites.names() else [run_folder(name, results)]
+    return list({folder.resolve(): folder for folder in run_folders}.values())

@@ -90,13 +90,13 @@ def generate(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Take preferred actions instead of sampled ones.")
     ] = False,
-    kept: Annotated[
+    checkpoint: Annotated[
         str,
         typer.Option(
             "--checkpoint",
             metavar="best|last",
             help="Which policy of a run plays: the best evaluated, or the last.",
-            autocompletion=completion.kept,
+            autocompletion=completion.checkpoints,
         ),
     ] = "best",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of environments and samples.")] = 0,
@@ -114,41 +114,41 @@ def generate(
     from rlbench.datasets.recipes import PREFIX
 
     if epsilon is not None:
-        from rlbench.cli.recordings import filmed
+        from rlbench.cli.recordings import record_games
 
         if mixture or noise or uniform or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
-        filmed(task, Path(policy[0]), kept, name, (steps, epsilon, seed, lanes), (force, quiet, json))
+        record_games(task, Path(policy[0]), checkpoint, name, (steps, epsilon, seed, lanes), (force, quiet, json))
         return
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or uniform or deterministic or seed or lanes != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
-        recipe, policies = _named(task)
+        recipe, policies = _recipe_of(task)
     else:
         if not (policy and steps and name):
             raise UsageError(f"{task}: --policy, --steps and --name are needed; or name a recipe, as rlb-hopper-medium")
-        policies = [_loaded(text, task, kept) for text in policy]
+        policies = [_load_policy(text, task, checkpoint) for text in policy]
         recipe = _own(
             task,
             policies,
             steps=steps,
             name=name,
             shares=_shares(mixture, len(policies)),
-            added=(not deterministic, noise, uniform),
+            noise_options=(not deterministic, noise, uniform),
             seed=seed,
             lanes=lanes,
         )
     path = locations.folder("own") / f"{recipe.name}.hdf5"
     _free(path, force=force)
     numbers = max(2 * policy.observed + policy.facts.action_dim + 1 for policy in policies)
-    needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
-    room(path.parent, needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
-    recording = _played(recipe, policies, quiet=quiet)
-    _told(recording, _put(path, recording), json=json)
+    bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
+    room(path.parent, bytes_needed, recipe.name, "free some, or choose another folder with RLBENCH_DATASETS")
+    recording = _generate(recipe, policies, quiet=quiet)
+    _print_result(recording, _write(path, recording), json=json)
 
 
 def import_policy(path: Path, *, task: str, output: Path) -> str:
-    """Convert the actor of a Stable-Baselines3 zip to a policy file; a sentence about it."""
+    """Convert the actor of a Stable-Baselines3 zip to a policy file, and describe it in a sentence."""
     from rlbench.datasets.policies import parse_policy
     from rlbench.datasets.sb3_import import convert_sb3
 
@@ -163,8 +163,8 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
     return f"{output}: plays {task}, {policy.observed} numbers to {policy.facts.action_dim}, SHA-256 {policy.sha256}"
 
 
-def _named(name: str) -> tuple[Recipe, list[Policy]]:
-    """The recipe of that name, and the policies that come with it."""
+def _recipe_of(name: str) -> tuple[Recipe, list[Policy]]:
+    """The recipe with a name, and its packaged policies."""
     from rlbench.datasets.policies import read
     from rlbench.datasets.recipes import POLICIES, load_recipe
 
@@ -172,8 +172,8 @@ def _named(name: str) -> tuple[Recipe, list[Policy]]:
     return recipe, [read(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]
 
 
-def _loaded(text: str, task: str, kept: str) -> Policy:
-    """A policy from wherever it lies: a file, a zip, a run's folder, or rlbench itself."""
+def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
+    """Load a policy: a file, a zip, a run's, or one packaged with rlbench."""
     from rlbench.datasets.policies import parse_policy, read
     from rlbench.datasets.recipes import POLICIES
     from rlbench.datasets.sb3_import import convert_sb3
@@ -184,9 +184,9 @@ def _loaded(text: str, task: str, kept: str) -> Policy:
     if path.is_dir():
         from rlbench.generate import stored_policy
 
-        return stored_policy(path, kept)
+        return stored_policy(path, checkpoint)
     if not path.exists():
-        near = beside(path) or suggest(text, sorted(found.stem for found in POLICIES.glob("*.safetensors")))
+        near = beside(path) or suggest(text, sorted(file.stem for file in POLICIES.glob("*.safetensors")))
         raise UsageError(f"--policy {text}: no such file, run or packaged policy{near}")
     return parse_policy(convert_sb3(path, task=task), str(path)) if path.suffix == ".zip" else read(path)
 
@@ -198,7 +198,7 @@ def _own(
     steps: int,
     name: str,
     shares: list[float],
-    added: tuple[bool, float, float],
+    noise_options: tuple[bool, float, float],
     seed: int,
     lanes: int,
 ) -> Recipe:
@@ -208,7 +208,7 @@ def _own(
     from rlbench.config.overrides import one_line
     from rlbench.datasets.recipes import Part, recipe
 
-    sampled, noise, uniform = added
+    sampled, noise, uniform = noise_options
     try:
         parts = [
             Part(policy=p.facts.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise, uniform=uniform)
@@ -232,7 +232,7 @@ def _shares(mixture: str | None, count: int) -> list[float]:
 
 
 def _free(path: Path, *, force: bool) -> None:
-    """Refuse a place that is taken or cannot be written, before anything is played."""
+    """Refuse a path that exists or cannot be written, before any env steps."""
     from rlbench.cli.preflight import writable
 
     if path.exists() and not force:
@@ -240,32 +240,32 @@ def _free(path: Path, *, force: bool) -> None:
     writable(path.parent)
 
 
-def _played(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording:
-    """The recipe carried out, with a line on stderr now and then."""
+def _generate(recipe: Recipe, policies: list[Policy], *, quiet: bool) -> Recording:
+    """Generate the data of a recipe, with progress on stderr."""
     from rlbench.generate import Recording
 
-    recording, said = Recording(recipe, policies), 0
+    recording, reports = Recording(recipe, policies), 0
     for done in recording:
-        if not quiet and done * SAYINGS // recipe.steps > said:
-            said = done * SAYINGS // recipe.steps
+        if not quiet and done * SAYINGS // recipe.steps > reports:
+            reports = done * SAYINGS // recipe.steps
             remark(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
     return recording
 
 
-def _put(path: Path, recording: Recording) -> Written:
+def _write(path: Path, recording: Recording) -> Written:
     from rlbench.datasets.hdf5_writer import write
 
     return write(path, recording.result(), recording.provenance())
 
 
-def _told(recording: Recording, written: Written, *, json: bool) -> None:
+def _print_result(recording: Recording, file: Written, *, json: bool) -> None:
     facts = recording.provenance()
     if json:
-        document = {"path": str(written.path), "sha256": written.sha256, "bytes": written.bytes, **facts}
+        document = {"path": str(file.path), "sha256": file.sha256, "bytes": file.bytes, **facts}
         emit_json({"schema_version": GENERATE_SCHEMA, **document})
         return
     mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if "return_mean" in facts else ""
     emit(
-        f"{written.path}: {recording.recipe.steps:,} steps, {facts['episodes']} whole episodes, {mean}"
-        f"{written.bytes:,} bytes, SHA-256 {written.sha256}"
+        f"{file.path}: {recording.recipe.steps:,} steps, {facts['episodes']} whole episodes, {mean}"
+        f"{file.bytes:,} bytes, SHA-256 {file.sha256}"
     )

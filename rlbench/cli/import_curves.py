@@ -70,30 +70,30 @@ def import_curves(
     it does not state. `rlbench table SUITE --results DIR` then shows them beside the references. They never count as
     runs of rlbench.
     """
-    from rlbench.curves.formats import FORMATS as KNOWN
+    from rlbench.curves.formats import FORMATS as ALL_FORMATS
     from rlbench.curves.formats import ImportOptions, read_curves
     from rlbench.records.imported import folder_of, write
 
     suite, _, algorithm = (cell or "").partition("/")
     if cell is not None and (not suite or not algorithm or "/" in algorithm):
         raise UsageError(f"--as {cell}: is no row of a table; say SUITE/ALGO, such as mujoco/sac")
-    known = next((name for name in KNOWN if name == style), None)
-    if style != "auto" and known is None:
+    form = next((name for name in ALL_FORMATS if name == style), None)
+    if style != "auto" and form is None:
         raise UnknownName("format", style, FORMATS, where="--format")
     options = ImportOptions(
-        suite=suite, algorithm=algorithm, task=task, format=known, kind=kind, unit=steps_are, tag=tag
+        suite=suite, algorithm=algorithm, task=task, format=form, kind=kind, unit=steps_are, tag=tag
     )
     curves = read_curves(paths, options)
     _remark_unknown({(curve.suite, curve.algorithm) for curve in curves})
-    changed = [write(curve, results) for curve in curves]
+    written_anew = [write(curve, results) for curve in curves]
     if json:
         rows = [
             {"folder": str(folder_of(curve, results)), "changed": new, **_document(curve)}
-            for curve, new in zip(curves, changed, strict=True)
+            for curve, new in zip(curves, written_anew, strict=True)
         ]
         emit_json({"schema_version": IMPORT_SCHEMA, "curves": rows})
     else:
-        emit("\n".join([*_lines(curves), f"{results}: {len(curves)} curves, {sum(changed)} of them new"]))
+        emit("\n".join([*_lines(curves), f"{results}: {len(curves)} curves, {sum(written_anew)} of them new"]))
 
 
 def _remark_unknown(cells: set[tuple[str, str]]) -> None:
@@ -101,9 +101,9 @@ def _remark_unknown(cells: set[tuple[str, str]]) -> None:
     from rlbench import suites
 
     for suite, algorithm in sorted(cells):
-        known = suites.algorithms(suite)
-        if algorithm not in known:
-            remark(f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, known)}")
+        names = suites.algorithms(suite)
+        if algorithm not in names:
+            remark(f"{suite} has no algorithm {algorithm!r}, so no reference is compared{suggest(algorithm, names)}")
 
 
 def _document(curve: ImportedCurve) -> dict[str, object]:

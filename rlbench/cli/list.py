@@ -49,11 +49,11 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    chosen = usable_suites() if suite is None else [suite]
+    suite_names = usable_suites() if suite is None else [suite]
     if kind == "suites":
-        return [(name, name) for name in chosen]
+        return [(name, name) for name in suite_names]
     names = suites.algorithms if kind == "algos" else suites.tasks
-    return [(of, name) for of in chosen for name in names(of)]
+    return [(of, name) for of in suite_names for name in names(of)]
 
 
 def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
@@ -65,5 +65,5 @@ def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
     if suite is not None and suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
     own = sources(results).own
-    found = [(folder.relative_to(own).parts[0], str(folder)) for folder in folders(own)]
-    return [(of, folder) for of, folder in found if suite in {None, of}]
+    runs = [(folder.relative_to(own).parts[0], str(folder)) for folder in folders(own)]
+    return [(of, folder) for of, folder in runs if suite in {None, of}]

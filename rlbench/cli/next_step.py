@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
-    """One line a cell of ``specs``, judged by the runs in ``results``; smoke runs have no verdict."""
+    """One line per cell of ``specs`` with the verdict of its runs in ``results``; smoke runs have none."""
     from rlbench.report.cells import every_cell
 
     keys = list(dict.fromkeys(cell_key(spec) for spec in specs if not spec.smoke))

@@ -243,7 +243,7 @@ Until: TypeAlias = Annotated[
     typer.Option(
         "--until",
         metavar="STEPS|P%|informative",
-        help="Pause there, at an evaluation, with the state saved; informative: once the reference's curve can be told "
+        help="Pause there, at an evaluation, with the state saved; informative: once the reference's curve differs "
         "from its start. Default: the end.",
         show_default=False,
         rich_help_panel=choices.LENGTH,
@@ -364,7 +364,7 @@ Run: TypeAlias = Annotated[
         autocompletion=completion.runs,
     ),
 ]
-SHOWN = 3
+MOST_RUNS = 3
 """Runs that a message names where a name means several."""
 
 
@@ -381,20 +381,20 @@ def run_folder(name: str, results: Path | None) -> Path:
     if (Path(name) / "spec.json").is_file():
         return Path(name)
     places = sources(results).folders
-    known = {str(folder.relative_to(place)): folder for place in reversed(places) for folder in folders(place)}
-    if name in known:
-        return known[name]
+    runs = {str(folder.relative_to(place)): folder for place in reversed(places) for folder in folders(place)}
+    if name in runs:
+        return runs[name]
     start, _, rest = name.strip("/").partition("/")
-    meant = [
+    matches = [
         folder
-        for folder in known.values()
+        for folder in runs.values()
         if start and folder.parent.name.startswith(start) and rest in {"", folder.name}
     ]
-    if not meant:
-        ids = dict.fromkeys(folder.parent.name for folder in known.values())
-        raise UnknownName("run", name, [*known, *ids], where=str(places[0]))
-    if len(meant) > 1:
-        some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in meant[:SHOWN])
-        more = ", …" if len(meant) > SHOWN else ""
-        raise UsageError(f"{name}: {len(meant)} runs are called so: {some}{more}; name one of them")
-    return meant[0]
+    if not matches:
+        ids = dict.fromkeys(folder.parent.name for folder in runs.values())
+        raise UnknownName("run", name, [*runs, *ids], where=str(places[0]))
+    if len(matches) > 1:
+        some = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in matches[:MOST_RUNS])
+        more = ", …" if len(matches) > MOST_RUNS else ""
+        raise UsageError(f"{name}: {len(matches)} runs have this name: {some}{more}; name one of them")
+    return matches[0]

@@ -47,14 +47,14 @@ class PipeDisplay(Lines):
 
     def __init__(self, pipe: int, jobs: Sequence[Job]) -> None:
         super().__init__(jobs)
-        self.pipe, self.sent = pipe, 0.0
+        self.pipe, self.last_progress = pipe, 0.0
 
     def show(self, job: Job, message: Message) -> None:
         """Send a message; one that finds no room in the pipe is lost, and the next says more."""
         super().show(job, message)
         if isinstance(message, Progress):
-            if monotonic() - self.sent < INTERVAL:
+            if monotonic() - self.last_progress < INTERVAL:
                 return
-            self.sent = monotonic()
+            self.last_progress = monotonic()
         with suppress(OSError):
             os.write(self.pipe, (to_line(message) + "\n").encode())

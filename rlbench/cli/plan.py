@@ -53,7 +53,7 @@ def plan(
         Literal["informative"] | None,
         typer.Option(
             "--at",
-            help="Price each cell to the first checkpoint at which its reference can be told from its start, "
+            help="Price each cell to the first checkpoint at which its reference's curve differs from its start,  "
             "the cheapest verdict first; default: to the whole budget.",
             show_default=False,
         ),
@@ -72,19 +72,19 @@ def plan(
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
 
-    chosen = suites_named([suite], results)
-    wanted, evidence = parse_seeds(seeds), sources(results)
+    suites = suites_named([suite], results)
+    numbers, evidence = parse_seeds(seeds), sources(results)
     early = at is not None
     remaining = [
         row
-        for name in chosen
-        for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=wanted, informative=early)
+        for name in suites
+        for row in remaining_runs(name, evidence, algorithms=algo or (), seeds=numbers, informative=early)
     ]
     if early:
         remaining.sort(key=_length)
     remaining = [row for row in remaining if row.runnable or not (runnable or lines)]
     if budget is not None:
-        _affordable(remaining, chosen, evidence, budget, at=early, lines=lines, json=json)
+        _affordable(remaining, suites, evidence, budget, at=early, lines=lines, json=json)
         return
     if one:
         remaining = list({(row.key.suite, row.key.algorithm): row for row in reversed(remaining)}.values())[::-1]
@@ -92,18 +92,18 @@ def plan(
         if remaining:
             emit("\n".join(map(_line, sorted(remaining, key=_length))))
     elif json:
-        measured = _measured(evidence, chosen)
-        emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row, measured) for row in remaining]})
+        own_cells = _measured(evidence, suites)
+        emit_json({"schema_version": PLAN_SCHEMA, "include": [_row(row, own_cells) for row in remaining]})
     else:
         every = [
             row
-            for name in chosen
+            for name in suites
             for row in remaining_runs(
-                name, evidence, algorithms=algo or (), seeds=wanted, whole=True, informative=early
+                name, evidence, algorithms=algo or (), seeds=numbers, whole=True, informative=early
             )
         ]
         nothing = f"nothing is missing from {evidence.own}"
-        text = _text(remaining, _measured(evidence, chosen)) if remaining else nothing
+        text = _text(remaining, _measured(evidence, suites)) if remaining else nothing
         emit("\n".join([text, *sentences([_whole(every)], terminal_width())]))
 
 
@@ -132,10 +132,10 @@ def _affordable(
         emit("\n".join(map(_line, (*choice.rows, *after))))
         return
     if json:
-        measured = _measured(evidence, suites)
+        own_cells = _measured(evidence, suites)
         rows = {
-            "include": [_row(row, measured) for row in choice.rows],
-            "after": [_row(row, measured) for row in after],
+            "include": [_row(row, own_cells) for row in choice.rows],
+            "after": [_row(row, own_cells) for row in after],
         }
         emit_json({"schema_version": PLAN_SCHEMA, "budget_hours": hours, **rows})
         return
@@ -177,8 +177,8 @@ def _length(row: RemainingRuns) -> tuple[float, int]:
     return (float("inf") if row.hours is None else row.hours, row.steps)
 
 
-def _row(row: RemainingRuns, measured: Mapping[CellKey, Cell]) -> dict[str, object]:
-    cell = measured.get(row.key)
+def _row(row: RemainingRuns, own_cells: Mapping[CellKey, Cell]) -> dict[str, object]:
+    cell = own_cells.get(row.key)
     return {
         "suite": row.key.suite,
         "algorithm": row.key.algorithm,
@@ -213,7 +213,7 @@ def _seeds(cell: Cell) -> int:
     return cell.measured.n if cell.measured else 0
 
 
-def _text(remaining: Sequence[RemainingRuns], measured: Mapping[CellKey, Cell]) -> str:
+def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell]) -> str:
     """Format one row a cell; ``measured`` fills the column of rlbench's own runs, which is left out where empty."""
     from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
@@ -227,9 +227,9 @@ def _text(remaining: Sequence[RemainingRuns], measured: Mapping[CellKey, Cell]) 
         steps = f"{row.steps:,}" if row.runnable else ""
         nearest = row.nearest and ("this " if row.nearest.startswith("cell") else "its ") + row.nearest
         memory = size(row.memory) if row.memory else ""
-        cell = measured.get(row.key)
-        brought = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""
-        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), brought))
+        cell = own_cells.get(row.key)
+        own_runs = f"{_seeds(cell)} seeds: {cell.verdict.word}" if cell else ""
+        rows.append((name, str(len(row.seeds)), steps, time, nearest, memory, _informative(row), own_runs))
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
     lines = aligned(rows, terminal_width())

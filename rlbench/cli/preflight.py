@@ -30,7 +30,7 @@ def refuse_links(specs: list[Spec], results: Path) -> None:
         files.refuse_links(folder_of(spec, results), results)
 
 
-def room(folder: Path, needed: int, what: str, remedy: str) -> None:
+def room(folder: Path, bytes_needed: int, what: str, remedy: str) -> None:
     """Refuse ``what`` if it needs more bytes than the disk of ``folder`` has free.
 
     Raises:
@@ -42,8 +42,8 @@ def room(folder: Path, needed: int, what: str, remedy: str) -> None:
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
-    if needed > free:
-        raise DoesNotFit(f"{what}: {size(needed)} of disk are needed, {place} has {size(free)} free; {remedy}")
+    if bytes_needed > free:
+        raise DoesNotFit(f"{what}: {size(bytes_needed)} of disk are needed, {place} has {size(free)} free; {remedy}")
 
 
 def writable(folder: Path) -> None:
@@ -97,13 +97,13 @@ def _disk(specs: list[Spec], results: Path) -> None:
     from rlbench.config.footprint import footprint
     from rlbench.records.store import folder_of
 
-    kept = 0
+    policies = 0
     for spec in specs:
         folder, need = folder_of(spec, results), footprint(spec)
         present = _checkpoint_bytes(folder)
         remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
-        room(results, kept + need.disk - present, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
-        kept += need.policies
+        room(results, policies + need.disk - present, f"{spec.name}: a checkpoint and the one that replaces it", remedy)
+        policies += need.policies
 
 
 def _to_come(spec: Spec, results: Path) -> bool:

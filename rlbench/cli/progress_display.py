@@ -38,12 +38,12 @@ class Advance:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.budgets = {job.name: job.spec.budget.steps for job in jobs}
         self.done: dict[str, int] = {}
-        self.given = 0  # steps that this sweep has not trained itself
+        self.skipped_steps = 0  # steps that this sweep has not trained itself
         self.since = monotonic()
 
     def begin(self, job: Job, steps: int) -> None:
         """A run begins at ``steps``; steps of an earlier attempt count for no speed."""
-        self.given += steps - self.done.get(job.name, 0)
+        self.skipped_steps += steps - self.done.get(job.name, 0)
         self.done[job.name] = steps
 
     def move(self, job: Job, steps: int) -> None:
@@ -53,7 +53,7 @@ class Advance:
     def end(self, job: Job, *, here: bool) -> None:
         """A run has ended, by this sweep or before."""
         rest = self.budgets[job.name] - self.done.get(job.name, 0)
-        self.given += 0 if here else rest
+        self.skipped_steps += 0 if here else rest
         self.done[job.name] = self.budgets[job.name]
 
     @property
@@ -62,12 +62,12 @@ class Advance:
         return sum(self.done.values()) / max(1, sum(self.budgets.values()))
 
     @property
-    def left(self) -> float | None:
+    def remaining_seconds(self) -> float | None:
         """Seconds to the end at the speed so far; None before the first step."""
-        trained = sum(self.done.values()) - self.given
-        if trained <= 0:
+        trained_steps = sum(self.done.values()) - self.skipped_steps
+        if trained_steps <= 0:
             return None
-        return (sum(self.budgets.values()) - sum(self.done.values())) * (monotonic() - self.since) / trained
+        return (sum(self.budgets.values()) - sum(self.done.values())) * (monotonic() - self.since) / trained_steps
 
 
 class Lines:
@@ -125,8 +125,8 @@ class Lines:
     def _rest(self) -> str:
         if self.total == 1:
             return ""
-        left = self.advance.left
-        eta = f", ETA {clock(left)}" if left is not None and self.ended < self.total else ""
+        seconds = self.advance.remaining_seconds
+        eta = f", ETA {clock(seconds)}" if seconds is not None and self.ended < self.total else ""
         return f"  [{self.ended}/{self.total} runs{eta}]"
 
 
@@ -165,8 +165,8 @@ class Bars(Lines):
         elif isinstance(message, Begun):
             self.bars.update(bar.task, completed=message.steps)
             self._move_suite()
-        elif monotonic() - bar.moved > REDRAW:
-            bar.moved = monotonic()
+        elif monotonic() - bar.last_move > REDRAW:
+            bar.last_move = monotonic()
             note = self.drawing.note(job.spec, message, bar.speed, bar.evaluation)
             self.bars.update(bar.task, completed=self.advance.done[job.name], note=note)
             self._move_suite()
@@ -193,8 +193,8 @@ class Bars(Lines):
 
     def _move_suite(self) -> None:
         if self.suite is not None:
-            left = self.advance.left
-            note = f"{self.ended} ended" + (f"  ETA {clock(left)}" if left is not None else "")
+            seconds = self.advance.remaining_seconds
+            note = f"{self.ended} ended" + (f"  ETA {clock(seconds)}" if seconds is not None else "")
             self.bars.update(self.suite, completed=self.advance.share, note=note)
 
 
@@ -203,7 +203,7 @@ class _Bar:
 
     def __init__(self, task: TaskID) -> None:
         self.task, self.speed = task, Speed()
-        self.moved, self.evaluation = float("-inf"), ""
+        self.last_move, self.evaluation = float("-inf"), ""
 
 
 def epoch_line(name: str, epoch: EpochEnd, steps: int) -> str:

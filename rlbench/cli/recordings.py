@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 GAMES_SCHEMA = 1
 MESSAGES = 20
-"""Messages of progress in all."""
+"""Progress messages of one recording."""
 
 
-def filmed(
+def record_games(
     task: str, run: Path, which: str, name: str, numbers: tuple[int, float, int, int], manner: tuple[bool, bool, bool]
 ) -> None:
     """Record episodes of a finished run; ``numbers`` are steps, ε, seed and envs, ``manner`` force, quiet and JSON."""
@@ -35,12 +35,12 @@ def filmed(
             f"--policy {run}: no such run{beside(run)}; --epsilon wants the folder of a finished Q-learning run"
         )
     (steps, epsilon, seed, lanes), (force, quiet, json) = numbers, manner
-    spec, kept = stored_run(run, which)
+    spec, state = stored_run(run, which)
     recipe = games(
         name=name,
         task=task,
         policy=f"{spec.name} {spec.id} seed={spec.seed} {which}",
-        sha256=fingerprint(kept),
+        sha256=fingerprint(state),
         steps=steps,
         epsilon=epsilon,
         seed=seed,
@@ -52,7 +52,7 @@ def filmed(
 
 
 def _free(folder: Path, name: str, *, force: bool) -> Path:
-    """Return the path of a set; an old set stays until the new one has begun."""
+    """Return the path of a data set; an old one stays until recording begins."""
     from rlbench.cli.preflight import writable
     from rlbench.datasets import recording_reader, recording_writer
 
@@ -99,7 +99,7 @@ def _record(recorder: EpisodeRecorder, *, quiet: bool, json: bool) -> None:
     )
 
 
-def taken(source: str, steps: str, name: str, *, force: bool) -> None:
+def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     """Write the first steps of a recording as a data set of its own."""
     from rlbench.datasets import locations, recording_reader, recording_writer
     from rlbench.datasets.recipes import own
@@ -116,7 +116,7 @@ def taken(source: str, steps: str, name: str, *, force: bool) -> None:
     emit(str(target))
 
 
-def shown(path: Path, *, json: bool) -> None:
+def describe(path: Path, *, json: bool) -> None:
     """Describe a recording without decompressing a frame."""
     from dataclasses import asdict
 
@@ -125,27 +125,27 @@ def shown(path: Path, *, json: bool) -> None:
     from rlbench.datasets.summary import recording_summary
 
     seal = checksums.seal_of(data_file(path)) if recording_reader.is_complete(path) else None
-    made, words = recording_summary(recording_reader.outline(path)), metadata(path)
+    facts, words = recording_summary(recording_reader.outline(path)), metadata(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     if json:
         head = {"path": str(path), "bytes": size, "sha256": seal.sha256 if seal else None}
-        emit_json({"schema_version": GAMES_SCHEMA, "name": path.stem, **head, **asdict(made), "told": words})
+        emit_json({"schema_version": GAMES_SCHEMA, "name": path.stem, **head, **asdict(facts), "told": words})
         return
-    returns = made.returns
+    returns = facts.returns
     lines = [
         ("name", path.stem),
         ("path", str(path)),
         ("sha256", seal.sha256 if seal else "unfinished: what was written before it was broken off"),
         ("bytes", f"{size:,}"),
-        ("steps", f"{made.steps:,}"),
-        ("episodes", f"{made.episodes:,}: {made.terminated:,} terminated, {made.truncated:,} cut"),
+        ("steps", f"{facts.steps:,}"),
+        ("episodes", f"{facts.episodes:,}: {facts.terminated:,} terminated, {facts.truncated:,} cut"),
         (
             "return",
             f"{returns.mean:.1f} ± {returns.deviation:.1f}, from {returns.low:.1f} to {returns.high:.1f}"
             if returns
             else "no episode has ended",
         ),
-        ("actions", " ".join(f"{share:.1%}" for share in made.actions)),
+        ("actions", " ".join(f"{share:.1%}" for share in facts.actions)),
         *words.items(),
     ]
     wide = max(len(key) for key, _ in lines)
@@ -157,7 +157,7 @@ SHARD: Final = 10**9
 """Bytes of memory that converting a shard takes: its compressed frames, and the new file."""
 
 
-def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
+def convert(kind: str, paths: list[Path], name: str | None, task: str | None, workers: int | None) -> None:
     """Convert shards of one kind into the data set ``name``, with a line for each; of one ``task``, if given."""
     from rlbench import suites
     from rlbench.datasets import dqn_replay, locations, recording_writer, rl_unplugged, shard_conversion
@@ -172,26 +172,26 @@ def assembled(kind: str, paths: list[Path], name: str | None, task: str | None, 
     folder = locations.folder("own") / f"{name}{recording_writer.SUFFIX}"
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
-    convert = rl_unplugged.convert
+    converter = rl_unplugged.convert
     if kind == "dqn-replay":
         if len(paths) != 1:
             raise UsageError("dqn-replay: give one folder, replay_logs")
-        paths, convert = dqn_replay.logs(paths[0]), dqn_replay.convert
+        paths, converter = dqn_replay.logs(paths[0]), dqn_replay.convert
     origin = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky actions", "dqn-replay": "DQN-replay logs"}[kind]
-    refused = 0
+    refusals = 0
     count = workers or max(1, min(os.cpu_count() or 1, available_memory() // SHARD))
-    files = shard_conversion.convert_shards(paths, folder, convert, workers=count, origin=origin, task=task)
-    for number, brought in enumerate(files, 1):
-        remark(f"{number} of {len(paths)}: {_spoken(brought)}")
-        refused += brought.refusal is not None
-    if refused < len(paths):
+    files = shard_conversion.convert_shards(paths, folder, converter, workers=count, origin=origin, task=task)
+    for number, conversion in enumerate(files, 1):
+        remark(f"{number} of {len(paths)}: {_sentence(conversion)}")
+        refusals += conversion.refusal is not None
+    if refusals < len(paths):
         emit(str(folder))
-    if refused:
-        raise RefusedFile(f"{name}: {refused} of {len(paths)} files were refused, see above; the others are kept")
+    if refusals:
+        raise RefusedFile(f"{name}: {refusals} of {len(paths)} files were refused, see above; the others are kept")
 
 
-def _spoken(brought: Conversion) -> str:
-    if brought.refusal is not None:
-        return brought.refusal
-    counts = ", ".join(f"{count:,} {what}" for what, count in brought.counts.items())
-    return f"{brought.path.name}: {counts}{', done before' if brought.before else ''}"
+def _sentence(conversion: Conversion) -> str:
+    if conversion.refusal is not None:
+        return conversion.refusal
+    counts = ", ".join(f"{count:,} {what}" for what, count in conversion.counts.items())
+    return f"{conversion.path.name}: {counts}{', done before' if conversion.before else ''}"

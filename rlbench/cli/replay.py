@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
@@ -30,34 +30,41 @@ CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that the record has otherwise than this machine, or than the new epoch."""
+    """A difference between the record and this machine, or between two epochs."""
 
     name: str
-    recorded: object
+    before: object  # in the record
     here: object
 
     @property
     def line(self) -> str:
         """``torch: 2.13.0 recorded, 2.12.0 here``."""
-        recorded, here = ("nothing" if value is None else value for value in (self.recorded, self.here))
-        return f"{self.name}: {recorded} recorded, {here} here"
+        before, here = ("nothing" if value is None else value for value in (self.before, self.here))
+        return f"{self.name}: {before} recorded, {here} here"
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The change for scripts."""
+        return {"name": self.name, "recorded": self.before, "here": self.here}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
-    """The epochs that were trained again, and the first number that came out otherwise."""
+    """The epochs that were trained again, and the first number that differs."""
 
     folder: Path
     epochs: int  # number of the last one that was compared
     steps: int  # of its end
-    parted: Change | None  # in the last epoch; None where every number is equal
+    difference: Change | None  # in the last epoch; None if every number is equal
     changes: tuple[Change, ...]  # in code, versions and machine
 
     @property
     def text(self) -> str:
-        """The result, and below it whatever could explain a difference."""
+        """The result and the changes that could explain a difference."""
         reach = f"epochs 0 to {self.epochs}, {self.steps:,} steps"
-        result = "equal to the bit" if self.parted is None else f"epoch {self.epochs} differs in {self.parted.line}"
+        result = (
+            "equal to the bit" if self.difference is None else f"epoch {self.epochs} differs in {self.difference.line}"
+        )
         return "\n".join([f"{self.folder}: {reach}: {result}", *(f"  {change.line}" for change in self.changes)])
 
     @property
@@ -68,19 +75,19 @@ class Replay:
             "folder": str(self.folder),
             "epochs": self.epochs,
             "env_steps": self.steps,
-            "equal": self.parted is None,
-            "differs": self.parted and asdict(self.parted),
-            "environment": [asdict(change) for change in self.changes],
+            "equal": self.difference is None,
+            "differs": self.difference and self.difference.document,
+            "environment": [change.document for change in self.changes],
         }
 
 
 def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Replay:
-    """Train a run's first ``epochs`` again in a temporary folder; by default until it has learned.
+    """Train a run's first ``epochs`` again in a temporary folder; by default to the first epoch with updates.
 
-    ``dataset`` is the path of the recorded experience, where its name does not lead there.
+    ``dataset`` is the path of the data set, if its name does not lead there.
 
     Raises:
-        UsageError: it is no run's folder, or its environment, device, engine, data or memory cannot be had here.
+        UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
         RefusedFile: its record is damaged, or its data are another file.
     """
     from rlbench.records.store import read
@@ -90,11 +97,11 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> Rep
     record = read(folder)
     last = _last(record, epochs)
     with _variables(record):
-        return _trained(record, last, dataset)
+        return _train_again(record, last, dataset)
 
 
 def _last(record: Record, epochs: int | None) -> int:
-    """The number of the last epoch that is compared."""
+    """The number of the last epoch to compare."""
     held = len(record.epochs) - 1
     if held < 0:
         raise UsageError(f"{record.folder}: holds no epoch yet; let it run on")
@@ -106,18 +113,18 @@ def _last(record: Record, epochs: int | None) -> int:
 
 @contextmanager
 def _variables(record: Record) -> Iterator[None]:
-    """The variables of threads and instructions as the run had them, before torch reads them."""
+    """Set the environment variables of threads and instructions as in the run, before torch reads them."""
     from rlbench.config.run import MOST_THREADS
     from rlbench.records.machine import INSTRUCTIONS, THREADS
 
-    names, recorded = (*THREADS, *INSTRUCTIONS), record.environment
+    names, record_values = (*THREADS, *INSTRUCTIONS), record.environment
     for name in names:
-        value = recorded.get(name, "")
+        value = record_values.get(name, "")
         threads = re.findall(r"\d+", str(value)) if name.endswith("_NUM_THREADS") else []
         if not isinstance(value, str) or not PLAIN.fullmatch(value) or any(int(n) > MOST_THREADS for n in threads):
             raise RefusedFile(f"{record.folder / 'spec.json'}: {name} has no value of a variable; restore it")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
-    os.environ.update({name: str(recorded[name]) for name in names if name in recorded})
+    os.environ.update({name: str(record_values[name]) for name in names if name in record_values})
     try:
         yield
     finally:
@@ -126,7 +133,7 @@ def _variables(record: Record) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _trained(record: Record, last: int, dataset: Path | None) -> Replay:
+def _train_again(record: Record, last: int, dataset: Path | None) -> Replay:
     from rlbench.cli.experience import check_data, refuse_other_data
     from rlbench.cli.preflight import fits_memory
     from rlbench.records.store import Store
@@ -148,20 +155,20 @@ def _trained(record: Record, last: int, dataset: Path | None) -> Replay:
             raise UsageError(f"{place}: another process holds it; replay again")
         records = run(record.spec, runtime, store, stop, data and data.seal)
         try:
-            epoch, parted = _followed(record, last, (epoch for epoch in records if isinstance(epoch, Epoch)))
+            epoch, change = _compare_epochs(record, last, (epoch for epoch in records if isinstance(epoch, Epoch)))
         finally:
             if isinstance(records, Generator):
                 records.close()
             store.release()
-    return Replay(folder=record.folder, epochs=epoch.number, steps=epoch.steps, parted=parted, changes=changes)
+    return Replay(folder=record.folder, epochs=epoch.number, steps=epoch.steps, difference=change, changes=changes)
 
 
-def _followed(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch, Change | None]:
-    """The first epoch that differs, and in what; else the last that is compared."""
+def _compare_epochs(record: Record, last: int, epochs: Iterator[Epoch]) -> tuple[Epoch, Change | None]:
+    """The first epoch that differs, and its difference; otherwise the last epoch."""
     for epoch in epochs:
-        parted = _parted(record.epochs[epoch.number], epoch)
-        if parted is not None or epoch.number == last:
-            return epoch, parted
+        change = _first_difference(record.epochs[epoch.number], epoch)
+        if change is not None or epoch.number == last:
+            return epoch, change
         remark(f"epoch {epoch.number} of {last}: equal")
     raise UsageError(f"{record.folder}: its record goes on where the run itself ends; restore it")
 
@@ -171,17 +178,17 @@ def _runtime(record: Record) -> Runtime:
     from rlbench.assembly.device import device_of
     from rlbench.config.run import MOST_THREADS, Runtime
 
-    recorded = record.environment
-    updates = str(recorded.get("updates", ""))
+    record_values = record.environment
+    updates = str(record_values.get("updates", ""))
     if "stacked with" in updates:
         raise UsageError(
             f"{record.folder}: learned stacked with other seeds, which alone repeats within rounding; name another run"
         )
-    threads = recorded.get("torch_threads")
+    threads = record_values.get("torch_threads")
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
         raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")
     runtime = Runtime(
-        device=str(recorded.get("device", "cpu")),
+        device=str(record_values.get("device", "cpu")),
         threads=threads,
         update_engine=_engine(updates.partition(":")[0]),
         eval_workers=0,
@@ -213,37 +220,37 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
     from rlbench.assembly.environments import describe
     from rlbench.records.machine import environment
 
-    recorded = record.environment
-    world, here = recorded.get("env"), dict(describe(record.spec).versions)
+    record_values = record.environment
+    world, here = record_values.get("env"), dict(describe(record.spec).versions)
     if isinstance(world, Mapping) and world != here:
-        other = "; ".join(change.line for change in _compared(world, here))
+        other = "; ".join(change.line for change in _differences(world, here))
         raise UsageError(f"{record.folder}: its environment is not here ({other}); install the recorded versions")
     device = device_of(runtime)
     now = environment(updates=engine_of(record.spec, runtime, device).name)
     names = ("rlbench", "commit", "python", "system", "cpu", "updates")
-    then = {**recorded, "updates": str(recorded.get("updates", "nothing")).partition(":")[0]}
-    changes = list(_compared({n: then.get(n) for n in names}, {n: now.get(n) for n in names}))
-    packages, installed = recorded.get("packages"), now["packages"]
+    then = {**record_values, "updates": str(record_values.get("updates", "nothing")).partition(":")[0]}
+    changes = list(_differences({n: then.get(n) for n in names}, {n: now.get(n) for n in names}))
+    packages, installed = record_values.get("packages"), now["packages"]
     if isinstance(packages, Mapping) and isinstance(installed, Mapping):
-        changes += _compared(packages, installed)
+        changes += _differences(packages, installed)
     inexact = record.outcome.inexact if record.outcome is not None else ()
     if any(step < record.epochs[last].steps for step in inexact):
         changes.append(Change("resumed inexactly at steps", ", ".join(map(str, inexact)), "never"))
     return tuple(changes)
 
 
-def _compared(recorded: Mapping[str, object], here: Mapping[str, object]) -> Iterator[Change]:
-    for name in dict.fromkeys([*recorded, *here]):
-        if recorded.get(name) != here.get(name):
-            yield Change(name, recorded.get(name), here.get(name))
+def _differences(record_values: Mapping[str, object], here: Mapping[str, object]) -> Iterator[Change]:
+    for name in dict.fromkeys([*record_values, *here]):
+        if record_values.get(name) != here.get(name):
+            yield Change(name, record_values.get(name), here.get(name))
 
 
-def _parted(recorded: Epoch, made: Epoch) -> Change | None:
-    """The first number of an epoch that came out otherwise, the clock apart."""
+def _first_difference(before: Epoch, now_epoch: Epoch) -> Change | None:
+    """The first number of an epoch that differs, without times."""
     from rlbench.records.types import plain
 
-    then, now = (dict(_numbers(json.loads(json.dumps(plain(epoch))))) for epoch in (recorded, made))
-    return next(_compared(then, now), None)
+    then, now = (dict(_numbers(json.loads(json.dumps(plain(epoch))))) for epoch in (before, now_epoch))
+    return next(_differences(then, now), None)
 
 
 def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -29,12 +29,12 @@ def report(
 ) -> None:
     """Write one page of everything that was measured.
 
-    Tables, verdicts, pictures, every seed, the machines, and what is still missing and would cost. The page needs no
+    It has tables, verdicts, figures, every seed, the machines, the missing runs and their cost. The page needs no
     network and no other file. A FILE.md is for reading beside the records: verdicts counted, what the rest would
-    cost, and the tables, with the pictures in `plots`.
+    cost, and the tables, with the figures in `plots`.
     """
     del references, reference  # their callbacks have selected them
-    chosen = suites_named(suite or (), results)
+    names = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")
     if not output.parent.is_dir() or output.is_dir():
@@ -43,6 +43,6 @@ def report(
     from rlbench.report.markdown_summary import overview
     from rlbench.report.sources import sources
 
-    text = (overview if output.suffix == ".md" else page)(chosen, sources(results))
+    text = (overview if output.suffix == ".md" else page)(names, sources(results))
     write_file(output, text)
     remark(f"{output}: {len(text.encode()):,} bytes")

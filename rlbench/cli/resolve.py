@@ -142,25 +142,25 @@ def from_file(path: Path) -> list[Setting]:
         raise UsageError(
             f"--config {path}: has a value that no field can have; expected plain fields as algo.lr = 1e-4"
         ) from None
-    found = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
-    return sorted(found, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
+    plain = [s if isinstance(s.value, SCALARS) else s._replace(value=str(s.value)) for s in settings]
+    return sorted(plain, key=lambda setting: setting.path.rpartition(".")[2] not in SELECTORS)
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Setting]:
     """Read settings such as ``RLBENCH_ALGO__LR=1e-3``; ``RLBENCH_STEPS`` sets ``budget.steps``."""
-    found = []
+    settings = []
     for name in sorted(environ):
         rest = name.removeprefix("RLBENCH_")
         if rest == name:
             continue
         if rest == "STEPS":
-            found.append(Setting("budget.steps", parse_count(environ[name], name), name))
+            settings.append(Setting("budget.steps", parse_count(environ[name], name), name))
         elif rest.startswith(GROUPS):
-            found.append(Setting(rest.lower().replace("__", "."), environ[name], name))
+            settings.append(Setting(rest.lower().replace("__", "."), environ[name], name))
         elif rest not in OPTIONS and name != faults.VARIABLE:
-            known = ["RLBENCH_STEPS", *(f"RLBENCH_{o}" for o in OPTIONS), *(f"RLBENCH_{g}…" for g in GROUPS)]
-            raise UnknownName("environment variable", name, known)
-    return found
+            names = ["RLBENCH_STEPS", *(f"RLBENCH_{o}" for o in OPTIONS), *(f"RLBENCH_{g}…" for g in GROUPS)]
+            raise UnknownName("environment variable", name, names)
+    return settings
 
 
 def written(value: object) -> str:
@@ -202,8 +202,8 @@ def _limits(spec: Spec) -> list[Setting]:
         caps["task.max_frames"] = (spec.task.max_frames, 2_000)
     elif isinstance(spec.task, OfflineTask) and isinstance(spec.task.world, AtariTask):
         caps["task.world.max_frames"] = (spec.task.world.max_frames, 2_000)
-    found = [Setting(path, limit, "--smoke") for path, (value, limit) in caps.items() if value > limit]
-    return [*found, Setting("smoke", True, "--smoke")]
+    limited = [Setting(path, limit, "--smoke") for path, (value, limit) in caps.items() if value > limit]
+    return [*limited, Setting("smoke", True, "--smoke")]
 
 
 def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dict[str, str]:
@@ -221,25 +221,25 @@ def _sources(spec: Spec, settings: list[Setting], *, explicit_seed: bool) -> dic
 
 def _spelled(spec: Spec) -> list[tuple[str, object]]:
     """List every field under the path of overrides: ``algo.torso = nature`` for ``algo.torso.kind``."""
-    found = []
+    rows = []
     for path, value in fields(spec):
         parent, _, last = path.rpartition(".")
-        found.append((parent if last in SELECTORS else path, value))
-    return found
+        rows.append((parent if last in SELECTORS else path, value))
+    return rows
 
 
 def _defaults(model: BaseModel, usual: BaseModel | None = None, prefix: str = "") -> dict[str, object]:
     """Default of each field of ``model``; a required field is absent."""
-    found: dict[str, object] = {}
+    defaults: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
-        known = isinstance(usual, type(model))
+        has_usual = isinstance(usual, type(model))
         usually = field.get_default(call_default_factory=True, validated_data=dict(model))
-        default = getattr(usual, name) if known else None if field.is_required() else usually
+        default = getattr(usual, name) if has_usual else None if field.is_required() else usually
         if isinstance(value, BaseModel):
-            found |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
+            defaults |= _defaults(value, default if isinstance(default, BaseModel) else None, f"{prefix}{name}.")
             if isinstance(default, BaseModel):
-                found[prefix + name] = next((getattr(default, s) for s in SELECTORS if hasattr(default, s)), None)
-        elif name not in SELECTORS and (known or not field.is_required()):
-            found[prefix + name] = default
-    return found
+                defaults[prefix + name] = next((getattr(default, s) for s in SELECTORS if hasattr(default, s)), None)
+        elif name not in SELECTORS and (has_usual or not field.is_required()):
+            defaults[prefix + name] = default
+    return defaults

@@ -70,10 +70,10 @@ def run(
     from rlbench.cli.until_decided import cells_of, decision_rows, seeds_of_design, sweep_until_decided
 
     _follow_parent(pipe)
-    named, changes = (*(tasks or ()), *(task or ())), sets or []
+    task_globs, changes = (*(tasks or ()), *(task or ())), sets or []
     if until_decided:
         seeds = seeds_of_design(seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)
-    every = _specs(suite, algo, named, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
+    every = _specs(suite, algo, task_globs, seeds, steps, changes, config, Data(dataset), package, smoke=smoke)
     specs = _shard(every, shard, results)
     if dry_run:
         _print_plan(specs, results, dataset, json=json)
@@ -120,9 +120,9 @@ def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
     from rlbench.cli.preflight import refuse_links
     from rlbench.sweep.plan import parse_shard, shard_of
 
-    chosen = specs if shard is None else shard_of(specs, parse_shard(shard))
-    refuse_links(chosen, results)
-    return chosen
+    selection = specs if shard is None else shard_of(specs, parse_shard(shard))
+    refuse_links(selection, results)
+    return selection
 
 
 def _set_thread_policy(specs: list[Spec]) -> None:
@@ -155,8 +155,8 @@ def _specs(
     from rlbench.suites.plugins import import_package
 
     numbers, installed = parse_seeds(seeds), import_package(package) if package else None
-    for typed, runs in suites.substitutes(suite, globs).items():
-        remark(f"{typed} is run as {runs}, its maintained version in Gymnasium; the record says so")
+    for name_given, runs in suites.substitutes(suite, globs).items():
+        remark(f"{name_given} is run as {runs}, its maintained version in Gymnasium; the record says so")
     return [
         resolve(
             suite,

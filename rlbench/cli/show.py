@@ -55,7 +55,7 @@ def show(
     from rlbench.config.footprint import footprint
     from rlbench.suites.plugins import import_package
 
-    found = resolve(
+    resolved = resolve(
         suite,
         algo,
         task,
@@ -67,11 +67,11 @@ def show(
         environ=os.environ,
         package=import_package(package) if package else None,
     )
-    memory = footprint(found.spec, steps=steps_of(None)(found.spec))
+    memory = footprint(resolved.spec, steps=steps_of(None)(resolved.spec))
     if json:
-        emit_json(_document(found, memory))
+        emit_json(_document(resolved, memory))
     else:
-        emit(_text(found, memory))
+        emit(_text(resolved, memory))
 
 
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
@@ -86,21 +86,21 @@ def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
         emit("\n".join(sentences(to_text(cells).split("\n"), terminal_width(), hang=11)))
 
 
-def _text(found: Resolved, memory: Footprint) -> str:
+def _text(resolved: Resolved, memory: Footprint) -> str:
     from rlbench.cli.resolve import written
     from rlbench.report.columns import sentences
 
-    lines = [(f"{path} = {written(value)}", source) for path, value, source in found.rows()]
+    lines = [(f"{path} = {written(value)}", source) for path, value, source in resolved.rows()]
     width = max(len(line) for line, _ in lines)
     aligned = [f"{line:<{width}}  # {source}" for line, source in lines]
-    return "\n".join([*aligned, "", f"id {found.spec.id}", *sentences([memory.line()], terminal_width())])
+    return "\n".join([*aligned, "", f"id {resolved.spec.id}", *sentences([memory.line()], terminal_width())])
 
 
-def _document(found: Resolved, memory: Footprint) -> dict[str, object]:
+def _document(resolved: Resolved, memory: Footprint) -> dict[str, object]:
     return {
         "schema_version": SHOW_SCHEMA,
-        "id": found.spec.id,
-        "fields": [{"path": path, "value": value, "source": source} for path, value, source in found.rows()],
+        "id": resolved.spec.id,
+        "fields": [{"path": path, "value": value, "source": source} for path, value, source in resolved.rows()],
         "memory": {
             "replay": memory.replay,
             "networks": memory.networks,

@@ -54,12 +54,12 @@ def status(
     if watch:
         _watch(results, suite, state)
         return
-    found = _standings(results, suite, state)
+    runs_found = _standings(results, suite, state)
     if json:
-        emit_json({"schema_version": STATUS_SCHEMA, "runs": [_document(run) for run in found]})
+        emit_json({"schema_version": STATUS_SCHEMA, "runs": [_document(run) for run in runs_found]})
     else:
-        emit(_text(found, state))
-    damaged = [run for run in found if run.state == "damaged"]
+        emit(_text(runs_found, state))
+    damaged = [run for run in runs_found if run.state == "damaged"]
     for run in damaged:
         complain(run.reason)
     if damaged:
@@ -75,8 +75,8 @@ def _standings(results: Path | None, suite: str | None, states: Sequence[str] | 
     if suite is not None and suite not in names():
         raise UnknownName("suite", suite, names())
     own = sources(results).own
-    found = standings(own if suite is None else own / suite)
-    return [run for run in found if not states or run.state in states]
+    runs_found = standings(own if suite is None else own / suite)
+    return [run for run in runs_found if not states or run.state in states]
 
 
 def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
@@ -103,18 +103,20 @@ def spoken(seconds: float | None) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def _text(found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
+def _text(runs_found: Sequence[RunStatus], states: Sequence[str] | None) -> str:
     """Aligned columns, by run where a terminal is too narrow for them, and a line that counts the states.
 
     Runs that are done are listed only where ``states`` asks for them.
     """
     from rlbench.report.columns import aligned, fits
 
-    if not found:
+    if not runs_found:
         return "no runs"
-    counts = {state: sum(run.state == state for run in found) for state in dict.fromkeys(run.state for run in found)}
+    counts = {
+        state: sum(run.state == state for run in runs_found) for state in dict.fromkeys(run.state for run in runs_found)
+    }
     total = ", ".join(f"{count} {state}" for state, count in counts.items())
-    runs = [run for run in found if states or run.state != "done"]
+    runs = [run for run in runs_found if states or run.state != "done"]
     if not runs:
         return total
     rows: list[tuple[str, ...]] = [("STATE", "RUN", "SEED", "STEPS", "BEST", "ETA", "")]
@@ -133,9 +135,9 @@ def _grouped(runs: Sequence[RunStatus], width: int) -> list[str]:
     for run in runs:
         state, _, seed, steps, best, eta, remark = _row(run)
         rows.append((seed, state, steps, best, f"ETA {eta}" if eta else remark))
-    head, *made = blocks(rows, width - 2)
+    head, *blocks_of_runs = blocks(rows, width - 2)
     lines, name = ["  " + line for line in head], None
-    for run, block in zip(runs, made, strict=True):
+    for run, block in zip(runs, blocks_of_runs, strict=True):
         lines += [run.name] if run.name != name else []
         lines += ["  " + line for line in block]
         name = run.name

@@ -28,11 +28,11 @@ def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
     from rlbench import suites
     from rlbench.report.sources import known_suites
 
-    known = known_suites(results)
+    every = known_suites(results)
     for name in names:
-        if name not in (*known, "all"):
-            raise UnknownName("suite", name, [*known, "all"])
-    chosen = known if not names or "all" in names else list(dict.fromkeys(names))
-    for problem in filter(None, map(suites.problem, chosen)):
+        if name not in (*every, "all"):
+            raise UnknownName("suite", name, [*every, "all"])
+    selection = every if not names or "all" in names else list(dict.fromkeys(names))
+    for problem in filter(None, map(suites.problem, selection)):
         remark(problem)
-    return chosen
+    return selection

@@ -63,23 +63,23 @@ def table(
     from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 
-    chosen = _format(style, output, json=json)
+    form = _format(style, output, json=json)
     if parity:
-        _parity(suite, algo or [], task or [], results, chosen, output)
+        _parity(suite, algo or [], task or [], results, form, output)
         return
     cells = sources(results).cells(suites_named([suite], results))
     of_algorithm = _only(cells, "algorithm", algo or [], suite)
-    found = _only(of_algorithm, "task", task or [], suite)
-    shown = {cell.key[:2] for cell in found}
-    pooled = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in shown]
+    rows = _only(of_algorithm, "task", task or [], suite)
+    algorithms = {cell.key[:2] for cell in rows}
+    pooled_cells = [row for row in pooled_rows(cells) if (row.suite, row.algorithm) in algorithms]
     if results is not None and not results.exists():
         remark(f"{results}: no such folder, so nothing has been measured")
     if output is not None:
-        write_file(output, TEXTS[chosen](found, pooled))
-    elif chosen == "rich" and (width := terminal_width()) is not None:
-        emit(to_rich(found, pooled, width=width))
+        write_file(output, TEXTS[form](rows, pooled_cells))
+    elif form == "rich" and (width := terminal_width()) is not None:
+        emit(to_rich(rows, pooled_cells, width=width))
     else:
-        emit(TEXTS[chosen](found, pooled))
+        emit(TEXTS[form](rows, pooled_cells))
 
 
 def _parity(
@@ -101,12 +101,12 @@ def _parity(
 
 
 def _format(style: str | None, output: Path | None, *, json: bool) -> str:
-    chosen = style or ("json" if json else SUFFIXES.get(output.suffix.lower(), "rich") if output else "rich")
-    if chosen not in FORMATS:
-        raise UnknownName("format", chosen, FORMATS, where="--format")
-    if json and chosen != "json":
-        raise UsageError(f"--json and --format {chosen} contradict each other; give one of them")
-    return chosen
+    form = style or ("json" if json else SUFFIXES.get(output.suffix.lower(), "rich") if output else "rich")
+    if form not in FORMATS:
+        raise UnknownName("format", form, FORMATS, where="--format")
+    if json and form != "json":
+        raise UsageError(f"--json and --format {form} contradict each other; give one of them")
+    return form
 
 
 def _only(
@@ -119,11 +119,11 @@ def _only(
         {cell.key.algorithm} if kind == "algorithm" else names_of(cell.key, getattr(cell, "documented", None))
         for cell in cells
     ]
-    shown = [cell.key.algorithm if kind == "algorithm" else cell.key.dataset or cell.key.task for cell in cells]
-    kept: set[int] = set()
+    names_shown = [cell.key.algorithm if kind == "algorithm" else cell.key.dataset or cell.key.task for cell in cells]
+    indices: set[int] = set()
     for glob in globs:
-        hits = {place for place, known in enumerate(names) if any(fnmatchcase(n, glob.lower()) for n in known)}
+        hits = {place for place, row_names in enumerate(names) if any(fnmatchcase(n, glob.lower()) for n in row_names)}
         if not hits:
-            raise UnknownName(kind, glob, dict.fromkeys(shown), where=suite)
-        kept |= hits
-    return [cell for place, cell in enumerate(cells) if not globs or place in kept]
+            raise UnknownName(kind, glob, dict.fromkeys(names_shown), where=suite)
+        indices |= hits
+    return [cell for place, cell in enumerate(cells) if not globs or place in indices]

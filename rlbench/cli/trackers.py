@@ -101,14 +101,14 @@ class Wandb:
     def __init__(self, module: WandbModule, where: Path) -> None:
         self._module, self._where = module, where
         self._runs: dict[str, WandbRun] = {}
-        self._shown: dict[str, int] = {}  # epochs
+        self._epochs_logged: dict[str, int] = {}  # epochs
 
     def take(self, record: Record) -> None:
         """Log the new epochs, and end the run when its record has ended."""
         name = run_id(record)
-        if len(record.epochs) > self._shown.get(name, 0):
+        if len(record.epochs) > self._epochs_logged.get(name, 0):
             run = self._runs.get(name) or self._begin(name, record)
-            for epoch in record.epochs[self._shown[name] :]:
+            for epoch in record.epochs[self._epochs_logged[name] :]:
                 from rlbench.report.tensorboard import points
 
                 run.log(points(epoch), step=epoch.number)
@@ -138,7 +138,7 @@ class Wandb:
             resume="allow",
             reinit="create_new",
         )
-        self._shown[name] = self._logged(name) if run.offline else run.step
+        self._epochs_logged[name] = self._logged(name) if run.offline else run.step
         return run
 
     def _logged(self, name: str) -> int:
@@ -148,7 +148,7 @@ class Wandb:
         return 0
 
     def _note(self, name: str, count: int) -> None:
-        self._shown[name] = count
+        self._epochs_logged[name] = count
         path = self._where / f"{name}.logged"
         disk.replace(path, f"{count}\n".encode(), path.with_suffix(f".{os.getpid()}.tmp"))
 
@@ -160,7 +160,7 @@ class RecordWatcher(Thread):
         super().__init__(name="trackers", daemon=True)
         self.complete = Event()
         self._trackers, self._folders = list(trackers), list(folders)
-        self._seen: dict[Path, tuple[object, ...]] = {}
+        self._stamps: dict[Path, tuple[object, ...]] = {}
 
     def run(self) -> None:
         """Look at each interval, and once more at the end."""
@@ -173,7 +173,7 @@ class RecordWatcher(Thread):
     def _look(self) -> None:
         for folder in self._folders:
             stamps = tuple(_stamp(folder / part) for part in PARTS)
-            if stamps == self._seen.get(folder) or stamps[0] is None:
+            if stamps == self._stamps.get(folder) or stamps[0] is None:
                 continue
             from rlbench.records.store import read
 
@@ -181,7 +181,7 @@ class RecordWatcher(Thread):
                 record = read(folder)
                 for tracker in list(self._trackers):
                     self._pass(tracker, record)
-                self._seen[folder] = stamps
+                self._stamps[folder] = stamps
 
     def _pass(self, tracker: Tracker, record: Record | None) -> None:
         """Pass a record to a tracker, or close it; drop a tracker that fails."""

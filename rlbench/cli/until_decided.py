@@ -41,9 +41,9 @@ def seeds_of_design(seeds: str, **options: object) -> str:
     Raises:
         UsageError: one of them is given.
     """
-    for name, given in {"seeds": seeds if seeds != "0" else None, **options}.items():
-        if given:
-            raise UsageError(f"--{name} {given}: --until-decided fixes it; leave one of the two out")
+    for name, value in {"seeds": seeds if seeds != "0" else None, **options}.items():
+        if value:
+            raise UsageError(f"--{name} {value}: --until-decided fixes it; leave one of the two out")
     return f"0-{DESIGN[-1].seeds - 1}"
 
 
@@ -116,13 +116,13 @@ def decision_sentence(row: dict[str, object]) -> str:
 def _undecided(cells: Sequence[SequentialCell], results: Path) -> list[tuple[SequentialCell, int]]:
     """Cells without a verdict, each with the seeds of its next look."""
     words = _verdicts(cells, results) if any(cell.looks for cell in cells) else {}
-    found = []
+    undecided = []
     for cell in cells:
         looks = cell.looks
         following = DESIGN[0] if looks is None else looks.following
         if following is not None and (looks is None or words[cell.key] not in DECIDED):
-            found.append((cell, following.seeds))
-    return found
+            undecided.append((cell, following.seeds))
+    return undecided
 
 
 def _verdicts(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, str]:

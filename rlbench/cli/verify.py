@@ -69,47 +69,47 @@ def verify(
         raise UsageError(f"{'--epochs' if dataset is None else '--dataset'}: belongs to --replay; give both")
     from rlbench.report.integrity import verified
 
-    found = verified(folder)
-    if not found.runs and not found.baselines:
+    findings = verified(folder)
+    if not findings.runs and not findings.baselines:
         raise UsageError(f"{folder}: holds no records; name a folder of records")
     if json:
         emit_json(
             {
                 "schema_version": VERIFY_SCHEMA,
                 "folder": str(folder),
-                "runs": found.runs,
-                "epochs": found.epochs,
-                "checkpoints": found.checkpoints,
-                "baselines": found.baselines,
-                "faults": [fault._asdict() for fault in found.faults],
+                "runs": findings.runs,
+                "epochs": findings.epochs,
+                "checkpoints": findings.checkpoints,
+                "baselines": findings.baselines,
+                "faults": [fault._asdict() for fault in findings.faults],
             }
         )
     else:
-        emit("\n".join([*(fault.line for fault in found.faults), _summary(found)]))
-    if found.faults:
+        emit("\n".join([*(fault.line for fault in findings.faults), _summary(findings)]))
+    if findings.faults:
         raise typer.Exit(RefusedFile.exit_code)
 
 
 def _replay(folder: Path, epochs: int | None, dataset: Path | None, *, json: bool) -> None:
     from rlbench.cli.replay import replay
 
-    made = replay(folder, epochs, dataset)
+    result = replay(folder, epochs, dataset)
     if json:
-        emit_json(made.document)
+        emit_json(result.document)
     else:
-        emit(made.text)
-    if made.parted is not None:
+        emit(result.text)
+    if result.difference is not None:
         raise typer.Exit(BelowReference.exit_code)
 
 
-def _summary(found: Findings) -> str:
+def _summary(findings: Findings) -> str:
     """``37 runs, 512 epochs, 2 checkpoints, 1 baseline: no fault``."""
     counts = (
-        (found.runs, "run"),
-        (found.epochs, "epoch"),
-        (found.checkpoints, "checkpoint"),
-        (found.baselines, "baseline"),
+        (findings.runs, "run"),
+        (findings.epochs, "epoch"),
+        (findings.checkpoints, "checkpoint"),
+        (findings.baselines, "baseline"),
     )
-    seen = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
-    faults = len(found.faults)
-    return f"{seen}: " + ("no fault" if not faults else f"{faults} fault{'' if faults == 1 else 's'}")
+    totals = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+    faults = len(findings.faults)
+    return f"{totals}: " + ("no fault" if not faults else f"{faults} fault{'' if faults == 1 else 's'}")

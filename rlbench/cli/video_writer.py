@@ -1,6 +1,6 @@
-"""Films on disk: pictures, one after the other, into a GIF or an MP4 that is there whole or not at all.
+"""Write videos: a GIF or an MP4, which is whole or absent.
 
-A GIF is Pillow's, which holds all its pictures in memory; an MP4 is ``ffmpeg``'s, which takes one at a time.
+Pillow writes a GIF and holds all its frames in memory; ``ffmpeg`` writes an MP4 and takes one frame at a time.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from PIL import Image
 
 ENDINGS: Final = (".gif", ".mp4")
-LINGER: Final = 1.0  # seconds that the last picture of a GIF stands before it begins anew
-SMALL: Final = 240  # pixels; what is narrower is shown at twice its size
+LINGER: Final = 1.0  # seconds of a GIF's last frame before it repeats
+SMALL: Final = 240  # pixels; narrower frames are doubled
 
 
 class VideoWriter(Protocol):
-    """Takes pictures, ``[H, W, 3]`` bytes of one size."""
+    """Writes frames ``[H, W, 3]`` uint8 of one size."""
 
     count: int
 
-    def add(self, picture: NDArray[np.uint8]) -> None:
-        """The next one."""
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        """Add the next frame."""
 
     def end(self) -> None:
-        """There are no more."""
+        """Complete the video."""
 
 
 def check(path: Path) -> str | None:
-    """See to it, before anything is played, that a film could be written; the program that makes it, if one does.
+    """Check that a video can be written, before any env steps; return the program that writes it, if one does.
 
     Raises:
-        UsageError: it could not; the message says why and what to do.
+        UsageError: it cannot; the message says why and what to do.
     """
     if path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"--video {path}: a film ends in {' or '.join(ENDINGS)}; name it so")
+        raise UsageError(f"--video {path}: a video ends in {' or '.join(ENDINGS)}; name it so")
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder; name a file" if path.is_dir() else f"{path.parent} is not a folder; make it first"
         raise UsageError(f"--video {path}: {what}")
@@ -63,7 +63,7 @@ def check(path: Path) -> str | None:
 
 @contextmanager
 def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator[VideoWriter]:
-    """A film of pictures that stand for so many seconds each; it takes its name when it is whole.
+    """Write a video of frames of ``seconds`` each; the file appears when it is whole.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -72,38 +72,38 @@ def video_writer(path: Path, *, seconds: float, program: str | None) -> Iterator
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}.tmp")
     try:
         with temporary.open("wb") as file:
-            film: VideoWriter = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
-            yield film
-            film.end()
+            writer: VideoWriter = GifWriter(file, seconds) if program is None else Mp4Writer(program, file, seconds)
+            yield writer
+            writer.end()
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except PermissionError:
         raise UsageError(f"--video {path}: {path.parent} cannot be written; choose another folder") from None
     except OSError as error:
-        raise ResourceExhausted(f"--video {path}: {error.strerror}; free some space and ask again") from None
+        raise ResourceExhausted(f"--video {path}: {error.strerror}; free some space, and repeat the command") from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
 class GifWriter:
-    """Pictures for a GIF that repeats for ever; Pillow writes them, from memory, when the last one is there."""
+    """Collects the frames of a repeating GIF; Pillow writes them at the end."""
 
     def __init__(self, file: IO[bytes], seconds: float) -> None:
         self.count, self._file, self._seconds = 0, file, seconds
         self._images: list[Image.Image] = []
 
-    def add(self, picture: NDArray[np.uint8]) -> None:
-        """The next one."""
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        """Add the next frame."""
         from PIL import Image
 
-        image = Image.fromarray(picture).quantize()  # a byte a pixel; exact where there are at most 256 colours
+        image = Image.fromarray(frame).quantize()  # a byte a pixel; exact where there are at most 256 colours
         times = 2 if image.width < SMALL else 1
         self._images.append(image.resize((image.width * times, image.height * times)))
         self.count += 1
 
     def end(self) -> None:
-        """Write them; the last one stands a little."""
+        """Write the GIF; its last frame stays for a while."""
         ends = [round(100 * number * self._seconds) for number in range(self.count)]
         stands = [10 * (end - begin) for begin, end in pairwise(ends)] + [round(1000 * LINGER)]
         first, *others = self._images
@@ -111,24 +111,24 @@ class GifWriter:
 
 
 class Mp4Writer:
-    """Hands every picture to ffmpeg."""
+    """Passes every frame to ffmpeg."""
 
     def __init__(self, program: str, file: IO[bytes], seconds: float) -> None:
         self.count, self._program, self._path, self._seconds = 0, program, file.name, seconds
         self._process: subprocess.Popen[bytes] | None = None
 
-    def add(self, picture: NDArray[np.uint8]) -> None:
-        """The next one; the first says how large they are."""
-        process = self._process = self._process or self._begun(*picture.shape[:2])
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        """Add the next frame; the first one fixes their size."""
+        process = self._process = self._process or self._begun(*frame.shape[:2])
         try:
             if process.stdin is not None:
-                process.stdin.write(picture.tobytes())
+                process.stdin.write(frame.tobytes())
         except BrokenPipeError:
             raise self._refused(process) from None
         self.count += 1
 
     def end(self) -> None:
-        """Wait until it is written."""
+        """Wait until ffmpeg has written the file."""
         if self._process is not None:
             self._process.communicate()
             if self._process.returncode:
@@ -146,4 +146,4 @@ class Mp4Writer:
         return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=silent, stderr=silent)  # noqa: S603 - our own words
 
     def _refused(self, process: subprocess.Popen[bytes]) -> UsageError:
-        return UsageError(f"{self._program}: could not write the film (it ended with {process.wait()}); name it .gif")
+        return UsageError(f"{self._program}: could not write the video (it ended with {process.wait()}); name it .gif")

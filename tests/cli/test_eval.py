@@ -141,7 +141,7 @@ def test_a_name_that_means_several_runs_or_none_is_refused_with_some(record_run:
     folder = record_run([1.0])
     record_run([1.0], seed=1)
     start = folder.parent.name[:6]
-    assert f"{start}: 2 runs are called so: {folder.parent.name}/seed=0, " in refused(capsys, start)
+    assert f"{start}: 2 runs have this name: {folder.parent.name}/seed=0, " in refused(capsys, start)
     assert f"did you mean '{folder.parent.name}'" in refused(capsys, folder.parent.name[:-1] + "x")
     assert "unknown run 'nothing'" in refused(capsys, "nothing", "--results", "none")
 
@@ -183,7 +183,7 @@ def test_a_policy_of_another_network_is_refused(run: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--video", "a.avi"), "--video a.avi: a film ends in .gif or .mp4; name it so"),
+        (("--video", "a.avi"), "--video a.avi: a video ends in .gif or .mp4; name it so"),
         (("--video", "none/a.gif"), "none is not a folder; make it first"),
         (("--replay-recorded", "--seed", "1"), "--replay-recorded plays the recorded episodes"),
         (("--device", "tpu"), "--device tpu: not a device"),

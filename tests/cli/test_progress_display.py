@@ -40,16 +40,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_remaining_time_follows_from_the_steps_of_this_sweep(clock: list[float]) -> None:
     jobs = [job(0), job(1), job(2)]
     advance = progress_display.Advance(jobs)
-    assert (advance.share, advance.left) == (0.0, None)
+    assert (advance.share, advance.remaining_seconds) == (0.0, None)
     advance.end(jobs[0], here=False)  # done before: its steps are neither left nor a speed
     advance.begin(jobs[1], 12_000)  # half of it was done before
-    assert (advance.share, advance.left) == (0.5, None)
+    assert (advance.share, advance.remaining_seconds) == (0.5, None)
     clock[0] = 10.0
     advance.move(jobs[1], 18_000)
-    assert advance.left == pytest.approx(30_000 / 600)
+    assert advance.remaining_seconds == pytest.approx(30_000 / 600)
     clock[0] = 20.0
     advance.end(jobs[1], here=True)
-    assert advance.left == pytest.approx(24_000 / 600)
+    assert advance.remaining_seconds == pytest.approx(24_000 / 600)
     advance.begin(jobs[2], 0)
     advance.move(jobs[2], 12_000)
     advance.begin(jobs[2], 6_000)  # it died, and resumes from its checkpoint
