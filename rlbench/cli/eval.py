@@ -14,7 +14,7 @@ from rlbench.cli import completion
 from rlbench.cli.experience import dataset_of, reference_score
 from rlbench.cli.options import Import, Json, Records, Run, run_folder
 from rlbench.cli.output import emit, emit_json, remark
-from rlbench.errors import DoesNotFit, UnknownName, UsageError
+from rlbench.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,7 +194,7 @@ def _check_checkpoint(folder: Path, checkpoint: str) -> None:
 def _evaluate(options: _EvalOptions) -> _EvalResult:
     """Load the policy and play its episodes."""
     from rlbench.assembly.restore import restore_evaluation
-    from rlbench.cli.eval_policy import with_episodes
+    from rlbench.cli.eval_policy import evaluation_fits, with_episodes
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import whole
@@ -222,21 +222,6 @@ def _evaluate(options: _EvalOptions) -> _EvalResult:
         same=same if options.games is None else None,
         clip=clip,
     )
-
-
-def evaluation_fits(spec: Spec) -> None:
-    """Refuse an evaluation whose environments would not fit into memory.
-
-    Raises:
-        DoesNotFit: they would not; the message has the number.
-    """
-    from rlbench.config.footprint import footprint, size
-    from rlbench.records.machine import available_memory
-
-    need, free = footprint(spec), available_memory()
-    if (bytes_needed := need.emulators + need.base) > free:
-        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size(bytes_needed)} of memory"
-        raise DoesNotFit(f"{envs}, {size(free)} are free; give fewer --episodes")
 
 
 def _play(spec: Spec, evaluation: Evaluation, options: _EvalOptions) -> _Clip | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rlbench.cli.output import emit, emit_json
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import DoesNotFit, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from rlbench.collectors.evaluate import Evaluation
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 POLICY_SCHEMA = 1
 FORMATS: Final = ("sb3", "torchscript", "onnx")
+COPIES: Final = 4  # of a file's bytes in memory: read, sent, parsed, and ready to compute
+NO_REFERENCE: Final = "no reference; name the algorithm with --algo"
+WITHOUT_STATISTICS: Final = (
+    "trained within VecNormalize, whose statistics the zip lacks; export both as --format torchscript"
+)
 
 
 class PolicyNames(NamedTuple):
@@ -61,11 +66,11 @@ def evaluate_policy(options: PolicyOptions, *, json: bool) -> None:
     if options.names.task is None:
         raise UsageError("--policy: name the task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
     with ExitStack() as stack:
-        spec, evaluation = _prepared(options, options.names.task, stack)
+        spec, evaluation, obstacle = _prepared(options, options.names.task, stack)
         for _ in evaluation:
             pass
         returns = evaluation.result().returns[: options.episodes]
-    score = _score(spec, returns, algorithm=bool(options.names.algorithm) or options.form == "sb3")
+    score = _score(spec, returns, obstacle)
     if json:
         emit_json(_document(options, spec, score))
     else:
@@ -82,11 +87,27 @@ def with_episodes(spec: Spec, episodes: int | None) -> Spec:
     return spec.model_copy(update={"protocol": protocol})
 
 
-def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec, Evaluation]:
-    """Read the policy and open its episodes."""
+def evaluation_fits(spec: Spec, model: int = 0) -> None:
+    """Refuse an evaluation whose environments, and the ``model`` bytes of another process, would not fit into memory.
+
+    Raises:
+        DoesNotFit: they would not; the message has the number.
+    """
+    from rlbench.config.footprint import footprint, size
+    from rlbench.records.machine import available_memory
+
+    need, free = footprint(spec), available_memory()
+    if (bytes_needed := need.emulators + need.base + model) > free:
+        envs = f"{spec.name}: {spec.protocol.envs:,} envs of evaluation need {size(bytes_needed)} of memory"
+        raise DoesNotFit(f"{envs}, {size(free)} are free; give fewer --episodes")
+
+
+def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec, Evaluation, str]:
+    """Read the policy and open its episodes; the text says why no reference can be compared, if so."""
     from rlbench import suites
     from rlbench.assembly.environments import describe
     from rlbench.assembly.foreign_policy import ForeignActor, foreign_evaluation, model_actor, sb3_actor
+    from rlbench.config.footprint import EVAL_WORKER
     from rlbench.datasets.sb3_policy import read_policy
     from rlbench.seeds import Seeds
     from rlbench.suites.plugins import import_package
@@ -96,19 +117,23 @@ def _prepared(options: PolicyOptions, task: str, stack: ExitStack) -> tuple[Spec
     able = [name for name in suites.algorithms(options.names.suite) if suites.plays(options.names.suite, name, task)]
     algorithm = options.names.algorithm or (policy.algorithm if policy is not None else next(iter(able), ""))
     spec = suites.spec(options.names.suite, algorithm, task, package=package)
+    shared = with_episodes(spec, options.episodes)
+    size = options.file.stat().st_size if options.file.is_file() else 0
+    evaluation_fits(shared, COPIES * size + (0 if policy else EVAL_WORKER))
     info = describe(spec)
+    obstacle = "" if algorithm in {options.names.algorithm, policy and policy.algorithm} else NO_REFERENCE
     actor: ForeignActor
     if policy is not None:
         actor = sb3_actor(options.file, policy, info)
+        obstacle = WITHOUT_STATISTICS if policy.normalized else obstacle
     else:
         form: ModelFormat = "onnx" if options.form == "onnx" else "torchscript"
         actor = stack.enter_context(model_actor(options.file, form, info))
-    shared = with_episodes(spec, options.episodes)
-    return spec, foreign_evaluation(shared, actor, info, Seeds(options.seed).child("eval"))
+    return spec, foreign_evaluation(shared, actor, info, Seeds(options.seed).child("eval")), obstacle
 
 
-def _score(spec: Spec, returns: tuple[float, ...], *, algorithm: bool) -> PolicyScore:
-    """Compare the mean return with the reference of a cell, where the algorithm is known.
+def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore:
+    """Compare the mean return with the reference of a cell, unless there is an ``obstacle``.
 
     The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
     """
@@ -120,10 +145,9 @@ def _score(spec: Spec, returns: tuple[float, ...], *, algorithm: bool) -> Policy
 
     key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
     document = next((cell.primary for cell in documented(spec.suite) if cell.key == key), None)
-    if document is None or not algorithm:
-        word = "NOT COMPARABLE: no reference; name the algorithm with --algo"
+    if document is None or obstacle:
         bounds = interval(returns) if len(returns) > 1 else None
-        return PolicyScore(returns, mean(returns), bounds, None, None, word)
+        return PolicyScore(returns, mean(returns), bounds, None, None, f"NOT COMPARABLE: {obstacle or NO_REFERENCE}")
     if document.estimator.startswith("normalized") and (scale := reference(key)) is not None:
         returns = tuple(100 * normalized(score, scale) for score in returns)
     bounds, apart = interval(returns) if len(returns) > 1 else None, margin(key, document)

@@ -194,6 +194,8 @@ def _environments(spec: Spec) -> int:
             return (training + 2 * evaluation) * PHYSICS
         case GoalTask():
             return (training + 2 * evaluation) * ROBOT
+        case GymnasiumTask(size=int(size), stack=stack):
+            return (training + 2 * evaluation) * (EMULATOR + stack * size * size)
         case _:
             return (training + 2 * evaluation) * SMALL_ENV
 

@@ -74,8 +74,8 @@ class GymnasiumTask(Frozen):
     version: str = ""  # of its distribution
     suite: str = ""  # plug-in that makes it; empty: the registry
     envs: int = Field(default=1, ge=1, le=10_000)  # environments side by side
-    size: int | None = Field(default=None, ge=36)  # pixels per side of gray frames; None: observations are vectors
-    stack: int = Field(default=1, ge=1)  # frames an observation holds
+    size: int | None = Field(default=None, ge=36, le=1_000)  # pixels per side of gray frames; None: vectors
+    stack: int = Field(default=1, ge=1, le=100)  # frames an observation holds
     clip: bool = False  # in training the reward is its sign
 
     @model_validator(mode="after")

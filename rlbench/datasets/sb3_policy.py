@@ -42,6 +42,7 @@ class SB3Policy(NamedTuple):
     layers: tuple[Layer, ...]  # the last one gives the action, or a number for each
     activation: str  # relu or tanh, between the layers
     squash: str  # tanh: actions in [−1, 1]; clip: in the environment's units; none: values
+    normalized: bool  # trained within VecNormalize, whose statistics the zip lacks; not known of off-policy algorithms
 
 
 def read_policy(path: Path) -> SB3Policy:
@@ -64,6 +65,7 @@ def read_policy(path: Path) -> SB3Policy:
         layers=tuple(Layer(layer["weight"], layer["bias"]) for layer in layers_of(arrays, kind, path)),
         activation=activation_of(data, kind, path),
         squash=kind.squash,
+        normalized="mlp_extractor" in kind.hidden and data.get("_last_original_obs") is not None,
     )
 
 

@@ -41,7 +41,7 @@ class ModelClient:
     def __init__(self, path: Path, form: ModelFormat) -> None:
         check_platform()
         if form == "onnx" and find_spec("onnxruntime") is None:
-            raise UsageError("--format onnx: needs onnxruntime; install it with: pip install onnxruntime")
+            raise UsageError('--format onnx: onnxruntime is not installed: pip install "rlbench[onnx]"')
         self.path = path
         try:
             with disk.open_regular(path, largest=LARGEST, links=True) as file:

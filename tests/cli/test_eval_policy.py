@@ -10,6 +10,7 @@ import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -22,10 +23,11 @@ from rlbench.datasets.sb3_policy import read_policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
 from rlbench.errors import RefusedFile
 from rlbench.evaluation import model_client
-from rlbench.evaluation.model_client import ModelClient
+from rlbench.evaluation.model_client import ModelClient, ModelFormat
 from tests.laws.source import ROOT
 
 FILES = ROOT / "tests/datasets/sb3"
+MODELS = ROOT / "tests/datasets/onnx"
 PREDICTED: dict[str, list[float]] = json.loads((FILES / "actions.json").read_text())
 POLES = EnvInfo(1, (4,), np.dtype(np.float32), Discrete(2), ())
 PENDULUM = EnvInfo(1, (3,), np.dtype(np.float32), Box(np.float32([-2]), np.float32([2])), ())
@@ -45,7 +47,7 @@ def test_a_policy_of_stable_baselines_acts_as_its_own_predict(name: str) -> None
     info = POLES if name.endswith("cartpole") else PENDULUM
     obs = np.random.default_rng(0).normal(size=(16, *info.obs_shape)).astype(np.float32)
     action = sb3_actor(Path(name), policy, info).act(torch.from_numpy(obs), "eval").numpy()
-    assert policy.algorithm == name.partition("-")[0]
+    assert policy.algorithm == name.partition("-")[0] and policy.normalized == ("normalized" in name)
     expected = np.array(PREDICTED[name])
     if info is PENDULUM:
         np.testing.assert_allclose(2 * action, expected, atol=1e-5)
@@ -98,6 +100,39 @@ def test_a_policy_of_frames_sees_them_divided_by_255(tmp_path: Path) -> None:
         read_policy(zipped(tmp_path / "own.zip", network.state_dict()))
 
 
+@pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
+def test_a_policy_of_frames_that_stable_baselines_wrote_acts_as_its_own_predict(algorithm: str, tmp_path: Path) -> None:
+    sb3 = pytest.importorskip("stable_baselines3")  # its smallest zip of this policy has 535 kB
+    env = gymnasium.Env()
+    env.observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    env.action_space = gymnasium.spaces.Discrete(6)
+    settings = {"features_extractor_kwargs": {"features_dim": 4}}
+    memory = {"n_steps": 64} if algorithm == "PPO" else {"buffer_size": 1}
+    model = getattr(sb3, algorithm)("CnnPolicy", env, policy_kwargs=settings, seed=1, device="cpu", **memory)
+    model.save(tmp_path / "frames.zip")
+    frames = np.random.default_rng(0).integers(0, 256, (32, 84, 84, 4), np.uint8)
+    policy = read_policy(tmp_path / "frames.zip")
+    obs = torch.from_numpy(frames.transpose(0, 3, 1, 2).copy())
+    actions = sb3_actor(tmp_path, policy, FRAMES).act(obs, "eval").numpy()
+    assert policy.algorithm == algorithm.lower() and (actions == model.predict(frames, deterministic=True)[0]).all()
+
+
+def test_a_policy_that_misses_its_normalization_is_compared_with_no_reference() -> None:
+    words = ("eval", "--policy", str(FILES / "a2c-normalized-pendulum.zip"), "--format", "sb3", "toy", "Pendulum-v1")
+    code, out, _ = answer(*words, "--algo", "sac", "--episodes", "2")
+    assert code == 0 and "NOT COMPARABLE: trained within VecNormalize" in out and "documented" not in out
+
+
+def test_a_model_that_would_not_fit_into_memory_beside_the_episodes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 1_000_000_000)
+    with (tmp_path / "m.pt").open("wb") as file:
+        file.truncate(100_000_000)
+    code, _, error = answer("eval", "--policy", str(tmp_path / "m.pt"), "--format", "torchscript", "toy", "CartPole-v1")
+    assert code == 2 and "1.00 GB are free" in error and len(error.splitlines()) == 1
+
+
 class Balance(nn.Module):
     """Push the cart below the falling pole."""
 
@@ -107,17 +142,17 @@ class Balance(nn.Module):
         return torch.stack([-lean, lean], 1)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "balance.pt"
-    torch.jit.save(torch.jit.trace(Balance(), torch.ones(3, 4)), path)
-    return path
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_model_is_played_beside_the_reference(model: Path) -> None:
-    words = ("eval", "--policy", str(model), "--format", "torchscript", "toy", "CartPole-v1", "--episodes", "6")
+@pytest.mark.parametrize("form", ["torchscript", "onnx"])
+def test_a_model_is_played_beside_the_reference(form: str, tmp_path: Path) -> None:
+    model = MODELS / "balance.onnx"
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+    else:
+        model = tmp_path / "balance.pt"
+        torch.jit.save(torch.jit.trace(Balance(), torch.ones(3, 4)), model)
+    words = ("eval", "--policy", str(model), "--format", form, "toy", "CartPole-v1", "--episodes", "6")
     code, out, error = answer(*words, "--algo", "ppo", "--json")
     document = json.loads(out)
     assert (code, error) == (0, "") and document["documented"]["score"] == 500.0
@@ -158,7 +193,16 @@ def test_a_command_that_says_too_little_is_refused_in_one_line(words: tuple[str,
 def test_without_onnxruntime_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(model_client, "find_spec", lambda _: None)
     code, _, error = answer("eval", "--policy", str(tmp_path / "m.onnx"), "--format", "onnx", "toy", "CartPole-v1")
-    assert code == 2 and "pip install onnxruntime" in error and len(error.splitlines()) == 1
+    assert code == 2 and 'pip install "rlbench[onnx]"' in error and len(error.splitlines()) == 1
+
+
+def test_a_model_of_frames_gives_in_its_process_the_values_that_torch_gave() -> None:
+    pytest.importorskip("onnxruntime")
+    frames = np.random.default_rng(0).integers(0, 256, (3, 4, 84, 84), np.uint8)
+    with ModelClient(MODELS / "frames.onnx", "onnx") as client:
+        values = client(frames)
+    assert values.shape == (3, 6)
+    np.testing.assert_allclose(values[:, 0], [0.008313071, 0.018329021, 0.023678280], rtol=1e-4)
 
 
 class Endless(nn.Module):
@@ -193,23 +237,30 @@ def test_a_model_that_hangs_or_wants_too_much_memory_is_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", ["torchscript", "onnx"])
 @pytest.mark.parametrize("raw", [b"", b"<html>\x1b[31m", b"PK\x03\x04" + b"\0" * 100])
-def test_a_file_that_is_no_model_is_refused(raw: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_refused(raw: bytes, form: ModelFormat, tmp_path: Path) -> None:
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
     (tmp_path / "m.pt").write_bytes(raw)
     with pytest.raises(RefusedFile, match=r"m\.pt: (fails|its process ended)") as refusal:
-        ModelClient(tmp_path / "m.pt", "torchscript")
+        ModelClient(tmp_path / "m.pt", form)
     assert str(refusal.value).isprintable()
 
 
 def test_the_process_of_a_model_has_no_files_network_programs_or_signals(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("")
     attempts = {
+        "look": f"os.stat({str(tmp_path / 'secret')!r})",
+        "list": f"os.listdir({str(tmp_path)!r})",
         "read": f"open({str(tmp_path / 'secret')!r})",
         "write": f"open({str(tmp_path / 'new')!r}, 'w')",
         "unlink": f"os.unlink({str(tmp_path / 'secret')!r})",
         "rename": f"os.rename({str(tmp_path / 'secret')!r}, {str(tmp_path / 'b')!r})",
         "network": "socket.socket()",
         "program": "subprocess.run(['true'])",
+        "fork": "os.fork()",
+        "shared memory": "os.memfd_create('m')",
         "signal": "os.kill(os.getppid(), 0)",
         "signal by descriptor": "signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
     }

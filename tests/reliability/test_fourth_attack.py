@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlbench.cli.eval import evaluation_fits
+from rlbench.cli.eval_policy import evaluation_fits
 from rlbench.cli.resolve import resolve
 from rlbench.errors import DoesNotFit, RefusedFile
 from rlbench.records import files, imported, looks, machine, store

@@ -18,6 +18,7 @@ import pytest
 
 from rlbench.report.reference_scores import DATA
 from tests.laws.layers import HEAVY
+from tests.laws.source import ROOT
 from tests.reliability.odd import places, told
 from tests.schemas import complaints
 
@@ -45,6 +46,10 @@ PRINTED: dict[str, list[str]] = {
     "run": ["run", "toy", "dqn", "--task", "Catch", "--seeds", "0-1", "--quiet"],  # both have ended
     "export": ["export", "tensorboard", "toy", "--output", "board"],
     "export-file": ["export", "csv", "--output", "curves.csv"],
+    "eval-policy": [
+        *("eval", "--policy", str(ROOT / "tests/datasets/sb3/ppo-cartpole.zip"), "--format", "sb3"),
+        *("toy", "CartPole-v1", "--episodes", "2"),
+    ],
     "import": ["import", "theirs.csv", "--as", "mujoco/sac", "--results", "theirs"],
 }
 

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import A2C, DDPG, DQN, PPO, TD3
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 POLICIES = {
     "ppo-cartpole": (PPO, "CartPole-v1", {"n_steps": 256}, {}, 512),
@@ -16,14 +17,16 @@ POLICIES = {
     "a2c-pendulum": (A2C, "Pendulum-v1", {}, {"activation_fn": torch.nn.ReLU}, 50),
     "td3-pendulum": (TD3, "Pendulum-v1", {}, {}, 150),
     "ddpg-pendulum": (DDPG, "Pendulum-v1", {}, {}, 150),
+    "a2c-normalized-pendulum": (A2C, "Pendulum-v1", {}, {}, 50),  # within VecNormalize
 }
 
 if __name__ == "__main__":
     actions = {}
     for name, (algorithm, task, settings, policy, steps) in POLICIES.items():
+        envs = DummyVecEnv([lambda task=task: gymnasium.make(task)])
         model = algorithm(
             "MlpPolicy",
-            gymnasium.make(task),
+            VecNormalize(envs) if "normalized" in name else envs,
             seed=0,
             device="cpu",
             policy_kwargs={"net_arch": [8], **policy},
