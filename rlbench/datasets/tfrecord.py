@@ -1,7 +1,7 @@
 """Read TFRecord shards of ``tf.train.Example`` without TensorFlow, with all checksums verified.
 
 A record is its length, the length's masked CRC-32C, the bytes, and theirs. An Example is a map from names to lists of
-bytes, floats or integers, in protocol buffers' wire format.
+bytes, floats or integers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from rlbench import disk
@@ -25,6 +27,21 @@ Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
 POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, reflected
 ROW: Final = 256  # bytes of one table lookup
 MOST: Final = 1 << 26  # largest record in bytes
+
+MESSAGES: Final = {
+    "BytesList": [("value", "BYTES", True)],
+    "FloatList": [("value", "FLOAT", True)],
+    "Int64List": [("value", "INT64", True)],
+    "Feature": [
+        ("bytes_list", "BytesList", False),
+        ("float_list", "FloatList", False),
+        ("int64_list", "Int64List", False),
+    ],
+    "Entry": [("key", "BYTES", False), ("value", "Feature", False)],
+    "Features": [("feature", "Entry", True)],
+    "Example": [("features", "Features", False)],
+}
+"""Fields of the messages of ``tensorflow/core/example``: name, type, and True for a list; numbered from 1."""
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -83,83 +100,31 @@ def example(raw: bytes) -> Example:
     Raises:
         ValueError: it is no Example.
     """
-    features: Example = {}
-    for number, start, stop in _messages(raw, 0, len(raw)):
-        if number != 1:
-            continue
-        for _, entry, end in _messages(raw, start, stop):
-            parts = {key: (first, after) for key, first, after in _messages(raw, entry, end)}
-            if 1 not in parts or 2 not in parts:
-                raise ValueError("a feature without a name or a value")
-            features[raw[slice(*parts[1])].decode("utf-8", "replace")] = _feature(raw, *parts[2])
-    return features
+    try:
+        record: Any = _message().FromString(raw)
+    except DecodeError as error:
+        raise ValueError(f"no tf.train.Example ({error})") from None
+    return {
+        entry.key.decode("utf-8", "replace"): next((list(kind.value) for _, kind in entry.value.ListFields()), [])
+        for entry in record.features.feature
+    }
 
 
-def _feature(raw: bytes, start: int, stop: int) -> list[bytes] | list[float] | list[int]:
-    for kind, first, after in _messages(raw, start, stop):
-        match kind:
-            case 1:  # bytes
-                return [raw[begin:end] for _, begin, end in _messages(raw, first, after)]
-            case 2:  # floats
-                return _floats(raw, first, after)
-            case 3:  # integers
-                return _integers(raw, first, after)
-            case _:
-                raise ValueError(f"a list of the unknown kind {kind}")
-    return []
-
-
-def _floats(raw: bytes, at: int, stop: int) -> list[float]:
-    values: list[float] = []
-    while at < stop:
-        tag, at = _varint(raw, at)
-        size = 4
-        if tag & 7 == 2:
-            size, at = _varint(raw, at)
-        if at + size > stop or size % 4:
-            raise ValueError("a list of floats runs over its end")
-        values += struct.unpack_from(f"<{size // 4}f", raw, at)
-        at += size
-    return values
-
-
-def _integers(raw: bytes, at: int, stop: int) -> list[int]:
-    values: list[int] = []
-    while at < stop:
-        tag, at = _varint(raw, at)
-        end = at + 1  # a single varint
-        if tag & 7 == 2:
-            size, at = _varint(raw, at)
-            end = at + size
-        while at < end:
-            value, at = _varint(raw, at)
-            values.append(value - (value >> 63 << 64))
-    if at > stop:
-        raise ValueError("a list of integers runs over its end")
-    return values
-
-
-def _messages(raw: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield length-delimited fields: number, begin and end of their bytes."""
-    while at < stop:
-        tag, at = _varint(raw, at)
-        size, at = _varint(raw, at)
-        if tag & 7 != 2 or at + size > stop:
-            raise ValueError(f"a field of the wire type {tag & 7}, {size} bytes long")
-        yield tag >> 3, at, at + size
-        at += size
-
-
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(raw) and shift < 70:
-        byte = raw[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise ValueError("a number runs over its end")
+@cache
+def _message() -> type[Message]:
+    """``tf.train.Example``, whose map is read as the list of entries that it is on the wire."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="t", syntax="proto3")
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, (field, of, repeated) in enumerate(fields, start=1):
+            kind = getattr(kinds, f"TYPE_{of}", kinds.TYPE_MESSAGE)
+            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            whole = f".t.{of}" if kind == kinds.TYPE_MESSAGE else None
+            message.field.add(name=field, number=number, type=kind, type_name=whole, label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("t.Example"))
 
 
 def _whole(content: bytes, size: int) -> bytes:
