@@ -32,11 +32,10 @@ from rlbench.report.equal_steps import (
     settled_at,
     spent,
 )
-from rlbench.report.reference_scores import documented
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import documented_curves, reference
+from rlbench.report.reference_scores import documented, documented_curves
+from rlbench.report.reference_table import CellKey, on_scale, reference
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.tolerances import margin, on_scale
+from rlbench.report.tolerances import margin
 from rlbench.report.verdict import ALPHA, FEWEST, SHARE, settle
 
 Array: TypeAlias = NDArray[np.float64]

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from benchmarks.children import ROOT
 from rlbench.report.reference_table import CellKey
-from rlbench.report.run_index import Runs, differences, file_of, gather
+from rlbench.report.repeats import file_of
+from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
 
 THEIRS = ROOT / "benchmarks/results/d3rlpy-scores.jsonl"

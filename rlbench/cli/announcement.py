@@ -74,8 +74,7 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
 
 def cell_key(spec: Spec) -> CellKey:
     """The cell that a run of these settings belongs to."""
-    from rlbench.report.reference_scores import row_of
-    from rlbench.report.reference_table import CellKey
+    from rlbench.report.reference_table import CellKey, row_of
 
     dataset = getattr(spec.task, "dataset", "")
     return CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, dataset))

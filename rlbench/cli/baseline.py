@@ -66,7 +66,8 @@ def _text(content: object) -> str:
     from rlbench.report.baseline import Baseline
     from rlbench.report.columns import aligned, sentences
     from rlbench.report.estimate import mean
-    from rlbench.report.tables import rounded, task_name
+    from rlbench.report.reference_table import task_name
+    from rlbench.report.tables import rounded
 
     if not isinstance(content, Baseline):
         raise TypeError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rlbench.collectors.evaluate import Evaluation
     from rlbench.config.run import Spec
     from rlbench.records.types import Evaluated
-    from rlbench.report.reference_scores import ReferenceScore
+    from rlbench.report.reference_table import ReferenceScore
 
 EVAL_SCHEMA = 1
 CHECKPOINTS = ("last", "best")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlbench.collectors.evaluate import Evaluation
     from rlbench.config.run import Spec
     from rlbench.evaluation.model_client import ModelFormat
-    from rlbench.report.reference_scores import ReferenceScore
+    from rlbench.report.reference_table import ReferenceScore
 
 POLICY_SCHEMA = 1
 FORMATS: Final = ("sb3", "torchscript", "onnx")
@@ -138,9 +138,8 @@ def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore
     The verdict is of this policy: whether the interval of its mean return lies within the margin, or below it.
     """
     from rlbench.report.estimate import interval, mean
-    from rlbench.report.reference_scores import CellKey, comparable, documented
-    from rlbench.report.reference_table import row_of
-    from rlbench.report.references import normalized, reference
+    from rlbench.report.reference_scores import comparable, documented
+    from rlbench.report.reference_table import CellKey, reference, row_of
     from rlbench.report.tolerances import margin
 
     key = CellKey(spec.suite, spec.algorithm, *row_of(spec.suite, spec.task.id, ""))
@@ -149,7 +148,7 @@ def _score(spec: Spec, returns: tuple[float, ...], obstacle: str) -> PolicyScore
         bounds = interval(returns) if len(returns) > 1 else None
         return PolicyScore(returns, mean(returns), bounds, None, None, f"NOT COMPARABLE: {obstacle or NO_REFERENCE}")
     if document.estimator.startswith("normalized") and (scale := reference(key)) is not None:
-        returns = tuple(100 * normalized(score, scale) for score in returns)
+        returns = tuple(100 * scale.normalized(score) for score in returns)
     bounds, apart = interval(returns) if len(returns) > 1 else None, margin(key, document)
     if not comparable(key) or document.kind == "training":
         verdict = "NOT COMPARABLE: the reference is of another environment, or of training returns"

@@ -207,8 +207,8 @@ def dataset_of(spec: Spec) -> str:
 
 def reference_score(spec: Spec) -> float | None:
     """Reference score of a run in raw points; None where it learns from other data than the reference."""
-    from rlbench.report.reference_scores import CellKey, primary, row_of
-    from rlbench.report.references import in_points, reference
+    from rlbench.report.reference_scores import primary
+    from rlbench.report.reference_table import CellKey, in_points, reference, row_of
 
     if spec.smoke or dataset_of(spec):
         return None

@@ -30,7 +30,8 @@ def verdict_lines(specs: Sequence[Spec], results: Path) -> list[str]:
 
 def _line(cell: Cell, results: Path) -> str:
     """``toy/dqn/Catch: documented 1, measured 0.94 over 1 seed: INCONCLUSIVE (≈ 2 more seeds); next: rlbench …``."""
-    from rlbench.report.tables import rounded, task_name
+    from rlbench.report.reference_table import task_name
+    from rlbench.report.tables import rounded
 
     scores = []
     if cell.documented is not None:

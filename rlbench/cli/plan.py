@@ -218,7 +218,7 @@ def _text(remaining: Sequence[RemainingRuns], own_cells: Mapping[CellKey, Cell])
     from rlbench.cli.status import spoken
     from rlbench.config.footprint import size
     from rlbench.report.columns import aligned
-    from rlbench.report.tables import task_name
+    from rlbench.report.reference_table import task_name
 
     rows: list[tuple[str, ...]] = [("CELL", "SEEDS", "STEPS", "TIME", "SPEED OF", "MEMORY", "INFORMATIVE", "RLBENCH")]
     for row in remaining:

@@ -54,8 +54,7 @@ def cells_of(specs: Sequence[Spec], results: Path) -> tuple[SequentialCell, ...]
         UsageError: a cell has other settings than the reference, or its reference is a single run.
         RefusedFile: the record of its looks is damaged.
     """
-    from rlbench.report.reference_scores import row_of
-    from rlbench.report.reference_table import CellKey
+    from rlbench.report.reference_table import CellKey, row_of
 
     groups: dict[Path, list[Spec]] = {}
     for spec in specs:
@@ -134,7 +133,8 @@ def _verdicts(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, s
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec) -> None:
-    from rlbench.report.reference_scores import OPTIMUM, comparable, documented
+    from rlbench.report.reference_scores import comparable, documented
+    from rlbench.report.reference_table import OPTIMUM
     from rlbench.report.run_index import reference_spec
 
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""), None)

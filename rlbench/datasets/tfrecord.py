@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -100,14 +100,19 @@ def example(raw: bytes) -> Example:
     Raises:
         ValueError: it is no Example.
     """
+    features: Example = {}
     try:
-        record: Any = _message().FromString(raw)
+        record = _message().FromString(raw)
     except DecodeError as error:
         raise ValueError(f"no tf.train.Example ({error})") from None
-    return {
-        entry.key.decode("utf-8", "replace"): next((list(kind.value) for _, kind in entry.value.ListFields()), [])
-        for entry in record.features.feature
-    }
+    for _, listing in record.ListFields():
+        for _, entries in listing.ListFields():
+            for entry in entries:
+                fields = {field.name: value for field, value in entry.ListFields()}
+                lists = fields["value"].ListFields() if "value" in fields else ()
+                name = fields.get("key", b"").decode("utf-8", "replace")
+                features[name] = next((list(kind.value) for _, kind in lists), [])
+    return features
 
 
 @cache
@@ -117,9 +122,9 @@ def _message() -> type[Message]:
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="t", syntax="proto3")
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
-        for number, (field, of, repeated) in enumerate(fields, start=1):
+        for number, (field, of, is_list) in enumerate(fields, start=1):
             kind = getattr(kinds, f"TYPE_{of}", kinds.TYPE_MESSAGE)
-            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            label = kinds.LABEL_REPEATED if is_list else kinds.LABEL_OPTIONAL
             whole = f".t.{of}" if kind == kinds.TYPE_MESSAGE else None
             message.field.add(name=field, number=number, type=kind, type_name=whole, label=label)
     pool = descriptor_pool.DescriptorPool()

@@ -128,3 +128,20 @@ class Outcome:
     def steps(self) -> int:
         """Unit of the budget: agent steps, or gradient steps in offline training."""
         return self.env_steps or self.updates
+
+
+Estimator = Literal[
+    "best-of-run",
+    "max-of-mean",
+    "max-of-iqm",
+    "final",
+    "final-iqm",
+    "raw",
+    "as-printed",
+    "normalized",
+    "normalized-best",
+    "normalized-final",
+    "normalized-last-ten",
+    "normalized-best-of-last-two",
+]
+"""The estimator of a score from a run's evaluations; see ``data/README.md``."""

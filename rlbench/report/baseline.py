@@ -11,14 +11,17 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlbench.config.names import check_name, clean_texts
 from rlbench.errors import RefusedFile, UsageError, beside
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean
 from rlbench.report.reference_table import CellKey
-from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
+
+if TYPE_CHECKING:
+    from rlbench.report.run_index import Runs
 
 SCHEMA_VERSION = 1
 KIND = "rlbench baseline"

@@ -10,6 +10,7 @@ from typing import Literal
 
 from rlbench import suites
 from rlbench.records.looks import Looks
+from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, settled_at, shortfall_percent
 from rlbench.report.estimate import (
     AMBIGUOUS,
@@ -26,23 +27,13 @@ from rlbench.report.estimate import (
 )
 from rlbench.report.imported_runs import remarks as imported_remarks
 from rlbench.report.imported_runs import with_imported
-from rlbench.report.parity import parity_rows
-from rlbench.report.parity_table import NOT_ANSWERED, parity_note
-from rlbench.report.reference_scores import (
-    OPTIMUM,
-    CellKey,
-    Estimator,
-    ReferenceScore,
-    at_the_end,
-    comparable,
-    documented,
-    notes,
-)
-from rlbench.report.references import Reference, reference
+from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
+from rlbench.report.reference_scores import at_the_end, comparable, documented, notes
+from rlbench.report.reference_table import OPTIMUM, CellKey, Reference, ReferenceScore, on_scale, reference
 from rlbench.report.repeats import count_text, remarks
 from rlbench.report.run_index import Runs, at_last_look, gather
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Evaluation, Run, dataset_returns, noted
-from rlbench.report.tolerances import insensitive, margin, on_scale, resolution, step_margin, threshold
+from rlbench.report.tolerances import insensitive, margin, resolution, step_margin, threshold
 from rlbench.report.verdict import (
     ALPHA,
     MOST,
@@ -60,9 +51,6 @@ from rlbench.report.verdict import (
     under_both,
     with_failures,
 )
-
-SUITES = ("atari", "mujoco", "offline", "goals", "toy")
-"""Every suite that has a table; those without settings yet can only say NOT RUN."""
 
 BOTH: tuple[Estimator, Estimator] = ("normalized-best", "normalized-final")
 """The estimators of an offline score."""

@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from html import escape as escaped
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rlbench.config.names import printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report import gate
 from rlbench.report.baseline import Baseline, Entry, level, machine_of, speed
-from rlbench.report.cells import Cell
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.estimate import mean
 from rlbench.report.pooled import pooled_rows
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import reference
+from rlbench.report.reference_table import CellKey, reference, task_name
 from rlbench.report.repeats import remarks
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Run
-from rlbench.report.sources import Sources
-from rlbench.report.tables import rounded, task_name
+from rlbench.report.tables import rounded
+
+if TYPE_CHECKING:
+    from rlbench.report.cells import Cell
+    from rlbench.report.sources import Sources
 
 Aspect = Literal["score", "at", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW", "BEHIND"}

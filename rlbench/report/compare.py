@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlbench import suites
 from rlbench.errors import UnknownName, UsageError, beside
-from rlbench.report.aggregate import Estimate, bootstrap, interquartile_mean, optimality_gap, probability_of_improvement
+from rlbench.report.aggregate import (
+    Estimate,
+    bootstrap,
+    interquartile_mean,
+    normalizer,
+    optimality_gap,
+    probability_of_improvement,
+    scores_of,
+    with_failed,
+)
 from rlbench.report.columns import aligned, sentences
-from rlbench.report.compare_pairs import ended, matched, normalizer, scores_of, with_failed
+from rlbench.report.compare_pairs import ended, matched
 from rlbench.report.equal_steps import largest_common_step, scores_up_to, steps_text
 from rlbench.report.estimate import mean
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.sources import Sources
+
+if TYPE_CHECKING:
+    from rlbench.report.sources import Sources
 
 FEWEST = 5
 """Seeds of a task below which a bootstrap interval of means is too narrow to be shown."""
@@ -161,7 +173,8 @@ def _together(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[s
 
 def to_text(comparison: Comparison, width: int | None = None) -> str:
     """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
-    from rlbench.report.tables import rounded, task_name
+    from rlbench.report.reference_table import task_name
+    from rlbench.report.tables import rounded
 
     left, right = comparison.names
     head = ("TASK", left, right, f"P({right} better)")

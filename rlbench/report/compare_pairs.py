@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rlbench.report.estimate import seed_scores
-from rlbench.report.imported_runs import origin_of
-from rlbench.report.reference_scores import documented
-from rlbench.report.reference_table import CellKey, Estimator
-from rlbench.report.references import in_points, reference
-from rlbench.report.run_index import Runs, file_of
+from rlbench.report.reference_table import CellKey, task_name
+from rlbench.report.repeats import file_of
+from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
-from rlbench.report.tables import task_name
 
 RULES: Final = ("task", "protocol", "budget")
 """The parts of a Spec that say what is measured: where they differ, scores differ for that alone."""
@@ -92,8 +87,8 @@ def _settings(runs: Runs) -> Sequence[Side]:
 def _unlike(left: Side, right: Side) -> list[str]:
     """The rules in which two sides differ, in words."""
     first = [side.runs.scored[0] for side in (left, right)]
-    if any(map(origin_of, first)):
-        kinds = {origin_of(run).get("kind", "evaluation") for run in first}
+    if any(run.origin for run in first):
+        kinds = {run.origin.get("kind", "evaluation") for run in first}
         return ["kind of return"] if len(kinds) > 1 else []
     a, b = map(_rules, first)
     found = [rule for rule in RULES if a[rule] != b[rule]]
@@ -120,50 +115,3 @@ def _rules(run: Run) -> Mapping[str, object]:
     except ValidationError:  # a version's that had other settings
         settings = dict(run.settings)
     return {rule: settings.get(rule) for rule in RULES}
-
-
-def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
-    """A cell's finished runs by its document's estimator, in raw points; failed ones at the random policy's score.
-
-    Evaluations beyond the document's steps do not count, unless the runs are not ``cut`` at those.
-    """
-    document = next((cell.primary for cell in documented(key.suite) if cell.key == key), None)
-    estimator: Estimator = document.estimator if document else "best-of-run"
-    scale = reference(key)
-    scores = seed_scores(runs.complete, estimator, limit=document.limit if document and cut else None, scale=scale)
-    if document is not None:
-        scores = [in_points(replace(document, score=score), scale) for score in scores]
-    return list(with_failed(key, scores, runs))
-
-
-def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[float, ...]:
-    """Scores in raw points with those of failed runs, which get the random policy's."""
-    scale = reference(key)
-    floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
-    return (*scores, *[floor] * len(runs.failed))
-
-
-def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float]]]:
-    """The common scale of several tasks, in words and as the points 0 and 1 of each.
-
-    Humans and D4RL's experts where all tasks have one, else the documents, else the best run that is compared. More
-    points are more on every scale, also where a document or every run is worse than the random policy.
-    """
-    scales = [reference(key) for key in keys]
-    goals = [scale.goal if scale else None for scale in scales]
-    zeros = [scale.random if scale else 0.0 for scale in scales]
-    if all(goal is not None for goal in goals):
-        return "random policy 0, human or expert 1", [
-            (z, g) for z, g in zip(zeros, goals, strict=True) if g is not None
-        ]
-    documents = [next((c.primary for c in documented(key.suite) if c.key == key), None) for key in keys]
-    ones = [None if d is None else in_points(d, scale) for d, scale in zip(documents, scales, strict=True)]
-    if all(one is not None and one - zero > 1e-9 for one, zero in zip(ones, zeros, strict=True)):
-        return "random policy 0, document 1", [(z, one) for z, one in zip(zeros, ones, strict=True) if one is not None]
-    best: dict[CellKey, float] = {}  # by task: all algorithms are measured alike
-    for key, row in zip(keys, rows, strict=True):
-        task = key._replace(algorithm="")
-        best[task] = max(best.get(task, -math.inf), *row)
-    tops = [best[key._replace(algorithm="")] for key in keys]
-    ends = [(zero, top if top > zero else zero + 1) for zero, top in zip(zeros, tops, strict=True)]
-    return "random policy 0, best run 1", ends

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.estimate import SLACK, interval, mean, within
+from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, settings
-from rlbench.report.reference_table import CellKey, Curve
-from rlbench.report.references import reference
-from rlbench.report.run_index import Runs
+from rlbench.report.reference_table import CellKey, reference
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
     ALPHA,
@@ -32,6 +31,9 @@ from rlbench.report.verdict import (
     margin_of,
     with_failures,
 )
+
+if TYPE_CHECKING:
+    from rlbench.report.run_index import Runs
 
 CHECKPOINTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the budget at which a cell is tested."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlbench.records.store import Record
-    from rlbench.report.reference_table import Estimator
-    from rlbench.report.references import Reference
+    from rlbench.records.types import Estimator
+    from rlbench.report.reference_table import Reference
     from rlbench.report.runs import Evaluation, Run
 
 
@@ -165,11 +165,9 @@ def interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[float, 
 
 def _percent(raw: float, scale: Reference | None) -> float:
     """A raw return on D4RL's scale of 0 (random) to 100 (expert)."""
-    from rlbench.report.references import normalized
-
     if scale is None:
         raise ValueError("a normalised score needs the scale of its data set")
-    return 100 * normalized(raw, scale)
+    return 100 * scale.normalized(raw)
 
 
 TINY = 1e-300

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlbench.report.cells import Cell
 from rlbench.report.estimate import mean
 from rlbench.report.reference_scores import names_of
-from rlbench.report.references import reference
-from rlbench.report.sources import Sources
-from rlbench.report.tables import STYLES, task_name
-from rlbench.report.tolerances import on_scale
+from rlbench.report.reference_table import on_scale, reference, task_name
+from rlbench.report.tables import STYLES
 from rlbench.report.verdict import SHARE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from rlbench.report.cells import Cell
+    from rlbench.report.sources import Sources
 
 COLORS = {"green": "#009e73", "cyan": "#0072b2", "red": "#d55e00", "yellow": "#6e7781", "dim": "#6e7781"}
 """Of a row, by the style of its verdict."""

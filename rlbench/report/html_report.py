@@ -9,21 +9,23 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from rlbench import __version__
 from rlbench.errors import UsageError
 from rlbench.report.baseline import machine_of, speed
-from rlbench.report.cells import Cell
 from rlbench.report.estimate import best, final, last_tenth
 from rlbench.report.pooled import pooled_rows
-from rlbench.report.reference_table import DATA, CellKey
+from rlbench.report.reference_table import DATA, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs, differences
 from rlbench.report.runs import Run
-from rlbench.report.sources import Sources
-from rlbench.report.tables import STYLES, html_table, legend, rounded, task_name
+from rlbench.report.tables import STYLES, html_table, legend, rounded
+
+if TYPE_CHECKING:
+    from rlbench.report.cells import Cell
+    from rlbench.report.sources import Sources
 
 PICTURES = (
     ("curves", "Learning curves; bands are ± one std over seeds."),

@@ -47,12 +47,6 @@ def kind_of(key: CellKey, reference: ReferenceScore | None) -> str:
     return "training" if trained else "evaluation"
 
 
-def origin_of(run: Run) -> Mapping[str, object]:
-    """The origin of an imported curve; empty of a run of rlbench."""
-    origin = run.environment.get("origin")
-    return origin if isinstance(origin, Mapping) else {}
-
-
 def remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     """The origin of the curves of a cell, and the parts of the protocol that nobody states.
 
@@ -60,7 +54,7 @@ def remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     """
     if not runs.imported:
         return
-    origins = [origin_of(run) for run in runs.imported]
+    origins = [run.origin for run in runs.imported]
     if not runs.of_others:
         yield parity or f"{len(origins)} imported curves are not counted"
         return
@@ -72,7 +66,7 @@ def remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     yield f"imported ({', '.join(formats)}, {len(files)} file{'' if len(files) == 1 else 's'})"
     yield f"not stated: {', '.join(unknown)}"
     if runs.elsewhere:
-        kinds = sorted({str(origin_of(run)["kind"]) for run in runs.elsewhere})
+        kinds = sorted({str(run.origin["kind"]) for run in runs.elsewhere})
         yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
 
 
@@ -82,7 +76,7 @@ def _in_place(key: CellKey, curves: list[Run]) -> Runs:
     found = Runs(of_others=True, budget=budget_of(curves[0]))
     kind = kind_of(key, reference)
     for run in curves:
-        if origin_of(run)["kind"] != kind:
+        if run.origin["kind"] != kind:
             found.elsewhere.append(run)
         elif run.env_steps >= FULL * found.budget:
             found.complete.append(run)

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from rlbench.report.cells import SUITES, Cell
 from rlbench.report.pooled import pooled_rows
-from rlbench.report.reference_table import CellKey
+from rlbench.report.reference_table import SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
 from rlbench.report.run_index import Runs
-from rlbench.report.sources import SCORES, Sources, package
-from rlbench.report.tables import estimate, published, task_name, to_markdown
+from rlbench.report.tables import estimate, published, to_markdown
 from rlbench.report.verdict import Word
+
+if TYPE_CHECKING:
+    from rlbench.report.cells import Cell
+    from rlbench.report.sources import Sources
 
 BEGIN, END = "<!-- begin: what was reproduced -->", "<!-- end -->"
 KINDS = ("interval", "curves")
@@ -32,13 +34,6 @@ def overview(suites: Sequence[str], evidence: Sources) -> str:
     lacking = {suite: remaining_runs(suite, evidence, cpu=cpu) for suite in suites}
     sections = [_section(suite, cells[suite], evidence.folders[-1]) for suite in suites]
     return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
-
-
-def derive(root: Path) -> None:
-    """Write what follows from a checkout's records: README's table, and the scores that a wheel brings."""
-    SCORES.write_bytes(package(root / "results"))
-    page = root / "README.md"
-    page.write_text(with_reproduced(page.read_text(encoding="utf-8"), Sources(root / "results")), encoding="utf-8")
 
 
 def with_reproduced(text: str, evidence: Sources) -> str:

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rlbench.report.equal_steps import Level, reached, reference_curve, score_at, window
 from rlbench.report.estimate import SLACK, mean, spread
-from rlbench.report.imported_runs import origin_of
 from rlbench.report.pooled import FEWEST_CELLS, Effect, Meta, meta_analysis
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import reference
-from rlbench.report.run_index import Runs, file_of
+from rlbench.report.reference_table import CellKey, reference
+from rlbench.report.repeats import file_of
 from rlbench.report.runs import Run
+from rlbench.report.tables import rounded
 from rlbench.report.verdict import (
     FEWEST,
     SHARE,
@@ -30,6 +29,9 @@ from rlbench.report.verdict import (
     welch_interval,
     with_failures,
 )
+
+if TYPE_CHECKING:
+    from rlbench.report.run_index import Runs
 
 ParityWord = Literal["ON PAR", "WORSE", "BETTER", "OPEN"]
 WORDS: dict[str, ParityWord] = {"REPRODUCED": "ON PAR", "BELOW": "WORSE", "ABOVE": "BETTER"}
@@ -129,7 +131,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    peers = [run for run in runs.imported if origin_of(run).get("kind") == "evaluation"]
+    peers = [run for run in runs.imported if run.origin.get("kind") == "evaluation"]
     files = {file_of(run) for run in peers}
     going = [run for run in (*runs.complete, *runs.short) if run.evaluations and file_of(run) in files]
     if runs.of_others or len(peers) < FEWEST_SEEDS or len(going) < FEWEST_SEEDS:
@@ -155,7 +157,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         enough = len(theirs) >= FEWEST
         claim = with_failures(test, ours, fallen) if enough else Claim(found="INCONCLUSIVE")
         ours += fallen
-    origins = [origin_of(run) for run in peers]
+    origins = [run.origin for run in peers]
     return Parity(
         key=key,
         library=", ".join(sorted({str(origin["library"] or origin["format"]) for origin in origins})),
@@ -217,3 +219,28 @@ def _texts(origins: Sequence[Mapping[str, object]], name: str) -> tuple[str, ...
     return tuple(
         dict.fromkeys(text for origin in origins if isinstance(texts := origin[name], tuple) for text in texts)
     )
+
+
+NOT_ANSWERED: Final = (
+    "NOT ANSWERED whether the environment explains it: no curves of another library; "
+    "add some with `rlbench import FILE --as {}/{} --results DIR`"
+)
+"""The note of a cell below its reference that has no row of parity."""
+
+
+def parity_note(row: Parity) -> str:
+    """The row in a sentence, for the cell's note in a suite's table."""
+    text = (
+        f"at {row.step:,} steps rlbench {mean_text(row.ours)}, {row.library} in this environment {mean_text(row.peer)}"
+    )
+    if row.document is not None and row.peer_difference is not None:
+        text += f", the reference {rounded(row.document.mean)}"
+        gap = row.difference + row.peer_difference
+        if row.peer_difference < 0 and gap < 0:
+            text += f": {100 * min(1.0, row.peer_difference / gap):.0f} % of the gap is the library's too"
+    return f"{text}; parity {row.word or 'untested'}"
+
+
+def mean_text(scores: Sequence[float]) -> str:
+    """A mean over seeds, and how many."""
+    return f"{rounded(mean(scores))} ({len(scores)})"

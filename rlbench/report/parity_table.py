@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rlbench.report.columns import aligned
-from rlbench.report.estimate import mean
-from rlbench.report.parity import Parity, pooled_parity
+from rlbench.report.parity import Parity, mean_text, pooled_parity
 from rlbench.report.pooled import Meta
+from rlbench.report.reference_table import task_name
 from rlbench.report.table_data import flat
-from rlbench.report.tables import barred, rounded, task_name
+from rlbench.report.tables import barred, rounded
 
 COLUMNS: Final = (
     "Algorithm", "Task", "Step", "rlbench", "Peer", "Document", "rlbench - peer", "Bound", "Parity", "Peer - document",
@@ -29,23 +29,6 @@ LEGEND: Final = (
     "%: of the way from the random policy to the document at that step; pooled rows are means over cells.",
     "ON PAR, WORSE, BETTER: within a tenth of the way of the peer, below, above, after Holm's correction; else OPEN.",
 )
-
-NOT_ANSWERED: Final = (
-    "NOT ANSWERED whether the environment explains it: no curves of another library; "
-    "add some with `rlbench import FILE --as {}/{} --results DIR`"
-)
-"""The note of a cell below its reference that has no row of parity."""
-
-
-def parity_note(row: Parity) -> str:
-    """The row in a sentence, for the cell's note in a suite's table."""
-    text = f"at {row.step:,} steps rlbench {_mean(row.ours)}, {row.library} in this environment {_mean(row.peer)}"
-    if row.document is not None and row.peer_difference is not None:
-        text += f", the reference {rounded(row.document.mean)}"
-        gap = row.difference + row.peer_difference
-        if row.peer_difference < 0 and gap < 0:
-            text += f": {100 * min(1.0, row.peer_difference / gap):.0f} % of the gap is the library's too"
-    return f"{text}; parity {row.word or 'untested'}"
 
 
 def to_markdown(rows: Sequence[Parity]) -> str:
@@ -140,8 +123,8 @@ def _line(row: Parity) -> list[str]:
         row.key.algorithm,
         task_name(row.key),
         f"{row.step:,}",
-        _mean(row.ours),
-        _mean(row.peer),
+        mean_text(row.ours),
+        mean_text(row.peer),
         "" if level is None else f"{rounded(level.mean)} ({level.n})",
         f"{_signed(row.difference)} [{_signed(low)}, {_signed(high)}]",
         "" if row.bound_percent is None else f"≤ {row.bound_percent:.0f} %",
@@ -159,10 +142,6 @@ def _legend(rows: Sequence[Parity]) -> list[str]:
 
 def _peer(row: Parity) -> str:
     return " with ".join(filter(None, (row.library, ", ".join(row.packages))))
-
-
-def _mean(scores: Sequence[float]) -> str:
-    return f"{rounded(mean(scores))} ({len(scores)})"
 
 
 def _signed(value: float) -> str:

@@ -6,20 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlbench.errors import UnknownName, UsageError
-from rlbench.report.aggregate import Array
-from rlbench.report.compare_pairs import normalizer, scores_of
+from rlbench.report.aggregate import Array, normalizer, scores_of
 from rlbench.report.equal_steps import AtStep
+from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, documented, names_of
-from rlbench.report.reference_table import CellKey, Curve
-from rlbench.report.references import in_points, reference
+from rlbench.report.reference_table import CellKey, in_points, reference, task_name
 from rlbench.report.run_index import Runs, differences, gather
 from rlbench.report.runs import Evaluation, Run
-from rlbench.report.sources import Sources
-from rlbench.report.tables import task_name
+
+if TYPE_CHECKING:
+    from rlbench.report.sources import Sources
 
 MOST_POINTS = 300
 """Of a drawn curve."""

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import chdir, nullcontext
-from typing import Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from rlbench.report import forest, plot_data
 from rlbench.report.aggregate import Estimate, band, bootstrap, interquartile_mean, probability_of_improvement, profile
 from rlbench.report.plot_data import AlgorithmScores, Panel
 from rlbench.report.reference_table import DATA
-from rlbench.report.sources import Sources
+
+if TYPE_CHECKING:
+    from rlbench.report.sources import Sources
 
 with (
     chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext()

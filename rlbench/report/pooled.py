@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rlbench.report.estimate import mean, quantile, spread
-from rlbench.report.references import reference
-from rlbench.report.tables import task_name
-from rlbench.report.tolerances import on_scale
+from rlbench.report.reference_table import on_scale, reference, task_name
 from rlbench.report.verdict import FEWEST, SHARE, squared_error
 
 if TYPE_CHECKING:

@@ -8,10 +8,17 @@ from dataclasses import asdict
 from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import chosen_name
-from rlbench.report.reference_scores import OPTIMUM, Cell, about, comparable, curve_of, documented, sourced_notes
-from rlbench.report.reference_table import CellKey, ReferenceScore, protocol_of
-from rlbench.report.references import Reference, reference
-from rlbench.report.tables import published, task_name
+from rlbench.report.reference_scores import Cell, about, comparable, curve_of, documented, sourced_notes
+from rlbench.report.reference_table import (
+    OPTIMUM,
+    CellKey,
+    Reference,
+    ReferenceScore,
+    protocol_of,
+    reference,
+    task_name,
+)
+from rlbench.report.tables import published
 
 SCHEMA_VERSION = 1
 """Of the document that ``show --documented --json`` prints."""

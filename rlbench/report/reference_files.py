@@ -13,10 +13,11 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
@@ -25,9 +26,11 @@ from rlbench.config.canonical import Frozen
 from rlbench.config.names import check_name, printable
 from rlbench.config.overrides import DOTS
 from rlbench.errors import RefusedFile, UsageError, beside
-from rlbench.records.types import LARGEST_RETURN
-from rlbench.report.reference_table import Curve, Estimator, Line
+from rlbench.records.types import LARGEST_RETURN, Estimator
 from rlbench.suites.plugins import entry_points
+
+if TYPE_CHECKING:
+    from rlbench.report.reference_table import Line
 
 VARIABLE: Final = "RLBENCH_REFERENCES"
 CHOICE: Final = "RLBENCH_REFERENCE"
@@ -263,3 +266,15 @@ def _text(path: Path, largest: int) -> str:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}){beside(path) or '; check the path'}") from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """One documented curve; the three tuples are equally long."""
+
+    n: int  # seeds
+    uncounted_steps: int  # random steps that the agent takes before the curve's clock starts
+    source: str
+    env_steps: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]

@@ -12,26 +12,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from rlbench.errors import RlbenchError
+from rlbench.records.types import Estimator
 
 DATA = Path(__file__).parent / "data"
 OPTIMUM = "known optimum"
 """The source of a score that nobody had to measure."""
 
-Estimator = Literal[
-    "best-of-run",
-    "max-of-mean",
-    "max-of-iqm",
-    "final",
-    "final-iqm",
-    "raw",
-    "as-printed",
-    "normalized",
-    "normalized-best",
-    "normalized-final",
-    "normalized-last-ten",
-    "normalized-best-of-last-two",
-]
-"""The estimator of a score from a run's evaluations; see ``data/README.md``."""
 
 FILES = ("documented_scores.csv", "d4rl_scores.csv", "atari_offline_scores.csv")
 """Tianshou's and what it cites; then what others published on recorded data, all of it offline."""
@@ -96,18 +82,6 @@ class ReferenceScore:
         """The agent steps within which the score was reached; None where the document says less or something else."""
         match = re.fullmatch(r"([0-9.]+)([kM])( \(max at \d+\))?", self.steps)
         return round(float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]) if match else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """One documented curve; the three tuples are equally long."""
-
-    n: int  # seeds
-    uncounted_steps: int  # random steps that the agent takes before the curve's clock starts
-    source: str
-    env_steps: tuple[int, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
 
 class Row(NamedTuple):
@@ -260,3 +234,74 @@ def _estimator(text: str) -> Estimator:
 def _count(number: int) -> str:
     """``1M``, ``100k``."""
     return f"{number // 1_000_000}M" if number >= 1_000_000 else f"{number // 1000}k"
+
+
+def task_name(key: CellKey) -> str:
+    """A task as a table shows it; D4RL's data sets are named after theirs."""
+    if not key.dataset or key.dataset in of_datasets():
+        return key.dataset or key.task
+    return f"{key.task} on {key.dataset}"
+
+
+def on_scale(scale: Reference | None, estimator: str) -> float | None:
+    """The random policy's score as the estimator counts."""
+    if scale is None:
+        return None
+    return 100 * scale.normalized(scale.random) if estimator.startswith("normalized") else scale.random
+
+
+class Reference(NamedTuple):
+    """Two fixed points of a task's scale, in raw points."""
+
+    random: float  # of a policy that draws its actions
+    goal: float | None  # a human's score on Atari, the expert's in D4RL; None where nobody has set one
+
+    def normalized(self, raw: float) -> float:
+        """A score between the random policy's 0 and the goal's 1: human-normalised on Atari, D4RL's share on its data.
+
+        Raises:
+            ValueError: the task has no goal.
+        """
+        if self.goal is None or self.goal == self.random:
+            raise ValueError("this task has no goal to be normalised by")
+        return (raw - self.random) / (self.goal - self.random)
+
+
+@cache
+def of_tasks() -> dict[str, Reference]:
+    """Tasks by name without version."""
+    with (DATA / "references.csv").open(encoding="utf-8", newline="") as file:
+        return {r["task"]: Reference(float(r["random"]), _number(r["human"])) for r in csv.DictReader(file)}
+
+
+@cache
+def of_datasets() -> dict[str, Reference]:
+    """D4RL's data sets by name."""
+    with (DATA / "d4rl_refs.csv").open(encoding="utf-8", newline="") as file:
+        return {r["dataset"]: Reference(float(r["random"]), float(r["expert"])) for r in csv.DictReader(file)}
+
+
+def reference(key: CellKey) -> Reference | None:
+    """The scale of a cell in raw points, if it is known."""
+    if key.dataset and key.dataset in of_datasets():
+        return of_datasets()[key.dataset]
+    if key.dataset.startswith(OWN):  # the same world's random policy and expert
+        return of_datasets().get(f"{base_of(key.task).lower()}-medium-v2")
+    return of_tasks().get(base_of(key.task))
+
+
+def in_points(document: ReferenceScore, scale: Reference | None) -> float:
+    """A published score in raw points, which is what runs are drawn and compared in.
+
+    Raises:
+        ValueError: it is normalised, and by what nobody knows.
+    """
+    if not document.estimator.startswith("normalized"):
+        return document.score
+    if scale is None or scale.goal is None:
+        raise ValueError("a normalised score needs the scale of its data set")
+    return scale.random + document.score / 100 * (scale.goal - scale.random)
+
+
+SUITES = ("atari", "mujoco", "offline", "goals", "toy")
+"""Every suite that has a table; those without settings yet can only say NOT RUN."""

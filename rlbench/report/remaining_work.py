@@ -19,11 +19,11 @@ from rlbench.report.reference_scores import documented
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run
-from rlbench.report.sources import Sources
 from rlbench.report.verdict import FEWEST
 
 if TYPE_CHECKING:
     from rlbench.config.footprint import Footprint
+    from rlbench.report.sources import Sources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

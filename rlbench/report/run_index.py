@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.files import folders
 from rlbench.records.looks import Looks, read_looks
-from rlbench.report.reference_scores import CellKey, row_of
+from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
 from rlbench.report.runs import Run, read
 from rlbench.report.verdict import ALPHA
@@ -19,8 +19,6 @@ from rlbench.suites.plugins import Package
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
-
-__all__ = ["Runs", "file_of", "gather", "key_of", "sorted_runs"]
 
 
 @dataclass(slots=True)

@@ -63,6 +63,12 @@ class Run:
         return tuple(found)
 
     @property
+    def origin(self) -> Mapping[str, object]:
+        """The origin of an imported curve; empty of a run of rlbench."""
+        origin = self.environment.get("origin")
+        return origin if isinstance(origin, Mapping) else {}
+
+    @property
     def env_id(self) -> str:
         """The environment backend that the run recorded."""
         noted = self.environment.get("env")

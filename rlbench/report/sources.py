@@ -17,10 +17,10 @@ from pydantic import TypeAdapter
 import rlbench
 from rlbench import suites
 from rlbench.records.files import folders
-from rlbench.report.cells import SUITES, Cell, every_cell
+from rlbench.report.cells import Cell, every_cell
 from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_rows
-from rlbench.report.reference_table import DATA, CellKey
+from rlbench.report.reference_table import DATA, SUITES, CellKey
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.runs import Run, epoch_numbers, read
 from rlbench.report.verdict import ALPHA

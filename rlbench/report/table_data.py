@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
     from rlbench.report.equal_steps import AtStep
     from rlbench.report.pooled import Pooled
-    from rlbench.report.reference_scores import ReferenceScore
+    from rlbench.report.reference_table import ReferenceScore
 
 
 def document(cell: Cell) -> dict[str, object]:

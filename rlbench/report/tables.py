@@ -13,14 +13,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.columns import GAP, fits, fitted
-from rlbench.report.reference_scores import DATA
-from rlbench.report.references import of_datasets
+from rlbench.report.reference_table import DATA, task_name
 from rlbench.report.table_data import EMPTY, document, flat, pooled_document
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
     from rlbench.report.pooled import Pooled
-    from rlbench.report.reference_scores import CellKey, ReferenceScore
+    from rlbench.report.reference_table import ReferenceScore
 
 SCHEMA_VERSION = 1
 """Of the document that ``table --json`` prints; ``data/schema/table.json`` describes it."""
@@ -299,13 +298,6 @@ def _row(cell: Cell, header: Sequence[str]) -> list[str]:
         "Note": cell.note,
     }
     return [texts[name] for name in header]
-
-
-def task_name(key: CellKey) -> str:
-    """A task as a table shows it; D4RL's data sets are named after theirs."""
-    if not key.dataset or key.dataset in of_datasets():
-        return key.dataset or key.task
-    return f"{key.task} on {key.dataset}"
 
 
 def published(found: ReferenceScore) -> str:

@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rlbench.records import imported, store
-from rlbench.report.compare_pairs import scores_of
-from rlbench.report.imported_runs import origin_of
-from rlbench.report.reference_table import CellKey
+from rlbench.report.aggregate import scores_of
+from rlbench.report.reference_table import CellKey, task_name
 from rlbench.report.run_index import Runs
 from rlbench.report.runs import Run
-from rlbench.report.tables import task_name
 
 HEADER = ("suite", "algo", "task", "dataset", "seed", "step", "return", "length", "kind", "origin")
 
@@ -33,7 +31,7 @@ def to_csv(found: Mapping[CellKey, Runs]) -> tuple[bytes, int]:
     writer.writerow(HEADER)
     runs = [run for key in sorted(found) for run in _counted(found[key])]
     for run in runs:
-        kind, origin = origin_of(run).get("kind", "evaluation"), "imported" if origin_of(run) else "rlbench"
+        kind, origin = run.origin.get("kind", "evaluation"), "imported" if run.origin else "rlbench"
         names = (run.suite, run.algorithm, run.task, run.dataset, run.seed)
         writer.writerows((*names, *point, kind, origin) for point in _points(run))
     return file.getvalue().encode(), len(runs)
@@ -74,7 +72,7 @@ def _scores(key: CellKey, runs: Runs) -> dict[int, float]:
 
 def _points(run: Run) -> Iterator[tuple[int, float, float | str]]:
     """Step, mean return and mean length of each evaluation; the length is empty where nobody noted it."""
-    if origin_of(run):
+    if run.origin:
         curve = imported.read(run.folder)
         yield from zip(curve.steps, curve.returns, curve.lengths or [""] * len(curve.steps), strict=True)
         return

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlbench.report.reference_scores import OPTIMUM, CellKey, ReferenceScore, settings
-from rlbench.report.references import Reference, normalized, reference
+from rlbench.report.reference_scores import settings
+from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, on_scale, reference
 from rlbench.report.verdict import SHARE, margin_of
 
 TOLERANCE = 0.05
@@ -52,10 +52,3 @@ def insensitive(key: CellKey, document: ReferenceScore, margin: float) -> bool:
     """True if the margin reaches the random policy's score: then a score within it proves no skill."""
     random = on_scale(reference(key), document.estimator)
     return document.source != OPTIMUM and random is not None and margin >= abs(document.score - random)
-
-
-def on_scale(scale: Reference | None, estimator: str) -> float | None:
-    """The random policy's score as the estimator counts."""
-    if scale is None:
-        return None
-    return 100 * normalized(scale.random, scale) if estimator.startswith("normalized") else scale.random

@@ -15,7 +15,7 @@ from rlbench.cli.app import main
 from rlbench.config.run import Runtime, Spec
 from rlbench.records import files, store
 from rlbench.report.integrity import verified
-from rlbench.report.reference_scores import DATA
+from rlbench.report.reference_table import DATA
 from tests.schemas import complaints
 
 Capture = pytest.CaptureFixture[str]

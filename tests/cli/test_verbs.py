@@ -18,7 +18,7 @@ from rlbench.cli import doctor
 from rlbench.cli.app import main
 from rlbench.cli.status import spoken
 from rlbench.records.store import Store
-from rlbench.report.reference_scores import DATA
+from rlbench.report.reference_table import DATA
 
 Capture = pytest.CaptureFixture[str]
 Record = Callable[..., Path]

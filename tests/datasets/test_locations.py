@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlbench.datasets import catalogue, checksums, dataset_fetch, locations
 from rlbench.datasets.loader import read
 from rlbench.errors import RefusedFile, UnknownName, UsageError
-from rlbench.report.references import of_datasets
+from rlbench.report.reference_table import of_datasets
 
 Columns = dict[str, NDArray[np.generic]]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.report.reference_scores import DATA
+from rlbench.report.reference_table import DATA
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 from tests.reliability.odd import places, told

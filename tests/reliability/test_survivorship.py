@@ -18,8 +18,8 @@ from rlbench.records.store import Store
 from rlbench.records.types import Outcome, Status
 from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
-from rlbench.report.reference_scores import documented, row_of
-from rlbench.report.reference_table import CellKey
+from rlbench.report.reference_scores import documented
+from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import sorted_runs
 from rlbench.report.runs import Evaluation, Run
 from tests.conftest import epoch

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rlbench.cli.app import main
+from rlbench.report.aggregate import scores_of
 from rlbench.report.compare import Comparison, compare
-from rlbench.report.compare_pairs import scores_of
 from rlbench.report.reference_scores import documented
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources

@@ -11,8 +11,9 @@ from scipy import stats
 
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import AtStep, ReferenceCurve, reference_curve, score_at, steps_text
-from rlbench.report.reference_table import CellKey, Curve
-from rlbench.report.references import documented_curves
+from rlbench.report.reference_files import Curve
+from rlbench.report.reference_scores import documented_curves
+from rlbench.report.reference_table import CellKey
 from rlbench.report.runs import Evaluation
 
 Record = Callable[..., Path]

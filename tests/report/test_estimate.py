@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from rlbench.records.types import Estimator
 from rlbench.report.estimate import (
     best,
     final,
@@ -17,8 +18,7 @@ from rlbench.report.estimate import (
     steps_to,
     without_optimism,
 )
-from rlbench.report.reference_table import CellKey, Estimator
-from rlbench.report.references import Reference, normalized, reference
+from rlbench.report.reference_table import CellKey, Reference, reference
 from rlbench.report.runs import Evaluation, Run
 
 
@@ -136,7 +136,7 @@ def test_the_last_ten_are_averaged_and_of_the_last_two_the_higher_mean_counts(
 def test_a_human_has_one_and_a_random_policy_none() -> None:
     scale = reference(CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", ""))
     assert scale == Reference(1.7, 30.5)
-    assert (normalized(1.7, scale), normalized(30.5, scale), normalized(316, scale)) == (
+    assert (scale.normalized(1.7), scale.normalized(30.5), scale.normalized(316)) == (
         0.0,
         1.0,
         pytest.approx(10.913, abs=1e-3),

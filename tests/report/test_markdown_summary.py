@@ -10,9 +10,9 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.report import remaining_work as missing_module
-from rlbench.report.cells import SUITES, every_cell
+from rlbench.report.cells import every_cell
 from rlbench.report.markdown_summary import overview
-from rlbench.report.reference_table import CellKey
+from rlbench.report.reference_table import SUITES, CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources

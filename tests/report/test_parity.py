@@ -16,11 +16,9 @@ from rlbench.cli.app import main
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import Level
 from rlbench.report.imported_runs import with_imported
-from rlbench.report.parity import Parity, parity_rows, pooled_parity
-from rlbench.report.parity_table import parity_note
+from rlbench.report.parity import Parity, parity_note, parity_rows, pooled_parity
 from rlbench.report.pooled import Effect, meta_analysis
-from rlbench.report.reference_table import CellKey
-from rlbench.report.references import reference
+from rlbench.report.reference_table import CellKey, reference
 from rlbench.report.run_index import gather
 from tests.conftest import RecordRun
 

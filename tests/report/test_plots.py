@@ -18,8 +18,8 @@ from matplotlib.image import imread
 from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
+from rlbench.report.aggregate import normalizer
 from rlbench.report.compare import compare
-from rlbench.report.compare_pairs import normalizer
 from rlbench.report.html_report import page
 from rlbench.report.plot_data import hours, panels, standings, steps
 from rlbench.report.plots import KINDS, ORDER, STYLE, draw, encoded, looks_of

@@ -11,7 +11,7 @@ from scipy import stats
 
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_rows
-from rlbench.report.reference_scores import DATA
+from rlbench.report.reference_table import DATA
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -6,19 +6,8 @@ import csv
 
 import pytest
 
-from rlbench.report.reference_scores import (
-    DATA,
-    CellKey,
-    ReferenceScore,
-    about,
-    at_the_end,
-    documented,
-    notes,
-    primary,
-    row_of,
-    suites,
-)
-from rlbench.report.references import documented_curves, reference
+from rlbench.report.reference_scores import about, at_the_end, documented, documented_curves, notes, primary
+from rlbench.report.reference_table import DATA, CellKey, ReferenceScore, reference, row_of, suites
 from rlbench.suites import spec
 
 RULES = (

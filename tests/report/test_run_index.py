@@ -13,8 +13,9 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
 from rlbench.records.files import folders
 from rlbench.report import runs
-from rlbench.report.reference_scores import CellKey
-from rlbench.report.run_index import Runs, differences, file_of, gather
+from rlbench.report.reference_table import CellKey
+from rlbench.report.repeats import file_of
+from rlbench.report.run_index import Runs, differences, gather
 
 Record = Callable[..., Path]
 CELL = CellKey("atari", "dqn", "BreakoutNoFrameskip-v4", "")

@@ -12,7 +12,7 @@ import pytest
 
 from rlbench.report.estimate import interval, mean, without_optimism
 from rlbench.report.reference_scores import primary
-from rlbench.report.references import of_tasks
+from rlbench.report.reference_table import of_tasks
 from rlbench.report.runs import Evaluation
 from rlbench.report.verdict import against_run, against_seeds, margin_of, settle
 

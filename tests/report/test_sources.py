@@ -10,7 +10,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.report import sources
-from rlbench.report.cells import SUITES
+from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, brought_records, package
 
 Record = Callable[..., Path]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from rlbench.report import tables
-from rlbench.report.cells import SUITES, Cell, Measured, every_cell
-from rlbench.report.reference_scores import DATA, CellKey, ReferenceScore
+from rlbench.report.cells import Cell, Measured, every_cell
+from rlbench.report.reference_table import DATA, SUITES, CellKey, ReferenceScore
 from rlbench.report.sources import packaged
 from rlbench.report.verdict import Verdict
 from tests.schemas import complaints

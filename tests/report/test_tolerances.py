@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.report.cells import SUITES, Cell, every_cell
+from rlbench.report.cells import Cell, every_cell
 from rlbench.report.check import against_documents
-from rlbench.report.reference_scores import CellKey, ReferenceScore, about, documented
-from rlbench.report.reference_table import parsed
+from rlbench.report.reference_scores import about, documented
+from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parsed
 from rlbench.report.sources import Sources
 from rlbench.report.tolerances import margin, resolution, threshold
 
