@@ -56,12 +56,12 @@ def _time(specs: Sequence[Spec], results: Path) -> str:
     from rlbench.records.machine import has_gpu, processor
     from rlbench.report.remaining_work import throughput
     from rlbench.report.run_index import sorted_runs
-    from rlbench.report.runs import read
+    from rlbench.report.runs import read_run
     from rlbench.report.sources import brought_records
 
     first = specs[0]
     places = dict.fromkeys(place for place in (results, brought_records()) if place)
-    runs = [read(f) for place in places for f in folders(place / first.suite / first.algorithm)]
+    runs = [read_run(f) for place in places for f in folders(place / first.suite / first.algorithm)]
     near, cpu, gpu = sorted_runs(runs), processor(), has_gpu()
     seconds, here = 0.0, True
     for spec in specs:

@@ -55,7 +55,7 @@ def baseline(
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
         write_file(file, saved.to_text(content), "FILE")
     else:
-        content = saved.read(file)
+        content = saved.read_baseline(file)
     if json:
         emit_json({"schema_version": BASELINE_SCHEMA, "file": str(file), "cells": len(content.entries)})
     else:

@@ -123,13 +123,13 @@ def _findings(
     at: bool,
     pool: bool,
 ) -> list[Finding]:
-    from rlbench.report.baseline import read
+    from rlbench.report.baseline import read_baseline
     from rlbench.report.check import against_baseline, against_documents
     from rlbench.report.gate import MARGIN
     from rlbench.report.sources import sources
 
     suites = suites_named([suite], results)
-    saved = None if baseline is None else read(baseline)
+    saved = None if baseline is None else read_baseline(baseline)
     if results is not None and not results.exists():
         raise UsageError(f"{results}: no such folder{beside(results)}; name a folder of records with --results")
     if saved is None:

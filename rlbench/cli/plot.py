@@ -49,10 +49,10 @@ def plot(
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: {output.parent} is not a folder; make it first")
-    from rlbench.report.plots import draw, encoded, kind_of
+    from rlbench.report.plots import draw, encoded, plot_kind
     from rlbench.report.sources import sources
 
-    figure = draw(suite, kind_of(kind), sources(results), tasks=task or [], algorithms=algo or [])
+    figure = draw(suite, plot_kind(kind), sources(results), tasks=task or [], algorithms=algo or [])
     content = encoded(figure, output.suffix, title=title or "")
     write_file(output, content)
     remark(f"{output}: {len(content):,} bytes")

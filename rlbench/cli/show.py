@@ -77,11 +77,11 @@ def show(
 def _published(suite: str, algo: str, task: str, *, json: bool) -> None:
     """Every number that was published about a cell, each with its source."""
     from rlbench.report.columns import sentences
-    from rlbench.report.provenance import cells_of, to_document, to_text
+    from rlbench.report.provenance import cells_of, provenance_document, to_text
 
     cells = cells_of(suite, algo, task)
     if json:
-        emit_json(to_document(cells))
+        emit_json(provenance_document(cells))
     else:
         emit("\n".join(sentences(to_text(cells).split("\n"), terminal_width(), hang=11)))
 

@@ -96,7 +96,7 @@ def to_text(baseline: Baseline) -> str:
     return json.dumps(json.loads(files.seal(content)), indent=1, ensure_ascii=False) + "\n"
 
 
-def read(path: Path) -> Baseline:
+def read_baseline(path: Path) -> Baseline:
     """A baseline file.
 
     Raises:

@@ -25,8 +25,7 @@ from rlbench.report.estimate import (
     within,
     without_optimism,
 )
-from rlbench.report.imported_runs import remarks as imported_remarks
-from rlbench.report.imported_runs import with_imported
+from rlbench.report.imported_runs import imported_remarks, with_imported
 from rlbench.report.parity import NOT_ANSWERED, parity_note, parity_rows
 from rlbench.report.reference_scores import at_the_end, comparable, documented, notes
 from rlbench.report.reference_table import OPTIMUM, CellKey, Reference, ReferenceScore, on_scale, reference

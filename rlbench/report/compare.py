@@ -205,7 +205,7 @@ def to_text(comparison: Comparison, width: int | None = None) -> str:
     return "\n".join([*aligned([head, *rows], width), "", *sentences(lines, width)])
 
 
-def to_document(comparison: Comparison) -> dict[str, object]:
+def comparison_document(comparison: Comparison) -> dict[str, object]:
     """The same for scripts; ``low`` and ``high`` of a mean are null below five seeds."""
     bare = {"low": None, "high": None} if comparison.fewest < FEWEST else {}
     return {

@@ -22,7 +22,7 @@ COLORS = {"green": "#009e73", "cyan": "#0072b2", "red": "#d55e00", "yellow": "#6
 """Of a row, by the style of its verdict."""
 
 
-class Row(NamedTuple):
+class ShortfallRow(NamedTuple):
     """A cell, in percent of the way from the random policy to the document."""
 
     cell: Cell
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 def rows(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
-) -> tuple[Row, ...]:
+) -> tuple[ShortfallRow, ...]:
     """The cells of a suite that have a shortfall bound, in the table's order."""
     found = []
     for cell in evidence.cells([suite]):
@@ -44,7 +44,7 @@ def rows(
     return tuple(found)
 
 
-def draw_forest(found: Sequence[Row]) -> Figure:
+def draw_forest(found: Sequence[ShortfallRow]) -> Figure:
     """The figure; a diamond is a difference, a bar the bound."""
     from matplotlib.figure import Figure  # once ``plots`` has imported it without foreign settings
 
@@ -70,10 +70,10 @@ def draw_forest(found: Sequence[Row]) -> Figure:
     return figure
 
 
-def _row(cell: Cell) -> Row | None:
+def _row(cell: Cell) -> ShortfallRow | None:
     document = cell.documented
     random = on_scale(reference(cell.key), document.estimator) if document else None
     if document is None or random is None or cell.shortfall_percent is None:
         return None
     difference = 100 * (mean(cell.tested) - document.score) / abs(document.score - random)
-    return Row(cell, difference, max(0.0, cell.shortfall_percent + difference))
+    return ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference))

@@ -98,10 +98,10 @@ def _pictures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
 
 
 def _picture(suite: str, kind: str, caption: str, evidence: Sources) -> str:
-    from rlbench.report.plots import draw, encoded, kind_of
+    from rlbench.report.plots import draw, encoded, plot_kind
 
     try:
-        picture = encoded(draw(suite, kind_of(kind), evidence), ".svg")
+        picture = encoded(draw(suite, plot_kind(kind), evidence), ".svg")
     except UsageError:  # nothing to draw of this kind
         return ""
     data = quote(" ".join(picture.decode().split()), safe=PLAIN)  # shorter than in base 64

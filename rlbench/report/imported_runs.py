@@ -47,7 +47,7 @@ def kind_of(key: CellKey, reference: ReferenceScore | None) -> str:
     return "training" if trained else "evaluation"
 
 
-def remarks(runs: Runs, parity: str = "") -> Iterator[str]:
+def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
     """The origin of the curves of a cell, and the parts of the protocol that nobody states.
 
     ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.

@@ -25,8 +25,7 @@ from rlbench.records.manifest import Manifest
 from rlbench.records.store import Record
 from rlbench.report import baseline
 from rlbench.report.repeats import file_of
-from rlbench.report.runs import Run
-from rlbench.report.runs import read as read_run
+from rlbench.report.runs import Run, read_run
 from rlbench.seeds import Seeds
 
 CHECKPOINTS = ("resume", "best", "last")
@@ -87,7 +86,7 @@ def _all(place: Path, found: Findings) -> Iterator[str]:
     if (place / BASELINE).is_file():
         found.baselines += 1
         try:
-            baseline.read(place / BASELINE)
+            baseline.read_baseline(place / BASELINE)
         except RefusedFile as error:
             yield str(error)
 

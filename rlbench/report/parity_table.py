@@ -46,7 +46,7 @@ def to_plain(rows: Sequence[Parity]) -> str:
 def to_csv(rows: Sequence[Parity]) -> str:
     """One line a cell, one column a field."""
     file = io.StringIO()
-    lines = [dict(flat("", document(row))) for row in rows]
+    lines = [dict(flat("", parity_document(row))) for row in rows]
     writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
@@ -66,7 +66,7 @@ def to_json(rows: Sequence[Parity]) -> str:
         }
         for row in pooled_parity(rows)
     ]
-    content = {"schema_version": SCHEMA_VERSION, "cells": [document(row) for row in rows], "pooled": pooled}
+    content = {"schema_version": SCHEMA_VERSION, "cells": [parity_document(row) for row in rows], "pooled": pooled}
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -75,7 +75,7 @@ TEXTS: Final[dict[str, Callable[[Sequence[Parity]], str]]] = {
 }  # fmt: skip
 
 
-def document(row: Parity) -> dict[str, object]:
+def parity_document(row: Parity) -> dict[str, object]:
     """A row as scripts read it; every row has the same fields."""
     low, high = row.interval
     level = row.document

@@ -69,13 +69,13 @@ def panels(
     clock: Callable[[Evaluation], float],
 ) -> tuple[Panel, ...]:
     """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone."""
-    found, own = chosen(suite, evidence.with_imported(), tasks, algorithms), gather(evidence.own)
+    found, own = selected_runs(suite, evidence.with_imported(), tasks, algorithms), gather(evidence.own)
     brought = {} if evidence.rlbench is None else gather(evidence.rlbench)
     drawn: dict[str, list[CellKey]] = {}
     lines: dict[CellKey, list[Line]] = {}
     for key, runs in found.items():
         ours = runs if runs.of_others else own.get(key, Runs())
-        lines[key] = lines_of(key.algorithm, ours, brought.get(key, Runs()), clock, variants=bool(tasks))
+        lines[key] = measured_lines(key.algorithm, ours, brought.get(key, Runs()), clock, variants=bool(tasks))
         if tasks or lines[key]:
             drawn.setdefault(task_name(key), []).append(key)
     documents = _documents(suite)
@@ -93,11 +93,11 @@ def panels(
     )
 
 
-def standings(
+def algorithm_scores(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a finished run."""
-    found = {k: r for k, r in chosen(suite, evidence.with_imported(), tasks, algorithms).items() if r.complete}
+    found = {k: r for k, r in selected_runs(suite, evidence.with_imported(), tasks, algorithms).items() if r.complete}
     scores = {key: row for key, runs in found.items() if (row := scores_of(key, runs))}
     documents = _documents(suite)
     keys = list(scores)
@@ -120,7 +120,7 @@ def standings(
     return scale, tuple(made)
 
 
-def chosen(
+def selected_runs(
     suite: str, found: Mapping[CellKey, Runs], tasks: Sequence[str], algorithms: Sequence[str]
 ) -> dict[CellKey, Runs]:
     """The cells of a suite whose task and algorithm the globs name, in the documents' order.
@@ -140,7 +140,7 @@ def chosen(
     return {key: found.get(key, Runs()) for key in keys}
 
 
-def lines_of(
+def measured_lines(
     algorithm: str, own: Runs, brought: Runs, clock: Callable[[Evaluation], float], *, variants: bool
 ) -> list[Line]:
     """Own runs, and rlbench's, named where own ones stand beside them.

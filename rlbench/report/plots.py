@@ -107,7 +107,7 @@ def draw(
             if not rows:
                 raise UsageError(f"no cell of {suite} has three seeds to bound a shortfall with; run more seeds")
             return forest.draw_forest(rows)
-        scale, standings = plot_data.standings(suite, evidence, tasks=tasks, algorithms=algorithms)
+        scale, standings = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not standings:
             raise plot_data.nothing(suite, evidence)
         if kind != "improvement":
@@ -141,7 +141,7 @@ def _coarse(places: re.Match[bytes]) -> bytes:
     return FINE.sub(lambda number: f"{float(number[0]):.2f}".encode(), places[0])
 
 
-def kind_of(name: str) -> Kind:
+def plot_kind(name: str) -> Kind:
     """A kind of picture by its name.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from rlbench import suites
 from rlbench.errors import UnknownName
 from rlbench.report.reference_files import chosen_name
-from rlbench.report.reference_scores import Cell, about, comparable, curve_of, documented, sourced_notes
+from rlbench.report.reference_scores import DocumentedCell, about, comparable, curve_of, documented, sourced_notes
 from rlbench.report.reference_table import (
     OPTIMUM,
     CellKey,
@@ -24,7 +24,7 @@ SCHEMA_VERSION = 1
 """Of the document that ``show --documented --json`` prints."""
 
 
-def cells_of(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
+def cells_of(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
     """The documented cells that three names mean; several where a task has several data sets.
 
     Raises:
@@ -43,12 +43,12 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
     return found
 
 
-def to_text(cells: Sequence[Cell]) -> str:
+def to_text(cells: Sequence[DocumentedCell]) -> str:
     """One paragraph a document, the primary one first."""
     return "\n\n".join("\n".join(_lines(cell)) for cell in cells)
 
 
-def to_document(cells: Sequence[Cell]) -> dict[str, object]:
+def provenance_document(cells: Sequence[DocumentedCell]) -> dict[str, object]:
     """The same for scripts."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -66,7 +66,7 @@ def to_document(cells: Sequence[Cell]) -> dict[str, object]:
     }
 
 
-def _lines(cell: Cell) -> list[str]:
+def _lines(cell: DocumentedCell) -> list[str]:
     key, scale, curve = cell.key, reference(cell.key), curve_of(cell.key)
     lines = [f"{key.suite} {key.algorithm} {task_name(key)}"]
     for note in sourced_notes(key):
@@ -113,14 +113,14 @@ def _fields(key: CellKey, found: ReferenceScore) -> dict[str, object]:
     return {**fields, "protocol": protocol.text, "protocol_source": protocol.source}
 
 
-def _margin(cell: Cell) -> float | None:
+def _margin(cell: DocumentedCell) -> float | None:
     """The margin that the verdict uses; None where a cell is compared with nothing."""
     from rlbench.report.tolerances import margin
 
     return margin(cell.key, cell.primary) if comparable(cell.key) else None
 
 
-def _test(cell: Cell) -> list[str]:
+def _test(cell: DocumentedCell) -> list[str]:
     """The numbers that a verdict of the cell rests on."""
     from rlbench.report.tolerances import insensitive, resolution, threshold
     from rlbench.report.verdict import FEWEST_RULE

@@ -50,7 +50,7 @@ def _is_a_name(text: str) -> str:
     return check_name(text) if text else text
 
 
-class Row(Frozen):
+class ScoreRow(Frozen):
     """One published score, in the unit of the estimator."""
 
     task: str
@@ -72,7 +72,7 @@ class Point(Frozen):
     seeds: int = Field(ge=2, le=LARGEST_COUNT)
 
 
-class Reference(Frozen):
+class OutsideReference(Frozen):
     """One source: what was measured, by whom, and how."""
 
     name: str
@@ -87,7 +87,7 @@ class Reference(Frozen):
     steps: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)  # agent steps within which the scores were reached
     uncounted_steps: int = Field(default=0, ge=0, le=LARGEST_COUNT)  # random steps before the curves' clock starts
     protocol: str = ""
-    scores: tuple[Row, ...] = Field(default=(), strict=False)
+    scores: tuple[ScoreRow, ...] = Field(default=(), strict=False)
     file: str = ""  # a CSV file beside this one: task,score,std,n,dataset,curve
 
     _names = field_validator("name", "suite", "algorithm", "file")(_is_a_name)
@@ -98,7 +98,7 @@ class Reference(Frozen):
         return printable(text)
 
 
-_REFERENCES: Final = TypeAdapter(list[Reference])
+_REFERENCES: Final = TypeAdapter(list[OutsideReference])
 _Record = TypeVar("_Record", bound=Frozen)
 
 
@@ -169,16 +169,16 @@ def _lines(path: Path) -> tuple[tuple[Line, Curve | None], ...]:
     )
 
 
-def _rows(reference: Reference, path: Path) -> Sequence[Row]:
+def _rows(reference: OutsideReference, path: Path) -> Sequence[ScoreRow]:
     if reference.suite == "toy" or reference.suite not in suites.names():
         known = [name for name in suites.names() if name != "toy"]
         raise RefusedFile(f"{path}: {reference.name}: suite {reference.suite!r} is not among {', '.join(known)}")
     if not reference.file:
         return reference.scores
-    return _table(path.parent / reference.file, Row)
+    return _table(path.parent / reference.file, ScoreRow)
 
 
-def _curve(reference: Reference, row: Row, path: Path) -> Curve | None:
+def _curve(reference: OutsideReference, row: ScoreRow, path: Path) -> Curve | None:
     if not row.curve:
         return None
     if reference.kind == "training":
@@ -219,7 +219,7 @@ def _table(path: Path, record: type[_Record]) -> list[_Record]:
     return rows
 
 
-def _line(reference: Reference, row: Row, path: Path) -> Line:
+def _line(reference: OutsideReference, row: ScoreRow, path: Path) -> Line:
     for text in (row.task, row.dataset):
         try:
             check_name(text) if text else None

@@ -57,7 +57,7 @@ PRIMARY = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cell:
+class DocumentedCell:
     """Everything documented about one cell."""
 
     key: CellKey
@@ -70,7 +70,7 @@ class Cell:
         return tuple(parsed(line) for line in self.unparsed)
 
 
-def documented(suite: str) -> tuple[Cell, ...]:
+def documented(suite: str) -> tuple[DocumentedCell, ...]:
     """The cells of a suite that have a primary document, in the order of the data, then those of outside references.
 
     Raises:
@@ -106,7 +106,7 @@ def _key(line: Line) -> CellKey:
 
 
 @cache
-def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Cell, ...]:
+def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[DocumentedCell, ...]:
     if suite == "toy":
         return _optima()
     cells, every = [], every_line(suite, files)
@@ -120,12 +120,12 @@ def _documented(suite: str, files: tuple[Path, ...], name: str) -> tuple[Cell, .
         chosen = None if key.algorithm in NOT_ALGORITHMS else _chosen(key, rows, name)
         if chosen is not None:
             others = tuple(row for row in rows if row is not chosen)
-            cells.append(Cell(key=key, primary=parsed(chosen), unparsed=others))
+            cells.append(DocumentedCell(key=key, primary=parsed(chosen), unparsed=others))
     order = {algorithm: place for place, algorithm in enumerate(dict.fromkeys(cell.key.algorithm for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: order[cell.key.algorithm]))
 
 
-def about(suite: str, algorithm: str, task: str) -> tuple[Cell, ...]:
+def about(suite: str, algorithm: str, task: str) -> tuple[DocumentedCell, ...]:
     """Every cell that a task's name, or its data set's, means for one algorithm."""
     named = [c for c in documented(suite) if c.key.algorithm == algorithm]
     return tuple(c for c in named if task.lower() in names_of(c.key, c.primary))
@@ -222,12 +222,12 @@ def _offered(key: CellKey) -> bool:
     return key.algorithm in OFFLINE_ALGORITHMS and key.task in OFFLINE_TASKS and key.dataset.endswith("-v2")
 
 
-def _optima() -> tuple[Cell, ...]:
+def _optima() -> tuple[DocumentedCell, ...]:
     """The sanity suite: what the best policy gets, by arithmetic."""
     from rlbench.suites import toy
 
     return tuple(
-        Cell(
+        DocumentedCell(
             key=CellKey("toy", algorithm, task, ""),
             primary=ReferenceScore(
                 score=score,

@@ -13,7 +13,7 @@ from rlbench.records.files import folders
 from rlbench.records.looks import Looks, read_looks
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.repeats import charged, file_of, separate
-from rlbench.report.runs import Run, read
+from rlbench.report.runs import Run, read_run
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -63,7 +63,7 @@ def gather(results: Path) -> dict[CellKey, Runs]:
         RefusedFile: a record is damaged or newer than this version; the message names the file.
         UsageError: ``results`` is not a folder.
     """
-    return sorted_runs(read(folder) for folder in folders(results))
+    return sorted_runs(read_run(folder) for folder in folders(results))
 
 
 def sorted_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:

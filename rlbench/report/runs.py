@@ -76,7 +76,7 @@ class Run:
         return made if isinstance(made, str) else self.task
 
 
-def read(folder: Path) -> Run:
+def read_run(folder: Path) -> Run:
     """Read a run's record; once, until one of its files changes.
 
     Raises:

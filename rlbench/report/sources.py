@@ -22,7 +22,7 @@ from rlbench.report.imported_runs import with_imported
 from rlbench.report.parity import Parity, parity_rows
 from rlbench.report.reference_table import DATA, SUITES, CellKey
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.runs import Run, epoch_numbers, read
+from rlbench.report.runs import Run, epoch_numbers, read_run
 from rlbench.report.verdict import ALPHA
 
 RUNS: Final = Path("runs")
@@ -134,7 +134,7 @@ def match(run: Run, own: Path, brought: Path) -> str:
     folder = brought / run.folder.relative_to(own)
     if not (folder / "epochs.jsonl").is_file():
         return ""
-    record = read(folder)
+    record = read_run(folder)
     if run.curve == record.curve:
         return "equal to the record in results/"
     ours, theirs = epoch_numbers(run.folder), epoch_numbers(folder)

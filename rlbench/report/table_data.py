@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlbench.report.reference_table import ReferenceScore
 
 
-def document(cell: Cell) -> dict[str, object]:
+def cell_document(cell: Cell) -> dict[str, object]:
     """A cell as scripts read it."""
     return {
         "suite": cell.key.suite,

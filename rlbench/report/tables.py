@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rlbench.report.columns import GAP, fits, fitted
 from rlbench.report.reference_table import DATA, task_name
-from rlbench.report.table_data import EMPTY, document, flat, pooled_document
+from rlbench.report.table_data import EMPTY, cell_document, flat, pooled_document
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
@@ -79,7 +79,7 @@ def to_csv(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     del pooled
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    rows = [dict(flat("", document(cell))) for cell in cells]
+    rows = [dict(flat("", cell_document(cell))) for cell in cells]
     header = list(dict(flat("", EMPTY)))
     writer.writerow(header)
     writer.writerows([row.get(name, "") for name in header] for row in rows)
@@ -90,7 +90,7 @@ def to_json(cells: Sequence[Cell], pooled: Sequence[Pooled] = ()) -> str:
     """The document that scripts read."""
     content = {
         "schema_version": SCHEMA_VERSION,
-        "cells": [document(cell) for cell in cells],
+        "cells": [cell_document(cell) for cell in cells],
         "pooled": [pooled_document(row) for row in pooled],
     }
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

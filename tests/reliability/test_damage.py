@@ -87,7 +87,7 @@ def both_readers(folder: Path) -> object:
     """What the record says, by the reader of runs and by that of reports, which must refuse the same."""
     found: list[object] = []
     runs._read.cache_clear()
-    for read in (store.read, runs.read):
+    for read in (store.read, runs.read_run):
         try:
             found.append(read(folder))
         except RefusedFile as error:
@@ -242,7 +242,7 @@ def test_a_baseline_is_refused_by_name(record_run: RecordRun, tmp_path: Path) ->
     record_run([1.0, 2.0])
     path = tmp_path / "baseline.json"
     assert main(["baseline", "save", str(path), "--results", str(tmp_path / "results")]) == 0
-    of = Artefact(tmp_path, (path,), lambda: baseline.read(path))
+    of = Artefact(tmp_path, (path,), lambda: baseline.read_baseline(path))
     draw = np.random.default_rng(0)
     kinds = [judged(of, path, Damage("flip", draw.random(), int(draw.integers(8)))) for _ in range(60)]
     assert kinds.count("refused") > 30

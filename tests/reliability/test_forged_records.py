@@ -15,7 +15,7 @@ from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.integrity import verified
-from rlbench.report.runs import read
+from rlbench.report.runs import read_run
 from rlbench.report.tables import document
 from rlbench.seeds import Seeds
 from tests.conftest import RecordRun
@@ -178,7 +178,7 @@ class TestVersions:
         assert head["resumed"] == [{"epoch": 2, "environment": {"rlbench": "9.9.9"}}]
         assert store.read(folder).environment["rlbench"] == "0.1.0"
         record_run([1.0] * 4, status=None, **FULL, environment={"rlbench": "9.9.9", "commit": "abc+dirty"})
-        assert [dict(later)["rlbench"] for later in read(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
+        assert [dict(later)["rlbench"] for later in read_run(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
         assert "rlbench 0.1.0 and 9.9.9" in cell(results).note
         assert "1 run of uncommitted code" in cell(results).note
 
@@ -186,7 +186,7 @@ class TestVersions:
     def test_a_resumption_that_is_none_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:
         folder = record_run([1.0], status=None, **FULL)
         reseal(folder / "spec.json", lambda head: head.update(resumed=resumed))
-        for reader in (lambda: read(folder), lambda: record_run([1.0, 1.0], status=None, **FULL)):
+        for reader in (lambda: read_run(folder), lambda: record_run([1.0, 1.0], status=None, **FULL)):
             with pytest.raises(RefusedFile, match=r"spec\.json: not a "):
                 reader()
 
@@ -272,7 +272,7 @@ def test_settings_under_the_identity_of_others_are_refused_by_every_reader(
     folder = full_run(record_run, 1.0, 0)
     reseal(folder / "spec.json", lambda head: head["spec"]["algo"].update(gamma=0.5))
     with pytest.raises(RefusedFile, match=r"spec\.json: says it is"):
-        read(folder)
+        read_run(folder)
     assert main(["table", "toy", "--results", str(results)]) == 2
     assert "spec.json: says it is" in capsys.readouterr().err
 

@@ -125,7 +125,7 @@ def recorded(drawn: object) -> None:
             (folder / part).write_bytes((RUN / part).read_bytes())
         (folder / name).write_bytes(text if isinstance(text, bytes) else spelled(text))
         only_refusals(lambda: store.read(folder))
-        only_refusals(lambda: runs.read(folder))
+        only_refusals(lambda: runs.read_run(folder))
         for verb in (
             ["table", "toy", "--json"],
             ["status", "--json"],

@@ -57,7 +57,7 @@ def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
     assert learned == LEARNED | {None}
     assert {record.spec.suite for record in found} == {"atari", "goals", "mujoco", "offline", "toy"}
     for record in found:
-        quick = runs.read(record.folder)
+        quick = runs.read_run(record.folder)
         assert (quick.seed, quick.suite, quick.smoke) == (record.spec.seed, record.spec.suite, record.spec.smoke)
         assert [e.mean for e in quick.evaluations] == [e.evaluated.mean for e in record.epochs if e.evaluated]
 

@@ -138,9 +138,9 @@ def test_a_baseline_with_an_odd_name_is_refused(field: str, tmp_path: Path) -> N
         (tmp_path / "b.json").write_text(files.seal(content))
         if refused:
             with pytest.raises(RefusedFile, match="not a baseline"):
-                baseline.read(tmp_path / "b.json")
+                baseline.read_baseline(tmp_path / "b.json")
         else:
-            assert baseline.read(tmp_path / "b.json").entries
+            assert baseline.read_baseline(tmp_path / "b.json").entries
 
 
 def test_a_strict_check_that_finds_nothing_to_check_does_not_pass() -> None:

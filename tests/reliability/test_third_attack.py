@@ -217,10 +217,10 @@ def test_a_forged_baseline_is_refused(harm: str, tmp_path: Path) -> None:
     content = {"kind": baseline.KIND, "schema_version": 1, "commits": [], "machines": []}
     path = tmp_path / "b.json"
     path.write_text(files.seal({**content, "cells": [cell]}))
-    assert baseline.read(path).entries
+    assert baseline.read_baseline(path).entries
     path.write_text(files.seal({**content, "cells": BASELINES[harm](cell)}))
     with pytest.raises(RefusedFile, match="not a baseline"):
-        baseline.read(path)
+        baseline.read_baseline(path)
 
 
 def test_a_strict_check_whose_baseline_has_none_of_the_cells_does_not_pass() -> None:

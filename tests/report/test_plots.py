@@ -21,7 +21,7 @@ from rlbench.errors import UsageError
 from rlbench.report.aggregate import normalizer
 from rlbench.report.compare import compare
 from rlbench.report.html_report import page
-from rlbench.report.plot_data import hours, panels, standings, steps
+from rlbench.report.plot_data import algorithm_scores, hours, panels, steps
 from rlbench.report.plots import KINDS, ORDER, STYLE, draw, encoded, looks_of
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
@@ -148,7 +148,7 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
 
 
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
-    scale, found = standings("toy", Sources(two_algorithms))
+    scale, found = algorithm_scores("toy", Sources(two_algorithms))
     dqn = found[0]
     assert (scale, dqn.algorithm, dqn.tasks, dqn.documents) == (
         "random policy 0, document 1",
@@ -255,7 +255,7 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: Record) ->
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
     (panel,) = panels("offline", Sources(Path("results")), clock=steps)
-    _, (standing,) = standings("offline", Sources(Path("results")))
+    _, (standing,) = algorithm_scores("offline", Sources(Path("results")))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
     assert standing.documents == pytest.approx((0.6753,))
     assert standing.scores[0] == pytest.approx((0.5,), abs=1e-3)

@@ -9,7 +9,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.errors import UnknownName
-from rlbench.report.provenance import cells_of, to_document, to_text
+from rlbench.report.provenance import cells_of, provenance_document, to_text
 from rlbench.report.verdict import FEWEST, FEWEST_RULE
 
 
@@ -41,12 +41,12 @@ def test_several_data_sets_of_a_task_are_several_cells() -> None:
 
 
 def test_every_documented_number_of_a_cell_is_in_the_json() -> None:
-    content = to_document(cells_of("offline", "iql", "halfcheetah-medium-v2"))
+    content = provenance_document(cells_of("offline", "iql", "halfcheetah-medium-v2"))
     (cell,) = json.loads(json.dumps(content))["cells"]
     assert cell["primary"]["system"] == "CORL"
     assert len(cell["others"]) == 9
     assert all(other["source"] and other["protocol_source"] for other in cell["others"])
-    (noted,) = json.loads(json.dumps(to_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
+    (noted,) = json.loads(json.dumps(provenance_document(cells_of("mujoco", "ddpg", "Humanoid-v4"))))["cells"]
     assert noted["note_sources"] == ["examples/mujoco/benchmark/Humanoid-v3/result.json@63f0e9a0fb5b"]
 
 
@@ -96,7 +96,9 @@ def test_what_a_verdict_uses_is_printed_and_nothing_else(names: tuple[str, str, 
     used = ("  margin", "  resolution", "  threshold", "  seeds")
     cells = cells_of(*names)
     assert [line for line in to_text(cells).splitlines() if line.startswith(used)] == lines
-    assert [cell["margin"] is None for cell in json.loads(json.dumps(to_document(cells)))["cells"]] == [not lines]
+    assert [cell["margin"] is None for cell in json.loads(json.dumps(provenance_document(cells)))["cells"]] == [
+        not lines
+    ]
 
 
 def test_the_fewest_seeds_are_told_in_the_same_words_everywhere() -> None:

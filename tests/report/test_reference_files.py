@@ -13,7 +13,7 @@ from rlbench.cli.app import main
 from rlbench.report import reference_files
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import selected
-from rlbench.report.reference_scores import Cell, curve_of, documented
+from rlbench.report.reference_scores import DocumentedCell, curve_of, documented
 from rlbench.report.reference_table import CellKey
 from tests.conftest import RecordRun
 
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ours.toml"
 
 
-def cell_of(key: CellKey) -> Cell:
+def cell_of(key: CellKey) -> DocumentedCell:
     return next(cell for cell in documented(key.suite) if cell.key == key)
 
 

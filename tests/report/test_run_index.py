@@ -60,7 +60,7 @@ def test_a_record_whose_lag_is_0_may_be_of_another_protocol(record_run: Record, 
 def test_a_record_whose_lag_is_1_is_refused(record_run: Record) -> None:
     lagging = with_lag(record_run([1.0, 2.0]), 1)
     with pytest.raises(RefusedFile, match=r"spec\.json: not a spec of this schema"):
-        runs.read(lagging)
+        runs.read_run(lagging)
 
 
 @pytest.mark.parametrize("status", ["interrupted", None])

@@ -12,7 +12,7 @@ import pytest
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.files import folders
-from rlbench.report.runs import read
+from rlbench.report.runs import read_run
 
 Record = Callable[..., Path]
 RESULTS = Path(__file__).parents[2] / "results"
@@ -30,7 +30,7 @@ def test_every_committed_run_has_the_numbers_of_its_record() -> None:
     found = list(folders(RESULTS))
     assert len(found) >= 37
     for folder in found:
-        run, record = read(folder), store.read(folder)
+        run, record = read_run(folder), store.read(folder)
         evaluated = [e for e in record.epochs if e.evaluated is not None]
         assert [(e.env_steps, e.seconds, e.mean) for e in run.evaluations] == [
             (e.steps, e.seconds, e.evaluated.mean) for e in evaluated if e.evaluated is not None
@@ -54,7 +54,7 @@ def test_a_line_with_its_fields_in_another_order_is_read(record_run: Record) -> 
     path = folder / "epochs.jsonl"
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     path.write_text("".join(json.dumps(dict(reversed(line.items()))) + "\n" for line in lines), encoding="utf-8")
-    assert [e.mean for e in read(folder).evaluations] == [1.0, 5.0]
+    assert [e.mean for e in read_run(folder).evaluations] == [1.0, 5.0]
 
 
 def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(record_run: Record) -> None:
@@ -63,10 +63,10 @@ def test_a_torn_last_line_of_an_open_run_is_dropped_and_of_an_ended_one_refused(
         with (folder / "epochs.jsonl").open("a", encoding="utf-8") as file:
             file.write('{"checks')
         if status is None:
-            assert len(read(folder).evaluations) == 2
+            assert len(read_run(folder).evaluations) == 2
         else:
             with pytest.raises(RefusedFile, match="torn"):
-                read(folder)
+                read_run(folder)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_line_of_another_schema_is_refused_in_one_line_that_names_it(
     folder = record_run([1.0, 5.0])
     reseal(folder / "epochs.jsonl", change)
     with pytest.raises(RefusedFile, match=r"epochs\.jsonl:2"):
-        read(folder)
+        read_run(folder)
 
 
 @pytest.mark.parametrize("part", ["spec.json", "outcome.json"])
@@ -97,7 +97,7 @@ def test_a_head_or_an_outcome_of_another_schema_is_refused(record_run: Record, p
     folder = record_run([1.0])
     reseal(folder / part, lambda c: (c.pop("spec", None), c.pop("status", None)))
     with pytest.raises(RefusedFile, match=part):
-        read(folder)
+        read_run(folder)
 
 
 def test_an_ended_run_whose_epochs_do_not_count_up_is_refused(record_run: Record) -> None:
@@ -105,4 +105,4 @@ def test_an_ended_run_whose_epochs_do_not_count_up_is_refused(record_run: Record
     path = folder / "epochs.jsonl"
     path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
     with pytest.raises(RefusedFile, match="holds 1 epochs"):
-        read(folder)
+        read_run(folder)
